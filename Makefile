@@ -1,0 +1,32 @@
+# Each target works alone on a fresh machine: it makes .venv, installs what it needs and runs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint types picture clean
+
+demo: $(STAMP)
+	$(BIN)/python examples/copy_task.py
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q -n auto
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+picture: $(STAMP)
+	$(BIN)/python docs/pictures/what_stays.py
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist

@@ -1,0 +1,23 @@
+"""Remanence: recurrent networks whose forgetting you can choose, set, measure and afford."""
+
+from . import cells, engines, gates, nn, timescales
+from .nn import GRU, JANET, LSTM, NRU, LockedDropout, PhasedLSTM, PowerLawLSTM, make, record
+from .version import __version__
+
+__all__ = [
+    "GRU",
+    "JANET",
+    "LSTM",
+    "NRU",
+    "LockedDropout",
+    "PhasedLSTM",
+    "PowerLawLSTM",
+    "__version__",
+    "cells",
+    "engines",
+    "gates",
+    "make",
+    "nn",
+    "record",
+    "timescales",
+]

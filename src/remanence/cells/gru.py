@@ -1,0 +1,56 @@
+"""The gated recurrent unit around any retention gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..gates import Gate
+from .base import GatedCell, Step, Weights
+
+
+@dataclass(frozen=True)
+class GRUCell(GatedCell):
+    """h_t = f * h_{t-1} + (1 - f) * n,  n = tanh(z_n + r * (R_n h_{t-1} + b'_n)).
+
+        r = sigmoid(z_r)          f = gate(z_f, ...)
+
+    `torch.nn.GRU` in its own form and block order r, z, n. Its z is the *retention*, so the gate takes the place of z;
+    papers that print h_t = (1 - z) h_{t-1} + z n call one minus it z.
+    """
+
+    gate: Gate
+
+    name: ClassVar[str] = "gru"
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        forget, *others = self.gate.rows
+        return ("candidate_reset", forget, "candidate", *others)
+
+    def widths(self, hidden_size: int, output_size: int) -> dict[str, int]:
+        return {"hidden": hidden_size} | dict.fromkeys(self.gate.carries, hidden_size)
+
+    def pointwise(
+        self, projected: Tensor, recurrent: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None
+    ) -> Step:
+        hidden, *carried = state
+        rows = self.rows(projected + recurrent)
+        forgetting = self.forgetting(rows, tuple(carried), weights, dt)
+        candidate_reset = torch.sigmoid(rows["candidate_reset"])
+        candidate = torch.tanh(self.rows(projected)["candidate"] + candidate_reset * self.rows(recurrent)["candidate"])
+        hidden = forgetting.forget * hidden + forgetting.complement * candidate
+        seen = {
+            "cell": hidden,
+            "forget": forgetting.forget,
+            "complement": forgetting.complement,
+            "input": forgetting.complement,
+            "output": torch.ones_like(hidden),
+            "candidate": candidate,
+            "candidate_reset": candidate_reset,
+            **forgetting.seen,
+        }
+        return Step((hidden, *forgetting.carried), seen)

@@ -1,0 +1,54 @@
+"""What an engine is given and what it gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from ..cells import Cell, Weights
+
+
+@dataclass(frozen=True)
+class Task:
+    """One layer in one direction over one batch of sequences.
+
+    T steps, B sequences, I input features. Padding is at the end of a sequence in both directions: a reverse pass
+    starts at the last real step.
+    """
+
+    cell: Cell
+    weights: Weights
+    """Matrices in the dtype of `inputs`; biases and the rest in any floating dtype."""
+    inputs: Tensor
+    """`(T, B, I)`."""
+    state: tuple[Tensor, ...]
+    """State before the first step, `(B, width)` each, hidden first."""
+    dt: Tensor | None = None
+    """`(T, B)`: at index t, the time between the step at t and the one processed before it; None for unit steps."""
+    lengths: Tensor | None = None
+    """`(B,)` on the device of `inputs`; None where all sequences have T steps."""
+    reverse: bool = False
+    """Whether to go from the last step to the first."""
+
+
+class Result(NamedTuple):
+    """What running a task gives."""
+
+    output: Tensor
+    """Hidden state of every step, `(T, B, width)` in the dtype of the inputs, zero past the end of a sequence."""
+    state: tuple[Tensor, ...]
+    """State after the last step, `(B, width)` each: hidden in the dtype of the inputs, the rest float32 or wider."""
+
+
+class Engine(Protocol):
+    """A way to run a cell over time. All engines compute what the loop engine computes."""
+
+    name: str
+
+    def refuses(self, task: Task) -> str | None:
+        """Why this engine cannot run the task, as the end of a sentence; None if it can."""
+
+    def run(self, task: Task) -> Result:
+        """Run it."""

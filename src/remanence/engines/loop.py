@@ -1,0 +1,57 @@
+"""The readable engine: a Python loop over time, differentiated by autograd. It defines what the others compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from ..cells import wide
+from .base import Result, Task
+
+name = "loop"
+
+
+def refuses(task: Task) -> str | None:
+    """It runs everything."""
+    return None
+
+
+def run(task: Task) -> Result:
+    """Run a task step by step."""
+    return record(task, watch=False)[0]
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # Tracing would unroll the loop: compile time would grow with the length of the sequence.
+def record(task: Task, watch: bool = True) -> tuple[Result, dict[str, Tensor]]:
+    """Run a task and keep what every gate did: a mapping of `(T, B, H)`, zero past the end of a sequence."""
+    steps = task.inputs.shape[0]
+    dtype = task.inputs.dtype
+    with torch.autocast(task.inputs.device.type, enabled=False):
+        projected = task.cell.project(task.inputs, task.weights)
+        state = tuple(part.to(wide(dtype)) for part in task.state)
+        dt = None if task.dt is None else task.dt.to(wide(dtype)).unsqueeze(-1)
+        outputs: list[Tensor] = []
+        seen: list[Mapping[str, Tensor]] = []
+
+        for t in reversed(range(steps)) if task.reverse else range(steps):
+            after, values = task.cell.step(projected[t], state, task.weights, None if dt is None else dt[t])
+            output = after[0]
+            if task.lengths is not None:
+                real = (t < task.lengths).unsqueeze(-1)
+                output = torch.where(real, output, 0)
+                after = tuple(torch.where(real, new, old) for new, old in zip(after, state, strict=True))
+                if watch:
+                    values = {name: torch.where(real, value, 0) for name, value in values.items()}
+            state = after
+            outputs.append(output.to(dtype))
+            if watch:
+                seen.append({"hidden": output, **values})
+
+        if task.reverse:
+            outputs.reverse()
+            seen.reverse()
+        result = Result(torch.stack(outputs), (state[0].to(dtype), *state[1:]))
+        recorded = {name: torch.stack([values[name] for values in seen]) for name in (seen[0] if watch else ())}
+        return result, recorded

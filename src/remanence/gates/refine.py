@@ -1,0 +1,45 @@
+"""The refine gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .base import Forgetting, Gate
+
+
+@dataclass(frozen=True)
+class Refine(Gate):
+    """g = r (1 - (1 - f)^2) + (1 - r) f^2 with f = sigmoid(z_f), r = sigmoid(z_r); g takes the place of f.
+
+    Gu et al., "Improving the gating mechanism of recurrent neural networks" (ICML 2020). The auxiliary gate r pulls f
+    towards one or zero, so 1 - g can fall as exp(-2z). r = 1/2 gives g = f: with its bias at zero the gate starts as a
+    sigmoid. Costs one more block of weights (none when the input gate is coupled: r then takes its place).
+    """
+
+    name: ClassVar[str] = "refine"
+    rows: ClassVar[tuple[str, ...]] = ("forget", "refine")
+
+    def __call__(
+        self, pre: tuple[Tensor, ...], carried: tuple[Tensor, ...], weights: Mapping[str, Tensor], dt: Tensor | None
+    ) -> Forgetting:
+        z, z_refine = pre
+        forget, lost = torch.sigmoid(z), torch.sigmoid(-z)
+        refine = torch.sigmoid(z_refine)
+        # The complement is the same formula with forget and lost, and refine and 1 - refine, exchanged.
+        return Forgetting(
+            refine * (forget * (1 + lost)) + (1 - refine) * forget.square(),
+            refine * lost.square() + (1 - refine) * (lost * (1 + forget)),
+            seen={"refine": refine},
+        )
+
+    def logit(self, *biases: Tensor) -> Tensor:
+        refined = self(biases, (), {}, None)
+        return refined.forget.log() - refined.complement.log()
+
+    def bias(self, logit: Tensor) -> Tensor:
+        return logit

@@ -1,0 +1,39 @@
+"""The uniform refine gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .refine import Refine
+
+
+@dataclass(frozen=True)
+class UniformRefine(Refine):
+    """The refine gate with b_f = logit(u), u ~ U(1/H, 1 - 1/H), and b_r = -b_f at the start.
+
+    "UR" of Gu et al. (2020). The forget values of f are spread evenly over the units, so the layer starts with
+    timescales up to about H. At zero input r = 1 - f, which makes the effective value g = 2f - 3f^2 + 2f^3.
+    """
+
+    name: ClassVar[str] = "ur"
+
+    def initial_biases(self, units: int) -> tuple[Tensor, ...]:
+        margin = min(1 / units, 0.5)
+        spread = torch.empty(units, dtype=torch.float64).uniform_(margin, 1 - margin)
+        return self.complete(torch.logit(spread))
+
+    def complete(self, bias: Tensor) -> tuple[Tensor, ...]:
+        return bias, -bias
+
+    def bias(self, logit: Tensor) -> Tensor:
+        """Bisection on b: logit(b, -b) rises with b and lies within 1 of b."""
+        low, high = logit - 1, logit + 1
+        for _ in range(60):
+            middle = (low + high) / 2
+            below = self.logit(middle, -middle) < logit
+            low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+        return (low + high) / 2

@@ -1,0 +1,25 @@
+"""Modules a user touches."""
+
+from .dropout import LockedDropout
+from .gru import GRU
+from .janet import JANET
+from .lstm import LSTM, PowerLawLSTM
+from .named import MODELS, make
+from .nru import NRU
+from .phased import PhasedLSTM
+from .record import record
+from .recurrent import Recurrent
+
+__all__ = [
+    "GRU",
+    "JANET",
+    "LSTM",
+    "MODELS",
+    "NRU",
+    "LockedDropout",
+    "PhasedLSTM",
+    "PowerLawLSTM",
+    "Recurrent",
+    "make",
+    "record",
+]

@@ -1,0 +1,166 @@
+"""Where a layer's forget and input biases start, and how they are held fixed.
+
+The value goes into `bias_hh` and zero into `bias_ih`; layers with one bias vector have it in `bias_ih`.
+
+A frozen value lives in a buffer, `frozen_bias_hh_l{k}` for `bias_hh_l{k}`. The entries of the parameter that it
+stands in for are zero and reach no output: their gradient is zero, and neither weight decay nor averaging can move
+the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..cells import GatedCell
+from ..timescales import Timescales, timescale_to_logit
+
+if TYPE_CHECKING:
+    from .recurrent import Place, Recurrent
+
+
+def per_layer(
+    timescales: Timescales | Sequence[Timescales | None] | None, num_layers: int
+) -> tuple[Timescales | None, ...]:
+    """One entry per layer."""
+    entries = [timescales] * num_layers if timescales is None or isinstance(timescales, Timescales) else timescales
+    if not isinstance(entries, Sequence) or not all(e is None or isinstance(e, Timescales) for e in entries):
+        raise TypeError(
+            "expected timescales to be one of Chrono, Uniform, InverseGamma, Fixed, or a list of these and None, got "
+            f"{timescales!r}"
+        )
+    if len(entries) != num_layers:
+        raise ValueError(f"expected timescales for {num_layers} layers, got {len(entries)}")
+    return tuple(entries)
+
+
+def expect(layer: Recurrent) -> None:
+    """Refuse biases that the gate, or a layer without biases, cannot have."""
+    asked = [
+        name
+        for name, given in (
+            ("forget_bias", layer.forget_bias is not None),
+            ("timescales", any(entry is not None for entry in layer.timescales)),
+        )
+        if given
+    ]
+    if layer.forget_bias is not None and layer.forget_bias != "matched" and not _is_number(layer.forget_bias):
+        raise ValueError(f"expected forget_bias to be a number, 'matched' or None, got {layer.forget_bias!r}")
+    if len(asked) == 2:
+        raise ValueError("expected forget_bias or timescales, which set the same biases, got both")
+    if not asked:
+        return
+    if not layer.bias:
+        raise ValueError(f"expected bias=True with {asked[0]}, got bias=False")
+    layer.gate.bias(timescale_to_logit(1.0))  # a gate without timescales says so
+
+
+def register_frozen(layer: Recurrent, place: Place) -> None:
+    """Make room for the fixed biases of a layer, if it has any."""
+    if frozen_blocks(layer, place):
+        for name in _vector_names(layer):
+            bias = getattr(layer, name + place.suffix)
+            layer.register_buffer("frozen_" + name + place.suffix, torch.zeros_like(bias.detach()))
+
+
+def frozen_blocks(layer: Recurrent, place: Place) -> tuple[str, ...]:
+    """Names of the blocks whose biases are fixed."""
+    timescales = layer.timescales[place.layer]
+    cell = layer.cell
+    if timescales is None or not timescales.freeze or not timescales.covers(place.layer):
+        return ()
+    assert isinstance(cell, GatedCell)
+    if timescales.freeze == "all":
+        return cell.blocks
+    return tuple(name for name in cell.blocks if name == "input" or name in cell.gate.rows)
+
+
+def initialise(layer: Recurrent, place: Place) -> None:
+    """Set the biases of a freshly drawn layer as its gate, `forget_bias` and `timescales` say."""
+    cell = layer.cell
+    if not layer.bias or not isinstance(cell, GatedCell):
+        return
+    units, gate = layer.hidden_size, cell.gate
+    values: dict[str, Tensor] = {}
+    timescales = layer.timescales[place.layer]
+    logits = None if timescales is None else timescales.logits(units, place.layer, layer.num_layers)
+    if timescales is not None and logits is not None:
+        if timescales.zero_other_biases:
+            values.update({name: torch.zeros(units) for name in cell.blocks})
+        values.update(zip(gate.rows, gate.complete(gate.bias(logits)), strict=True))
+        if "input" in cell.blocks:
+            values["input"] = -logits
+    elif layer.forget_bias == "matched":
+        values.update(zip(gate.rows, gate.complete(gate.bias(torch.ones(units).double())), strict=True))
+    elif layer.forget_bias is not None:
+        values.update(zip(gate.rows, gate.complete(torch.full((units,), float(layer.forget_bias))), strict=True))
+    else:
+        values.update(zip(gate.rows, gate.initial_biases(units) or (), strict=False))
+    for name, value in values.items():
+        set_block(layer, place, name, value)
+    _move_to_buffers(layer, place)
+
+
+def set_block(layer: Recurrent, place: Place, block: str, value: Tensor) -> None:
+    """Give a block this total bias."""
+    vectors = _vectors(layer, place)
+    for vector in vectors[:-1]:
+        _block(layer, vector, block).zero_()
+    _block(layer, vectors[-1], block).copy_(value)
+
+
+def of_gate(layer: Recurrent, place: Place) -> tuple[Tensor, ...]:
+    """Total biases of the rows of the gate, float64 `(H,)` each; zeros without biases."""
+    gate = layer.gate
+    if not layer.bias:
+        zeros = getattr(layer, "weight_ih" + place.suffix).new_zeros(layer.hidden_size, dtype=torch.float64)
+        return tuple(zeros for _ in gate.rows)
+    frozen = acting(layer, place)
+    vectors = [frozen.get(name, getattr(layer, name + place.suffix)).detach().double() for name in _vector_names(layer)]
+    return tuple(torch.stack([_block(layer, vector, name) for vector in vectors]).sum(0) for name in gate.rows)
+
+
+def acting(layer: Recurrent, place: Place) -> dict[str, Tensor]:
+    """The bias vectors with their frozen blocks put in, by name; empty where nothing is frozen."""
+    blocks = frozen_blocks(layer, place)
+    if not blocks:
+        return {}
+    assert isinstance(layer.cell, GatedCell)
+    vectors = {}
+    for name in _vector_names(layer):
+        free = getattr(layer, name + place.suffix)
+        fixed = getattr(layer, "frozen_" + name + place.suffix)
+        parts = [_block(layer, fixed if block in blocks else free, block) for block in layer.cell.blocks]
+        vectors[name] = torch.cat(parts)
+    return vectors
+
+
+def _move_to_buffers(layer: Recurrent, place: Place) -> None:
+    for name in _vector_names(layer):
+        for block in frozen_blocks(layer, place):
+            free = _block(layer, getattr(layer, name + place.suffix), block)
+            _block(layer, getattr(layer, "frozen_" + name + place.suffix), block).copy_(free)
+            free.zero_()
+
+
+def _vector_names(layer: Recurrent) -> list[str]:
+    assert isinstance(layer.cell, GatedCell)
+    return ["bias_ih", "bias_hh"] if layer.cell.two_biases else ["bias_ih"]
+
+
+def _vectors(layer: Recurrent, place: Place) -> list[Tensor]:
+    return [getattr(layer, name + place.suffix) for name in _vector_names(layer)]
+
+
+def _block(layer: Recurrent, vector: Tensor, name: str) -> Tensor:
+    """The H entries of a bias vector that belong to a block."""
+    assert isinstance(layer.cell, GatedCell)
+    start = layer.cell.blocks.index(name) * layer.hidden_size
+    return vector[start : start + layer.hidden_size]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")

@@ -1,0 +1,30 @@
+"""Layers from torch's."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from torch import nn
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def from_torch(cls: type[Layer], kind: type[nn.RNNBase], layer: nn.RNNBase, **keywords: Any) -> Layer:
+    """A `cls` with the arguments, weights, device, dtype and mode of a torch layer of that kind."""
+    if not isinstance(layer, kind):
+        raise TypeError(f"expected a torch.nn.{kind.__name__}, got {type(layer).__name__}")
+    weight = next(layer.parameters())
+    new = cls(
+        layer.input_size,
+        layer.hidden_size,
+        layer.num_layers,
+        layer.bias,
+        layer.batch_first,
+        layer.dropout,
+        layer.bidirectional,
+        **{"device": weight.device, "dtype": weight.dtype} | keywords,
+    )
+    new.load_state_dict(layer.state_dict())
+    for name, parameter in layer.named_parameters():
+        new.get_parameter(name).requires_grad_(parameter.requires_grad)
+    return new.train(layer.training)

@@ -1,0 +1,58 @@
+"""Dropout for recurrent networks: one mask for a whole sequence, and dropped recurrent weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+from torch.nn.utils.rnn import PackedSequence
+
+
+def expect_probability(name: str, p: float) -> float:
+    """p, if it is a probability."""
+    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+        raise ValueError(f"expected {name} to be a number in [0, 1], got {p!r}")
+    return p
+
+
+def drop_weights(weight: Tensor, p: float, training: bool) -> Tensor:
+    """The matrix with entries dropped with probability p, the rest scaled by 1/(1 - p); one draw per call.
+
+    An ordinary operation on the stored matrix, so its gradient reaches that matrix. (Wrapping the result in a new
+    parameter, as published code does, leaves the stored matrix untrained.)
+    """
+    return dropout(weight, p, training) if p > 0 and training else weight
+
+
+class LockedDropout(nn.Module):
+    """Dropout with one mask per sequence: what is dropped at one step is dropped at all of them.
+
+    Gal & Ghahramani, "A theoretically grounded application of dropout in recurrent neural networks" (2016).
+
+    Args:
+        p: probability that a feature is dropped.
+        batch_first: whether the input is `(B, T, features)` rather than `(T, B, features)`. Unbatched `(T, features)`
+            and packed sequences are taken as well.
+    """
+
+    def __init__(self, p: float = 0.5, batch_first: bool = False) -> None:
+        super().__init__()
+        self.p = expect_probability("p", p)
+        self.batch_first = batch_first
+
+    def forward(self, input: Tensor | PackedSequence) -> Tensor | PackedSequence:
+        if not self.training or self.p == 0:
+            return input
+        if isinstance(input, PackedSequence):
+            sizes = input.batch_sizes.to(input.data.device)
+            rows = torch.arange(int(sizes[0]), device=input.data.device)
+            row = torch.cat([rows[:size] for size in input.batch_sizes.tolist()])
+            mask = dropout(input.data.new_ones(len(rows), *input.data.shape[1:]), self.p)
+            return input._replace(data=input.data * mask[row])
+        time = 1 if self.batch_first and input.dim() > 2 else 0
+        shape = list(input.shape)
+        shape[time] = 1
+        return input * dropout(input.new_ones(shape), self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}" + (", batch_first=True" if self.batch_first else "")

@@ -1,0 +1,158 @@
+"""LSTM layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import torch
+from torch import nn
+
+from ..cells import LSTMCell
+from ..gates import Gate, PowerLaw
+from ..timescales import Timescales, gate_named
+from .convert import from_torch
+from .recurrent import ForgetBias, Recurrent
+
+InputGate = Literal["separate", "coupled"]
+
+
+class LSTM(Recurrent):
+    """Long short-term memory with a choice of forget gate; without one, the same as `torch.nn.LSTM`.
+
+    Takes the arguments of `torch.nn.LSTM`, has its parameter names and shapes, loads its `state_dict` and, from the
+    same random seed, starts at the same weights.
+
+    Args:
+        input_size: number of input features.
+        hidden_size: number of units.
+        num_layers: layers on top of each other.
+        bias: whether there are biases.
+        batch_first: whether batched input and output are `(B, T, features)`; the state never is.
+        dropout: probability of dropping an output of a layer that goes on to the next one.
+        bidirectional: whether a second pass runs from the end.
+        proj_size: width of the projected hidden state; 0 for none.
+        gate: "sigmoid", "fast", "softsign", "refine", "ur", "power_law", or an object of `remanence.gates`.
+        input_gate: "separate" or "coupled" (`1 - forget`); None takes what the gate prefers, which is coupled for
+            power_law and separate for all others.
+        forget_bias: a number, or "matched" for a forget value of 0.731. None keeps torch's initialisation for sigmoid
+        and
+            the gate's own for the others, which is matched for fast, softsign and refine.
+        timescales: `Chrono`, `Uniform`, `InverseGamma` or `Fixed` of `remanence.timescales`, or a list with one (or
+        None)
+            per layer.
+        weight_drop: probability of dropping an entry of `weight_hh`, drawn once per call.
+        engine: how to run: "auto", or the name of an engine.
+
+    Called as `output, (h_n, c_n) = layer(input, state, dt)`, see `forward`; power_law carries its age as well:
+    `(h_n, c_n, age_n)`.
+    """
+
+    cell: LSTMCell
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        *,
+        gate: str | Gate = "sigmoid",
+        input_gate: InputGate | None = None,
+        forget_bias: ForgetBias = None,
+        timescales: Timescales | Sequence[Timescales | None] | None = None,
+        weight_drop: float = 0.0,
+        engine: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        gate = gate_named(gate)
+        super().__init__(
+            LSTMCell(gate, is_coupled(input_gate, gate)),
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            forget_bias=forget_bias,
+            timescales=timescales,
+            weight_drop=weight_drop,
+            engine=engine,
+            device=device,
+            dtype=dtype,
+        )
+
+    @classmethod
+    def from_torch(cls, layer: nn.LSTM, **keywords: Any) -> Self:
+        """A layer with the arguments, weights, device, dtype and mode of a `torch.nn.LSTM`."""
+        return from_torch(cls, nn.LSTM, layer, proj_size=layer.proj_size, **keywords)
+
+    def extra_repr(self) -> str:
+        shown = super().extra_repr()
+        if self.gate.name != "sigmoid":
+            shown += f", gate={self.gate!r}"
+        if self.cell.coupled != self.gate.coupled:
+            shown += f", input_gate={'coupled' if self.cell.coupled else 'separate'!r}"
+        return shown
+
+
+class PowerLawLSTM(LSTM):
+    """The power-law LSTM (pLSTM): `LSTM(gate="power_law", input_gate="coupled")`.
+
+    Args:
+        p: None to learn one exponent per unit, starting uniform on (0, 1); or a positive number for all units.
+        eps: see `remanence.gates.PowerLaw`; use 1e-5 where steps can be short.
+        input_gate: "coupled", as in the paper's experiments, or "separate".
+
+    All other arguments are those of `LSTM`.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        *,
+        p: float | None = None,
+        eps: float = 1e-3,
+        input_gate: InputGate = "coupled",
+        weight_drop: float = 0.0,
+        engine: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            gate=PowerLaw(p=p, eps=eps),
+            input_gate=input_gate,
+            weight_drop=weight_drop,
+            engine=engine,
+            device=device,
+            dtype=dtype,
+        )
+
+
+def is_coupled(input_gate: str | None, gate: Gate) -> bool:
+    """Whether the input gate is one minus the forget gate."""
+    if input_gate not in (None, "separate", "coupled"):
+        raise ValueError(f"expected input_gate to be 'separate' or 'coupled', got {input_gate!r}")
+    return gate.coupled if input_gate is None else input_gate == "coupled"

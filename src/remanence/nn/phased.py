@@ -1,0 +1,77 @@
+"""The phased LSTM layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from ..cells import Cell, PhasedLSTMCell
+from ..gates import Gate
+from ..timescales import Timescales, gate_named
+from .lstm import InputGate, is_coupled
+from .recurrent import ForgetBias, Recurrent
+
+
+class PhasedLSTM(Recurrent):
+    """Phased LSTM, see `remanence.cells.PhasedLSTMCell`: every unit wakes at its own rhythm.
+
+    Args:
+        leak: how much a sleeping unit lets through in training; in evaluation nothing.
+
+    All other arguments are those of `remanence.LSTM`, without proj_size. `dt` is the time since the previous step;
+    without it steps take one. The state is `(h_n, c_n, clock_n)`, clock_n of shape `(layers * directions, B, 1)` the
+    time that has passed since the start of the sequence; with power_law `(h_n, c_n, age_n, clock_n)`.
+
+    Starts as in the authors' frequency task: periods exp(U(1, 3)), shifts U(0, 100), open ratio 0.05, all three
+    learned; input bias -0.1 and forget bias 0.
+    """
+
+    cell: PhasedLSTMCell
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        leak: float = 1e-3,
+        gate: str | Gate = "sigmoid",
+        input_gate: InputGate | None = None,
+        forget_bias: ForgetBias = None,
+        timescales: Timescales | Sequence[Timescales | None] | None = None,
+        weight_drop: float = 0.0,
+        engine: str = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        gate = gate_named(gate)
+        super().__init__(
+            PhasedLSTMCell(gate, is_coupled(input_gate, gate), float(leak)),
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            forget_bias=forget_bias,
+            timescales=timescales,
+            weight_drop=weight_drop,
+            engine=engine,
+            device=device,
+            dtype=dtype,
+        )
+
+    def _cell_now(self) -> Cell:
+        return self.cell if self.training else replace(self.cell, leak=0.0)
+
+    def extra_repr(self) -> str:
+        shown = super().extra_repr()
+        shown += "" if self.cell.leak == 1e-3 else f", leak={self.cell.leak}"
+        return shown + ("" if self.gate.name == "sigmoid" else f", gate={self.gate!r}")

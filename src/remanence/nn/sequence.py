@@ -1,0 +1,185 @@
+"""From what a user passes (batch first or not, batched or not, packed or not) to time-first batches, and back.
+
+T steps, B sequences, I input features, W the width of one part of the state, S layers times directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+Inputs = Tensor | PackedSequence
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A batch of sequences, and how to give results back in the form the batch came in."""
+
+    values: Tensor
+    """`(T, B, I)`; packed input in the sorted order of the package, padded with zeros at the end."""
+    lengths: Tensor | None
+    """`(B,)` on the device of the values, or None where all sequences have T steps."""
+    lengths_on_cpu: Tensor | None
+    packed: PackedSequence | None
+    batched: bool
+    batch_first: bool
+
+    @classmethod
+    def arrange(cls, input: Inputs, features: int, batch_first: bool) -> Sequences:
+        """Check an input and lay it out time first."""
+        if isinstance(input, PackedSequence):
+            _expect_features(input.data, features, dims=(2,))
+            in_order = PackedSequence(input.data, input.batch_sizes)
+            values, lengths = pad_packed_sequence(in_order)
+            return cls(values, lengths.to(values.device), lengths, input, batched=True, batch_first=batch_first)
+        if not isinstance(input, Tensor):
+            raise TypeError(f"expected input to be a tensor or a PackedSequence, got {type(input).__name__}")
+        _expect_features(input, features, dims=(2, 3))
+        batched = input.dim() == 3
+        values = input if batched else input.unsqueeze(1)
+        if batched and batch_first:
+            values = input.transpose(0, 1)
+        if values.shape[0] == 0:
+            raise ValueError("expected sequences of at least one step, got none")
+        return cls(values, None, None, None, batched, batch_first)
+
+    @property
+    def batch(self) -> int:
+        """B."""
+        return self.values.shape[1]
+
+    def restore(self, output: Tensor) -> Inputs:
+        """`(T, B, W)` in the form of the input."""
+        if self.packed is not None:
+            assert self.lengths_on_cpu is not None
+            data = pack_padded_sequence(output, self.lengths_on_cpu).data
+            return PackedSequence(
+                data, self.packed.batch_sizes, self.packed.sorted_indices, self.packed.unsorted_indices
+            )
+        if not self.batched:
+            return output.squeeze(1)
+        return output.transpose(0, 1) if self.batch_first else output
+
+    @property
+    def lengths_as_given(self) -> Tensor | None:
+        """Lengths in the order the user has the sequences."""
+        return None if self.lengths is None else self.in_given_order(self.lengths.unsqueeze(0)).squeeze(0)
+
+    def in_given_order(self, values: Tensor) -> Tensor:
+        """`(T, B, ...)` with the sequences in the order the user has them."""
+        if self.packed is None or self.packed.unsorted_indices is None:
+            return values
+        return values.index_select(1, self.packed.unsorted_indices)
+
+    # State: a tuple of (S, B, W), or (S, W) for unbatched input.
+
+    def arrange_state(self, state: Any, widths: dict[str, int], stacked: int, dtypes: dict[str, torch.dtype]) -> Any:
+        """Check a state and lay it out as a tuple of `(S, B, W)`; zeros for None."""
+        if state is None:
+            return tuple(
+                self.values.new_zeros(stacked, self.batch, width, dtype=dtypes[name]) for name, width in widths.items()
+            )
+        parts = (state,) if isinstance(state, Tensor) else state
+        self._expect_state(parts, widths, stacked)
+        parts = tuple(
+            (part if self.batched else part.unsqueeze(1)).to(dtypes[name])
+            for name, part in zip(widths, parts, strict=True)
+        )
+        if self.packed is not None and self.packed.sorted_indices is not None:
+            parts = tuple(part.index_select(1, self.packed.sorted_indices) for part in parts)
+        return parts
+
+    def restore_state(self, parts: tuple[Tensor, ...]) -> Any:
+        """A state in the form the user passes it; a single tensor where it has a single part."""
+        parts = tuple(self.in_given_order(part) for part in parts)
+        if not self.batched:
+            parts = tuple(part.squeeze(1) for part in parts)
+        return parts[0] if len(parts) == 1 else parts
+
+    def _expect_state(self, parts: Any, widths: dict[str, int], stacked: int) -> None:
+        names = ", ".join(widths)
+        if not isinstance(parts, tuple | list) or not all(isinstance(part, Tensor) for part in parts):
+            raise TypeError(f"expected state to be the tensors ({names}), got {type(parts).__name__}")
+        if len(parts) != len(widths):
+            missing = ", ".join(list(widths)[len(parts) :])
+            lacking = f"; {missing} is missing" if missing else ""
+            raise ValueError(f"expected state to be the {len(widths)} tensors ({names}), got {len(parts)}{lacking}")
+        for (name, width), part in zip(widths.items(), parts, strict=True):
+            shape = (stacked, self.batch, width) if self.batched else (stacked, width)
+            if tuple(part.shape) != shape:
+                raise ValueError(f"expected {name} state of shape {shape}, got {tuple(part.shape)}")
+
+    # Time: dt like the input without its features.
+
+    def arrange_dt(self, dt: Any, dtype: torch.dtype) -> Tensor | None:
+        """Check the times between steps and lay them out as `(T, B)`; one past the end of a sequence."""
+        if dt is None:
+            return None
+        times = self._unpack_dt(dt) if isinstance(dt, PackedSequence) else torch.as_tensor(dt)
+        if times.is_complex() or times.dtype == torch.bool:
+            raise TypeError(f"expected dt to hold real numbers, got {times.dtype}")
+        times = times.to(self.values.device, dtype)
+        steps, batch = self.values.shape[:2]
+        shape = (batch, steps) if self.batch_first else (steps, batch)
+        if self.batched and tuple(times.shape) == shape:
+            times = times.transpose(0, 1) if self.batch_first else times
+            if self.packed is not None and self.packed.sorted_indices is not None:
+                times = times.index_select(1, self.packed.sorted_indices)
+        elif tuple(times.shape) == (steps,):
+            times = times.unsqueeze(1).expand(steps, batch)
+        else:
+            either = f"{shape} or " if self.batched else ""
+            raise ValueError(f"expected dt of shape {either}({steps},), got {tuple(times.shape)}")
+        if self.lengths is not None:
+            times = torch.where(self._real(), times, 1)
+        _expect_times(times)
+        return times
+
+    def reversed_dt(self, dt: Tensor) -> Tensor:
+        """dt for the pass from the end: the step at t comes after the one at t + 1, its first step takes one."""
+        later = torch.cat((dt[1:], torch.ones_like(dt[:1])))
+        if self.lengths is None:
+            return later
+        steps = torch.arange(dt.shape[0], device=dt.device).unsqueeze(1)
+        return torch.where(steps == self.lengths - 1, 1, later)
+
+    def _real(self) -> Tensor:
+        """`(T, B)`: whether a step lies within its sequence."""
+        assert self.lengths is not None
+        return torch.arange(self.values.shape[0], device=self.values.device).unsqueeze(1) < self.lengths
+
+    def _unpack_dt(self, dt: PackedSequence) -> Tensor:
+        if self.packed is None:
+            raise ValueError("expected dt to be a tensor like the input, got a PackedSequence")
+        if dt.data.dim() != 1 or not torch.equal(dt.batch_sizes, self.packed.batch_sizes):
+            raise ValueError(
+                f"expected packed dt of one number per packed step ({len(self.packed.data)}) and the same lengths as "
+                f"the input, got data of shape {tuple(dt.data.shape)}"
+            )
+        padded, _ = pad_packed_sequence(dt)  # in the order the user has
+        return padded.transpose(0, 1) if self.batch_first else padded
+
+
+def _expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> None:
+    if not values.is_floating_point():
+        raise TypeError(f"expected input of a floating dtype, got {values.dtype}")
+    if values.dim() not in dims:
+        expected = " or ".join(str(d) for d in dims)
+        raise ValueError(f"expected input with {expected} dimensions, got {values.dim()}")
+    if values.shape[-1] != features:
+        raise ValueError(f"expected input with {features} features in its last dimension, got {values.shape[-1]}")
+
+
+def _expect_times(dt: Tensor) -> None:
+    """Refuse negative and non-finite times. Looks at the values, so not while a CUDA graph is captured."""
+    if dt.numel() == 0 or torch.compiler.is_compiling():
+        return
+    if dt.is_cuda and torch.cuda.is_current_stream_capturing():
+        return
+    low, high = (float(bound) for bound in torch.aminmax(dt.detach()))
+    if not (low >= 0 and high < float("inf")):  # a NaN makes both comparisons false
+        raise ValueError(f"expected dt to be finite and not negative, got values from {low} to {high}")

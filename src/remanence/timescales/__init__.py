@@ -1,0 +1,26 @@
+"""Timescales: set them (`Chrono`, `Uniform`, `InverseGamma`, `Fixed`), convert them, read them (`of`, `estimate`)."""
+
+from .conversions import (
+    bias_to_timescale,
+    gate_named,
+    logit_to_timescale,
+    timescale_to_bias,
+    timescale_to_logit,
+)
+from .initial import Chrono, Fixed, InverseGamma, Timescales, Uniform
+from .measured import estimate, of
+
+__all__ = [
+    "Chrono",
+    "Fixed",
+    "InverseGamma",
+    "Timescales",
+    "Uniform",
+    "bias_to_timescale",
+    "estimate",
+    "gate_named",
+    "logit_to_timescale",
+    "of",
+    "timescale_to_bias",
+    "timescale_to_logit",
+]

@@ -1,0 +1,56 @@
+"""Between a unit's forget bias and its timescale.
+
+A unit with forget value f keeps exp(-n/T) of its cell over n steps, T = -1/log f. Everything is computed from
+logit(f) in float64: f itself rounds to one long before T = 1e7.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from ..gates import KNOWN, Gate
+from ..names import lookup
+
+
+def gate_named(gate: str | Gate) -> Gate:
+    """The gate itself, or a new one of that name."""
+    if isinstance(gate, Gate):
+        return gate
+    if not isinstance(gate, str):
+        raise TypeError(f"expected gate to be a name or a gate object, got {type(gate).__name__}")
+    return lookup("gate", gate, KNOWN)()
+
+
+def logit_to_timescale(logit: Tensor) -> Tensor:
+    """-1/log(sigmoid(logit)), float64."""
+    return -1 / logsigmoid(logit.double())
+
+
+def timescale_to_logit(timescale: Tensor | float) -> Tensor:
+    """The logit of exp(-1/timescale), float64: -log(exp(1/T) - 1), written so that nothing overflows."""
+    timescale = torch.as_tensor(timescale, dtype=torch.float64)
+    if not bool(((timescale > 0) & timescale.isfinite()).all()):
+        raise ValueError(f"expected timescales to be positive and finite, got {_worst(timescale)}")
+    rate = 1 / timescale
+    return -(rate + torch.log(-torch.expm1(-rate)))
+
+
+def bias_to_timescale(bias: Tensor | float, gate: str | Gate = "sigmoid") -> Tensor:
+    """Timescale of a unit of this gate with this forget bias and no input, float64.
+
+    Gates with several biases are taken as they start: `refine` with 0 beside it, `ur` with `-bias`.
+    """
+    gate = gate_named(gate)
+    return logit_to_timescale(gate.logit(*gate.complete(torch.as_tensor(bias, dtype=torch.float64))))
+
+
+def timescale_to_bias(timescale: Tensor | float, gate: str | Gate = "sigmoid") -> Tensor:
+    """Forget bias at which a unit of this gate has this timescale, float64: the inverse of `bias_to_timescale`."""
+    return gate_named(gate).bias(timescale_to_logit(timescale))
+
+
+def _worst(timescale: Tensor) -> float:
+    wrong = timescale[~((timescale > 0) & timescale.isfinite())]
+    return float(wrong.flatten()[0])

@@ -1,0 +1,120 @@
+"""Timescales of a layer: from its biases, and from the forget values that really occur."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from ..gates import Gate
+from .conversions import logit_to_timescale
+
+Inputs = Tensor | PackedSequence
+Batch = Inputs | tuple[Inputs, Any]
+
+
+class Measurable(Protocol):
+    """What a layer offers so that its timescales can be read."""
+
+    training: bool
+
+    def forget_biases(self) -> list[tuple[Tensor, ...]]: ...
+
+    @property
+    def gate(self) -> Gate: ...
+
+    def watch(
+        self, input: Inputs, state: Any = None, dt: Any = None
+    ) -> tuple[list[dict[str, Tensor]], Any, Tensor | None]: ...
+
+    def train(self, mode: bool = True) -> Any: ...
+
+
+def of(layer: Measurable) -> list[Tensor]:
+    """Timescale of every unit from its biases, -1/log phi(b_f): what a unit would do without any input.
+
+    Returns:
+        One float64 `(H,)` tensor per layer and direction, in the order l0, l0_reverse, l1, ...
+    """
+    _expect_layer(layer)
+    gate = layer.gate
+    return [logit_to_timescale(gate.logit(*(b.double() for b in biases))) for biases in layer.forget_biases()]
+
+
+@torch.no_grad()
+def estimate(
+    layer: Measurable,
+    batches: Inputs | Iterable[Batch],
+    *,
+    mean: Literal["arithmetic", "geometric"] = "arithmetic",
+    carry_state: bool = False,
+) -> list[Tensor]:
+    """Timescale of every unit from the forget values that really occur, -1/log(mean f).
+
+    The layer is measured in evaluation mode, on the loop engine.
+
+    Args:
+        layer: any layer with a forget gate.
+        batches: one input as the layer takes it, or an iterable of inputs or of pairs `(input, dt)`.
+        mean: over all sequences and steps. "arithmetic" is the definition of the multi-timescale paper, "geometric"
+            that of the fast-gate paper.
+        carry_state: whether a batch goes on where the one before it ended.
+
+    Returns:
+        One float64 `(H,)` tensor per layer and direction, in the order l0, l0_reverse, l1, ...
+    """
+    _expect_layer(layer)
+    if mean not in ("arithmetic", "geometric"):
+        raise ValueError(f"expected mean to be 'arithmetic' or 'geometric', got {mean!r}")
+    layer.gate  # noqa: B018  refuses a layer without one
+    was_training = layer.training
+    layer.train(False)
+    totals: list[Tensor] = []
+    steps = 0
+    state = None
+    try:
+        for input, dt in _each(batches):
+            records, after, lengths = layer.watch(input, state, dt)
+            state = after if carry_state else None
+            time, batch = records[0]["forget"].shape[:2]
+            steps += time * batch if lengths is None else int(lengths.sum())
+            # Past the end of a sequence forget and complement are both recorded as zero, which adds nothing here.
+            sums = [
+                (
+                    values["complement"].double()
+                    if mean == "arithmetic"
+                    else -torch.log1p(-values["complement"].double())
+                ).sum((0, 1))
+                for values in records
+            ]
+            totals = sums if not totals else [total + more for total, more in zip(totals, sums, strict=True)]
+    finally:
+        layer.train(was_training)
+    if steps == 0:
+        raise ValueError("expected at least one batch with at least one step, got none")
+    if mean == "arithmetic":
+        return [-1 / torch.log1p(-total / steps) for total in totals]
+    return [steps / total for total in totals]
+
+
+def _each(batches: Inputs | Iterable[Batch]) -> Iterator[tuple[Inputs, Any]]:
+    if isinstance(batches, Tensor | PackedSequence):
+        yield batches, None
+        return
+    for batch in batches:
+        if isinstance(batch, Tensor | PackedSequence):
+            yield batch, None
+        else:
+            input, dt = batch
+            yield input, dt
+
+
+def _expect_layer(layer: object) -> None:
+    if not hasattr(layer, "forget_biases"):
+        raise TypeError(
+            f"expected a recurrent layer of remanence, got {type(layer).__module__}.{type(layer).__name__}; "
+            "LSTM.from_torch and GRU.from_torch convert torch's"
+        )
