@@ -11,7 +11,7 @@ Thing = TypeVar("Thing")
 
 def lookup(kind: str, name: str, known: Mapping[str, Thing], also: Iterable[str] = ()) -> Thing:
     """`known[name]`, or one sentence that lists the known names and suggests the nearest."""
-    if name in known:
+    if isinstance(name, str) and name in known:
         return known[name]
     names = [*known, *also]
     nearest = get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)

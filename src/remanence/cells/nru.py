@@ -33,10 +33,9 @@ class NRUCell(Cell):
     name: ClassVar[str] = "nru"
 
     def __post_init__(self) -> None:
-        if self.memory_size < 1 or self.heads < 1:
-            raise ValueError(
-                f"expected memory_size and heads to be at least 1, got {self.memory_size} and {self.heads}"
-            )
+        for name, value in (("memory_size", self.memory_size), ("heads", self.heads)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"expected {name} to be a positive integer, got {value!r}")
         if self.side**2 != self.memory_size * self.heads:
             nearest = self.heads * max(1, round(math.sqrt(self.memory_size / self.heads))) ** 2
             raise ValueError(

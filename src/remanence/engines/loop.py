@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -20,15 +21,17 @@ def refuses(task: Task) -> str | None:
 
 def run(task: Task) -> Result:
     """Run a task step by step."""
-    return record(task, watch=False)[0]
+    result: Result = record(task, watch=False)[0]
+    return result
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # Tracing would unroll the loop: compile time would grow with the length of the sequence.
+# Not traced by torch.compile: that would unroll the loop, and compile time would grow with the length of the sequence.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def record(task: Task, watch: bool = True) -> tuple[Result, dict[str, Tensor]]:
     """Run a task and keep what every gate did: a mapping of `(T, B, H)`, zero past the end of a sequence."""
     steps = task.inputs.shape[0]
     dtype = task.inputs.dtype
-    with torch.autocast(task.inputs.device.type, enabled=False):
+    with no_autocast(task.inputs.device.type):
         projected = task.cell.project(task.inputs, task.weights)
         state = tuple(part.to(wide(dtype)) for part in task.state)
         dt = None if task.dt is None else task.dt.to(wide(dtype)).unsqueeze(-1)
@@ -55,3 +58,8 @@ def record(task: Task, watch: bool = True) -> tuple[Result, dict[str, Tensor]]:
         result = Result(torch.stack(outputs), (state[0].to(dtype), *state[1:]))
         recorded = {name: torch.stack([values[name] for values in seen]) for name in (seen[0] if watch else ())}
         return result, recorded
+
+
+def no_autocast(device: str) -> AbstractContextManager[None]:
+    """Dtypes have been settled before: gates and state must not be narrowed again."""
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()

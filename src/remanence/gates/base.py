@@ -47,7 +47,7 @@ class Gate(ABC):
     """Whether `input = 1 - forget` unless the user says otherwise."""
     two_biases: ClassVar[bool] = True
     """Whether layers keep torch's `bias_hh` beside `bias_ih`."""
-    matched: ClassVar[bool] = True
+    matched: ClassVar[bool] = False
     """Whether units start at forget value sigmoid(1) = 0.731 unless the user says otherwise."""
     per_unit: tuple[str, ...] = ()
     """Names of the weights of its own, `(H,)` each."""
@@ -77,7 +77,7 @@ class Gate(ABC):
         """Biases every new layer starts with, one float64 `(units,)` per row; None keeps torch's initialisation."""
         if not self.matched:
             return None
-        return self.complete(self.bias(torch.ones(units, dtype=torch.float64)))
+        return self.complete(self.bias(torch.ones(units, dtype=torch.float64, device="cpu")))
 
     # From biases to timescales and back. A unit that hears nothing forgets by f = phi(b) a step, which is a
     # timescale of -1/log f. All conversions go through logit(f): it keeps every digit where f rounds to one.

@@ -27,6 +27,7 @@ class Fast(Gate):
     """
 
     name: ClassVar[str] = "fast"
+    matched: ClassVar[bool] = True
 
     def __call__(
         self, pre: tuple[Tensor, ...], carried: tuple[Tensor, ...], weights: Mapping[str, Tensor], dt: Tensor | None

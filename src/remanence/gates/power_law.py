@@ -47,13 +47,12 @@ class PowerLaw(Gate):
     takes_dt: ClassVar[bool] = True
     coupled: ClassVar[bool] = True
     two_biases: ClassVar[bool] = False
-    matched: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.p is not None and not 0 < self.p < float("inf"):
-            raise ValueError(f"expected p to be a positive number, or None to learn it, got {self.p}")
-        if not 0 <= self.eps < 1:
-            raise ValueError(f"expected eps to be in [0, 1), got {self.eps}")
+        if self.p is not None and not (isinstance(self.p, int | float) and 0 < self.p < float("inf")):
+            raise ValueError(f"expected p to be a positive number, or None to learn it, got {self.p!r}")
+        if not (isinstance(self.eps, int | float) and 0 <= self.eps < 1):
+            raise ValueError(f"expected eps to be a number in [0, 1), got {self.eps!r}")
 
     @property
     def per_unit(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -68,22 +67,29 @@ class PowerLaw(Gate):
     ) -> Forgetting:
         (z,), (age,) = pre, carried
         reset, keep = torch.sigmoid(z), torch.sigmoid(-z)
+        held = keep * (age + 1) + self.eps
         if dt is None:
             age = keep * (age + 1)
             elapsed: Tensor | float = 1.0
         else:
             age = keep * (age + dt)
             elapsed = reset + keep * dt
-        # 1 - (denominator / numerator) of eq. 13, which stays exact at large ages where the ratio itself rounds to one.
-        # Clamped below: a step shorter than eps must not amplify. Clamped above: eps = 0 must not take log of zero.
-        lost = ((elapsed - self.eps) / (age + 1)).clamp(0, 1 - torch.finfo(age.dtype).eps)
-        log_forget = self.exponent(weights, z.dtype) * torch.log1p(-lost)
+        # The ratio held / (age + 1) of eq. 13, and one minus it. At large ages the ratio rounds to one and only the
+        # loss is exact; after a reset or a long gap it is the other way round. A step shorter than eps must not
+        # amplify, hence the clamp at zero; `held` is zero only for eps = 0.
+        lost = (elapsed - self.eps) / (age + 1)
+        log_ratio = torch.where(
+            lost < 0.5,
+            torch.log1p(-lost.clamp(0, 0.5)),
+            torch.log(held.clamp(min=torch.finfo(age.dtype).tiny) / (age + 1)),
+        )
+        log_forget = self.exponent(weights, z.dtype) * log_ratio
         return Forgetting(log_forget.exp(), -log_forget.expm1(), (age,), {"reset": reset, "age": age})
 
     def parameters(self, units: int) -> dict[str, Tensor]:
         if self.p is not None:
             return {}
-        p = torch.rand(units, dtype=torch.float64).clamp(NEAR_ZERO, 1 - NEAR_ZERO)
+        p = torch.rand(units, dtype=torch.float64, device="cpu").clamp(NEAR_ZERO, 1 - NEAR_ZERO)
         return {"p_hat": torch.logit(p)}
 
     def logit(self, *biases: Tensor) -> Tensor:

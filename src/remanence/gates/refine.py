@@ -23,6 +23,7 @@ class Refine(Gate):
 
     name: ClassVar[str] = "refine"
     rows: ClassVar[tuple[str, ...]] = ("forget", "refine")
+    matched: ClassVar[bool] = True
 
     def __call__(
         self, pre: tuple[Tensor, ...], carried: tuple[Tensor, ...], weights: Mapping[str, Tensor], dt: Tensor | None
@@ -30,16 +31,22 @@ class Refine(Gate):
         z, z_refine = pre
         forget, lost = torch.sigmoid(z), torch.sigmoid(-z)
         refine = torch.sigmoid(z_refine)
-        # The complement is the same formula with forget and lost, and refine and 1 - refine, exchanged.
+        # The complement is the same formula with forget and lost, and refine and 1 - refine, exchanged. There 1 -
+        # refine must keep its digits: beside lost it is not small.
         return Forgetting(
             refine * (forget * (1 + lost)) + (1 - refine) * forget.square(),
-            refine * lost.square() + (1 - refine) * (lost * (1 + forget)),
+            refine * lost.square() + torch.sigmoid(-z_refine) * (lost * (1 + forget)),
             seen={"refine": refine},
         )
 
     def logit(self, *biases: Tensor) -> Tensor:
-        refined = self(biases, (), {}, None)
-        return refined.forget.log() - refined.complement.log()
+        z, z_refine = biases
+        forget, lost = torch.sigmoid(z), torch.sigmoid(-z)
+        refine, unrefine = torch.sigmoid(z_refine), torch.sigmoid(-z_refine)
+        # g = f (r (1 + l) + (1 - r) f) and 1 - g = l (r l + (1 - r) (1 + f)): log f - log l is z, and cannot underflow.
+        return (
+            z + torch.log(refine * (1 + lost) + unrefine * forget) - torch.log(refine * lost + unrefine * (1 + forget))
+        )
 
     def bias(self, logit: Tensor) -> Tensor:
         return logit

@@ -21,7 +21,6 @@ class Sigmoid(Gate):
     """
 
     name: ClassVar[str] = "sigmoid"
-    matched: ClassVar[bool] = False
 
     def __call__(
         self, pre: tuple[Tensor, ...], carried: tuple[Tensor, ...], weights: Mapping[str, Tensor], dt: Tensor | None

@@ -21,6 +21,7 @@ class Softsign(Gate):
     """
 
     name: ClassVar[str] = "softsign"
+    matched: ClassVar[bool] = True
 
     def __call__(
         self, pre: tuple[Tensor, ...], carried: tuple[Tensor, ...], weights: Mapping[str, Tensor], dt: Tensor | None

@@ -23,7 +23,7 @@ class UniformRefine(Refine):
 
     def initial_biases(self, units: int) -> tuple[Tensor, ...]:
         margin = min(1 / units, 0.5)
-        spread = torch.empty(units, dtype=torch.float64).uniform_(margin, 1 - margin)
+        spread = torch.empty(units, dtype=torch.float64, device="cpu").uniform_(margin, 1 - margin)
         return self.complete(torch.logit(spread))
 
     def complete(self, bias: Tensor) -> tuple[Tensor, ...]:

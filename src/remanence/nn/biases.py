@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..cells import GatedCell
 from ..timescales import Timescales, timescale_to_logit
+from .expect import is_number
 
 if TYPE_CHECKING:
     from .recurrent import Place, Recurrent
@@ -47,7 +48,7 @@ def expect(layer: Recurrent) -> None:
         )
         if given
     ]
-    if layer.forget_bias is not None and layer.forget_bias != "matched" and not _is_number(layer.forget_bias):
+    if layer.forget_bias is not None and layer.forget_bias != "matched" and not is_number(layer.forget_bias):
         raise ValueError(f"expected forget_bias to be a number, 'matched' or None, got {layer.forget_bias!r}")
     if len(asked) == 2:
         raise ValueError("expected forget_bias or timescales, which set the same biases, got both")
@@ -89,14 +90,18 @@ def initialise(layer: Recurrent, place: Place) -> None:
     logits = None if timescales is None else timescales.logits(units, place.layer, layer.num_layers)
     if timescales is not None and logits is not None:
         if timescales.zero_other_biases:
-            values.update({name: torch.zeros(units) for name in cell.blocks})
+            values.update({name: torch.zeros(units, device="cpu") for name in cell.blocks})
         values.update(zip(gate.rows, gate.complete(gate.bias(logits)), strict=True))
         if "input" in cell.blocks:
             values["input"] = -logits
     elif layer.forget_bias == "matched":
-        values.update(zip(gate.rows, gate.complete(gate.bias(torch.ones(units).double())), strict=True))
+        values.update(
+            zip(gate.rows, gate.complete(gate.bias(torch.ones(units, dtype=torch.float64, device="cpu"))), strict=True)
+        )
     elif layer.forget_bias is not None:
-        values.update(zip(gate.rows, gate.complete(torch.full((units,), float(layer.forget_bias))), strict=True))
+        values.update(
+            zip(gate.rows, gate.complete(torch.full((units,), float(layer.forget_bias), device="cpu")), strict=True)
+        )
     else:
         values.update(zip(gate.rows, gate.initial_biases(units) or (), strict=False))
     for name, value in values.items():
@@ -133,8 +138,10 @@ def acting(layer: Recurrent, place: Place) -> dict[str, Tensor]:
     for name in _vector_names(layer):
         free = getattr(layer, name + place.suffix)
         fixed = getattr(layer, "frozen_" + name + place.suffix)
-        parts = [_block(layer, fixed if block in blocks else free, block) for block in layer.cell.blocks]
-        vectors[name] = torch.cat(parts)
+        is_fixed = torch.zeros_like(free, dtype=torch.bool, requires_grad=False)
+        for block in blocks:
+            _block(layer, is_fixed, block).fill_(True)
+        vectors[name] = torch.where(is_fixed, fixed, free)
     return vectors
 
 
@@ -160,7 +167,3 @@ def _block(layer: Recurrent, vector: Tensor, name: str) -> Tensor:
     assert isinstance(layer.cell, GatedCell)
     start = layer.cell.blocks.index(name) * layer.hidden_size
     return vector[start : start + layer.hidden_size]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")

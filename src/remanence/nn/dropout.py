@@ -7,12 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
-
-def expect_probability(name: str, p: float) -> float:
-    """p, if it is a probability."""
-    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
-        raise ValueError(f"expected {name} to be a number in [0, 1], got {p!r}")
-    return p
+from .expect import expect_probability
 
 
 def drop_weights(weight: Tensor, p: float, training: bool) -> Tensor:

@@ -12,6 +12,7 @@ from ..cells import GRUCell
 from ..gates import Gate
 from ..timescales import Timescales, gate_named
 from .convert import from_torch
+from .lstm import shown_gates
 from .recurrent import ForgetBias, Recurrent
 
 
@@ -68,4 +69,4 @@ class GRU(Recurrent):
         return from_torch(cls, nn.GRU, layer, **keywords)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + ("" if self.gate.name == "sigmoid" else f", gate={self.gate!r}")
+        return super().extra_repr() + shown_gates(self.gate, self.gate.coupled)

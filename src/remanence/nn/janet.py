@@ -9,6 +9,8 @@ import torch
 from ..cells import JANETCell
 from ..gates import Gate
 from ..timescales import Chrono, Timescales, gate_named
+from .expect import expect_number
+from .lstm import shown_gates
 from .recurrent import ForgetBias, Recurrent
 
 
@@ -52,11 +54,13 @@ class JANET(Recurrent):
                 raise ValueError(
                     "expected one of t_max, timescales and forget_bias, which set the same biases, got two"
                 )
+            if expect_number("t_max", t_max) < 1:
+                raise ValueError(f"expected t_max to be a number of at least 1, got {t_max!r}")
             timescales = Chrono(t_max + 1)  # JANET draws up to t_max where chrono draws up to t_max - 1
         elif timescales is None and forget_bias is None and gate.name == "sigmoid" and bias:
             forget_bias = 1.0
         super().__init__(
-            JANETCell(gate, float(beta)),
+            JANETCell(gate, expect_number("beta", beta)),
             input_size,
             hidden_size,
             num_layers,
@@ -73,6 +77,5 @@ class JANET(Recurrent):
         )
 
     def extra_repr(self) -> str:
-        shown = super().extra_repr()
-        shown += "" if self.cell.beta == 1 else f", beta={self.cell.beta}"
-        return shown + ("" if self.gate.name == "sigmoid" else f", gate={self.gate!r}")
+        beta = "" if self.cell.beta == 1 else f", beta={self.cell.beta}"
+        return super().extra_repr() + beta + shown_gates(self.gate, self.gate.coupled)

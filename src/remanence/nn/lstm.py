@@ -92,15 +92,10 @@ class LSTM(Recurrent):
     @classmethod
     def from_torch(cls, layer: nn.LSTM, **keywords: Any) -> Self:
         """A layer with the arguments, weights, device, dtype and mode of a `torch.nn.LSTM`."""
-        return from_torch(cls, nn.LSTM, layer, proj_size=layer.proj_size, **keywords)
+        return from_torch(cls, nn.LSTM, layer, **keywords)
 
     def extra_repr(self) -> str:
-        shown = super().extra_repr()
-        if self.gate.name != "sigmoid":
-            shown += f", gate={self.gate!r}"
-        if self.cell.coupled != self.gate.coupled:
-            shown += f", input_gate={'coupled' if self.cell.coupled else 'separate'!r}"
-        return shown
+        return super().extra_repr() + shown_gates(self.gate, self.cell.coupled)
 
 
 class PowerLawLSTM(LSTM):
@@ -128,6 +123,8 @@ class PowerLawLSTM(LSTM):
         p: float | None = None,
         eps: float = 1e-3,
         input_gate: InputGate = "coupled",
+        forget_bias: ForgetBias = None,
+        timescales: Timescales | Sequence[Timescales | None] | None = None,
         weight_drop: float = 0.0,
         engine: str = "auto",
         device: torch.device | str | None = None,
@@ -144,11 +141,19 @@ class PowerLawLSTM(LSTM):
             proj_size,
             gate=PowerLaw(p=p, eps=eps),
             input_gate=input_gate,
+            forget_bias=forget_bias,
+            timescales=timescales,
             weight_drop=weight_drop,
             engine=engine,
             device=device,
             dtype=dtype,
         )
+
+
+def shown_gates(gate: Gate, coupled: bool) -> str:
+    """The part of a layer's repr that names its gates, where they are not the default."""
+    shown = "" if gate.name == "sigmoid" else f", gate={gate!r}"
+    return shown + ("" if coupled == gate.coupled else f", input_gate={'coupled' if coupled else 'separate'!r}")
 
 
 def is_coupled(input_gate: str | None, gate: Gate) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..names import lookup
 from ..timescales import Chrono, Fixed, InverseGamma
+from .expect import expect_size
 from .gru import GRU
 from .janet import JANET
 from .lstm import LSTM, PowerLawLSTM
@@ -30,7 +31,7 @@ def make(name: str, input_size: int, hidden_size: int, **keywords: Any) -> Recur
     try:
         return maker(input_size, hidden_size, **keywords)
     except TypeError as error:
-        if "unexpected keyword argument" not in str(error):
+        if "keyword argument" not in str(error):
             raise
         unknown = str(error).rsplit(" ", 1)[-1]
         raise TypeError(f"expected keywords that model {name!r} has, got {unknown}") from None
@@ -53,6 +54,7 @@ def multi_timescale(
     """
     if num_layers != 3:
         raise ValueError(f"expected model 'mts' to have 3 layers, got num_layers={num_layers}")
+    expect_size("hidden_size", hidden_size)
     short = [3.0] * (hidden_size // 2) + [4.0] * (hidden_size - hidden_size // 2)
     timescales = [Fixed(short, freeze=freeze), InverseGamma(alpha, freeze=freeze), None]
     return LSTM(input_size, hidden_size, num_layers, timescales=timescales, **keywords)

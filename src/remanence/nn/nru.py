@@ -7,6 +7,7 @@ import math
 import torch
 
 from ..cells import NRUCell
+from .expect import expect_size
 from .recurrent import Recurrent
 
 
@@ -61,4 +62,5 @@ class NRU(Recurrent):
 
 def fitting_memory(hidden_size: int, heads: int) -> int:
     """The largest memory of at most half the hidden size that the heads divide into squares, and at least one head."""
-    return max(heads, 1) * max(1, math.isqrt(max(hidden_size, 0) // (2 * max(heads, 1)))) ** 2
+    hidden_size, heads = expect_size("hidden_size", hidden_size), expect_size("heads", heads)
+    return heads * max(1, math.isqrt(hidden_size // (2 * heads))) ** 2

@@ -10,7 +10,8 @@ import torch
 from ..cells import Cell, PhasedLSTMCell
 from ..gates import Gate
 from ..timescales import Timescales, gate_named
-from .lstm import InputGate, is_coupled
+from .expect import expect_number
+from .lstm import InputGate, is_coupled, shown_gates
 from .recurrent import ForgetBias, Recurrent
 
 
@@ -52,7 +53,7 @@ class PhasedLSTM(Recurrent):
     ) -> None:
         gate = gate_named(gate)
         super().__init__(
-            PhasedLSTMCell(gate, is_coupled(input_gate, gate), float(leak)),
+            PhasedLSTMCell(gate, is_coupled(input_gate, gate), expect_number("leak", leak)),
             input_size,
             hidden_size,
             num_layers,
@@ -72,6 +73,5 @@ class PhasedLSTM(Recurrent):
         return self.cell if self.training else replace(self.cell, leak=0.0)
 
     def extra_repr(self) -> str:
-        shown = super().extra_repr()
-        shown += "" if self.cell.leak == 1e-3 else f", leak={self.cell.leak}"
-        return shown + ("" if self.gate.name == "sigmoid" else f", gate={self.gate!r}")
+        leak = "" if self.cell.leak == 1e-3 else f", leak={self.cell.leak}"
+        return super().extra_repr() + leak + shown_gates(self.gate, self.cell.coupled)

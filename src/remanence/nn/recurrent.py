@@ -16,7 +16,8 @@ from ..cells import Cell, GatedCell, wide
 from ..gates import Gate
 from ..timescales import Timescales
 from . import biases
-from .dropout import drop_weights, expect_probability
+from .dropout import drop_weights
+from .expect import expect_probability, expect_size
 from .sequence import Inputs, Sequences
 
 State = Any
@@ -77,15 +78,15 @@ class Recurrent(nn.Module):
     ) -> None:
         super().__init__()
         self.cell = cell
-        self.input_size = _expect_size("input_size", input_size)
-        self.hidden_size = _expect_size("hidden_size", hidden_size)
-        self.num_layers = _expect_size("num_layers", num_layers)
+        self.input_size = expect_size("input_size", input_size)
+        self.hidden_size = expect_size("hidden_size", hidden_size)
+        self.num_layers = expect_size("num_layers", num_layers)
         self.bias = bool(bias)
         self.batch_first = bool(batch_first)
-        self.dropout = float(expect_probability("dropout", dropout))
+        self.dropout = expect_probability("dropout", dropout)
         self.bidirectional = bool(bidirectional)
         self.proj_size = self._expect_proj_size(proj_size)
-        self.weight_drop = float(expect_probability("weight_drop", weight_drop))
+        self.weight_drop = expect_probability("weight_drop", weight_drop)
         self.engine = engines.check_name(engine)
         self.forget_bias = forget_bias
         self.timescales = biases.per_layer(timescales, num_layers)
@@ -244,7 +245,7 @@ class Recurrent(nn.Module):
         """The dtype of the matrix products: that of the weights, or autocast's."""
         own: torch.dtype = getattr(self, self._names[0] + self.places[0].suffix).dtype
         device = values.device.type
-        if torch.is_autocast_enabled(device) and own != torch.float64:
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device) and own != torch.float64:
             return torch.get_autocast_dtype(device)
         if values.dtype != own:
             raise ValueError(f"expected input of dtype {own} like the weights, got {values.dtype}")
@@ -266,7 +267,7 @@ class Recurrent(nn.Module):
     def _expect_proj_size(self, proj_size: int) -> int:
         if proj_size and not self.cell.projects:
             raise ValueError(f"expected proj_size to be 0, got {proj_size}: {type(self).__name__} does not project")
-        if not isinstance(proj_size, int) or not 0 <= proj_size < self.hidden_size:
+        if isinstance(proj_size, bool) or not isinstance(proj_size, int) or not 0 <= proj_size < self.hidden_size:
             raise ValueError(
                 f"expected proj_size to be 0 or smaller than hidden_size {self.hidden_size}, got {proj_size!r}"
             )
@@ -290,9 +291,3 @@ def _one_state(state: State | None, hx: State | None) -> State | None:
     if state is not None and hx is not None:
         raise TypeError("expected either state or hx, which are two names for one thing, got both")
     return hx if state is None else state
-
-
-def _expect_size(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"expected {name} to be a positive integer, got {value!r}")
-    return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -103,7 +104,10 @@ class Sequences:
     def _expect_state(self, parts: Any, widths: dict[str, int], stacked: int) -> None:
         names = ", ".join(widths)
         if not isinstance(parts, tuple | list) or not all(isinstance(part, Tensor) for part in parts):
-            raise TypeError(f"expected state to be the tensors ({names}), got {type(parts).__name__}")
+            came = type(parts).__name__
+            if isinstance(parts, tuple | list):
+                came += f" with {next(repr(part) for part in parts if not isinstance(part, Tensor))}"
+            raise TypeError(f"expected state to be the tensors ({names}), got {came}")
         if len(parts) != len(widths):
             missing = ", ".join(list(widths)[len(parts) :])
             lacking = f"; {missing} is missing" if missing else ""
@@ -119,9 +123,7 @@ class Sequences:
         """Check the times between steps and lay them out as `(T, B)`; one past the end of a sequence."""
         if dt is None:
             return None
-        times = self._unpack_dt(dt) if isinstance(dt, PackedSequence) else torch.as_tensor(dt)
-        if times.is_complex() or times.dtype == torch.bool:
-            raise TypeError(f"expected dt to hold real numbers, got {times.dtype}")
+        times = self._unpack_dt(dt) if isinstance(dt, PackedSequence) else _as_times(dt)
         times = times.to(self.values.device, dtype)
         steps, batch = self.values.shape[:2]
         shape = (batch, steps) if self.batch_first else (steps, batch)
@@ -160,7 +162,9 @@ class Sequences:
                 f"expected packed dt of one number per packed step ({len(self.packed.data)}) and the same lengths as "
                 f"the input, got data of shape {tuple(dt.data.shape)}"
             )
-        padded, _ = pad_packed_sequence(dt)  # in the order the user has
+        padded, lengths = pad_packed_sequence(dt)  # in the order the user has
+        if not torch.equal(lengths, pad_packed_sequence(self.packed)[1]):
+            raise ValueError(f"expected packed dt of the same lengths as the input, got {lengths.tolist()}")
         return padded.transpose(0, 1) if self.batch_first else padded
 
 
@@ -174,9 +178,21 @@ def _expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> No
         raise ValueError(f"expected input with {features} features in its last dimension, got {values.shape[-1]}")
 
 
+def _as_times(dt: Any) -> Tensor:
+    if not isinstance(dt, Tensor):
+        try:
+            dt = torch.from_numpy(numpy.array(dt))  # float64 for a list of numbers, where torch would take float32
+        except TypeError:
+            raise TypeError(f"expected dt to hold real numbers, got {dt!r}") from None
+    times: Tensor = dt
+    if times.is_complex() or times.dtype == torch.bool:
+        raise TypeError(f"expected dt to hold real numbers, got {times.dtype}")
+    return times
+
+
 def _expect_times(dt: Tensor) -> None:
     """Refuse negative and non-finite times. Looks at the values, so not while a CUDA graph is captured."""
-    if dt.numel() == 0 or torch.compiler.is_compiling():
+    if dt.numel() == 0 or dt.is_meta or torch.compiler.is_compiling():
         return
     if dt.is_cuda and torch.cuda.is_current_stream_capturing():
         return

@@ -23,6 +23,13 @@ def gate_named(gate: str | Gate) -> Gate:
     return lookup("gate", gate, KNOWN)()
 
 
+def as_float64(values: object) -> Tensor:
+    """A float64 tensor; from plain numbers, on the CPU whatever torch's default device is."""
+    if isinstance(values, Tensor):
+        return values.double()
+    return torch.as_tensor(values, dtype=torch.float64, device="cpu")
+
+
 def logit_to_timescale(logit: Tensor) -> Tensor:
     """-1/log(sigmoid(logit)), float64."""
     return -1 / logsigmoid(logit.double())
@@ -30,7 +37,7 @@ def logit_to_timescale(logit: Tensor) -> Tensor:
 
 def timescale_to_logit(timescale: Tensor | float) -> Tensor:
     """The logit of exp(-1/timescale), float64: -log(exp(1/T) - 1), written so that nothing overflows."""
-    timescale = torch.as_tensor(timescale, dtype=torch.float64)
+    timescale = as_float64(timescale)
     if not bool(((timescale > 0) & timescale.isfinite()).all()):
         raise ValueError(f"expected timescales to be positive and finite, got {_worst(timescale)}")
     rate = 1 / timescale
@@ -43,12 +50,17 @@ def bias_to_timescale(bias: Tensor | float, gate: str | Gate = "sigmoid") -> Ten
     Gates with several biases are taken as they start: `refine` with 0 beside it, `ur` with `-bias`.
     """
     gate = gate_named(gate)
-    return logit_to_timescale(gate.logit(*gate.complete(torch.as_tensor(bias, dtype=torch.float64))))
+    return logit_to_timescale(gate.logit(*gate.complete(as_float64(bias))))
 
 
 def timescale_to_bias(timescale: Tensor | float, gate: str | Gate = "sigmoid") -> Tensor:
     """Forget bias at which a unit of this gate has this timescale, float64: the inverse of `bias_to_timescale`."""
-    return gate_named(gate).bias(timescale_to_logit(timescale))
+    gate = gate_named(gate)
+    bias = gate.bias(timescale_to_logit(timescale))
+    if not bool(bias.isfinite().all()):
+        beyond = as_float64(timescale)[~bias.isfinite()].flatten()[0]
+        raise ValueError(f"expected timescales that a bias of gate {gate.name} can give, got {float(beyond)}")
+    return bias
 
 
 def _worst(timescale: Tensor) -> float:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from .conversions import logit_to_timescale, timescale_to_logit
+from .conversions import as_float64, logit_to_timescale, timescale_to_logit
 
 Freeze = bool | Literal["all"]
 """Whether the biases that set the timescale stay fixed in training; "all" fixes every bias of the layer."""
@@ -31,6 +31,10 @@ class Timescales(ABC):
 
     zero_other_biases: ClassVar[bool] = False
     """Whether the biases of all other blocks start at zero."""
+
+    def __post_init__(self) -> None:
+        if self.freeze not in (True, False, "all"):
+            raise ValueError(f"expected freeze to be True, False or 'all', got {self.freeze!r}")
 
     @abstractmethod
     def logits(self, units: int, layer: int, layers: int) -> Tensor | None:
@@ -59,11 +63,12 @@ class Chrono(Timescales):
     zero_other_biases: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 2 <= self.t_max < float("inf"):
-            raise ValueError(f"expected t_max to be a number of at least 2, got {self.t_max}")
+        super().__post_init__()
+        if not isinstance(self.t_max, int | float) or not 2 <= self.t_max < float("inf"):
+            raise ValueError(f"expected t_max to be a number of at least 2, got {self.t_max!r}")
 
     def logits(self, units: int, layer: int, layers: int) -> Tensor:
-        return torch.empty(units, dtype=torch.float64).uniform_(1, self.t_max - 1).log()
+        return torch.empty(units, dtype=torch.float64, device="cpu").uniform_(1, self.t_max - 1).log()
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class Uniform(Timescales):
 
     def logits(self, units: int, layer: int, layers: int) -> Tensor:
         margin = min(1 / units, 0.5)
-        return torch.logit(torch.empty(units, dtype=torch.float64).uniform_(margin, 1 - margin))
+        return torch.logit(torch.empty(units, dtype=torch.float64, device="cpu").uniform_(margin, 1 - margin))
 
 
 @dataclass(frozen=True)
@@ -91,14 +96,15 @@ class InverseGamma(Timescales):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, value in (("alpha", self.alpha), ("scale", self.scale)):
-            if not 0 < value < float("inf"):
-                raise ValueError(f"expected {name} to be a positive number, got {value}")
+            if not isinstance(value, int | float) or not 0 < value < float("inf"):
+                raise ValueError(f"expected {name} to be a positive number, got {value!r}")
 
     def logits(self, units: int, layer: int, layers: int) -> Tensor:
         from scipy.special import gammaincinv
 
-        exceeded = torch.arange(1, units + 1, dtype=torch.float64) / units
+        exceeded = torch.arange(1, units + 1, dtype=torch.float64, device="cpu") / units
         exceeded[-1] = 1 - 1 / (2 * units + 2)
         # T = scale / G with G ~ Gamma(alpha, 1), so P(T > t) = P(G < scale / t).
         return timescale_to_logit(self.scale / torch.from_numpy(gammaincinv(self.alpha, exceeded.numpy())))
@@ -119,10 +125,19 @@ class Fixed(Timescales):
     values: Values | Sequence[Values]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.values is None or isinstance(self.values, bool):
+            raise TypeError(f"expected timescales to be numbers, got {self.values!r}")
         per_layer = self._per_layer()
         for values in [self.values] if per_layer is None else per_layer:
             if values is not None:
                 timescale_to_logit(_tensor(values))
+
+    def __repr__(self) -> str:
+        values = self.values
+        many = isinstance(values, Sequence | Tensor) and len(values) > 6
+        shown = f"<{len(values)} values>" if many else repr(values)  # type: ignore[arg-type]
+        return f"Fixed({shown}" + (f", freeze={self.freeze!r})" if self.freeze else ")")
 
     def logits(self, units: int, layer: int, layers: int) -> Tensor | None:
         values = self.values
@@ -155,6 +170,6 @@ class Fixed(Timescales):
 
 def _tensor(values: object) -> Tensor:
     try:
-        return torch.as_tensor(values, dtype=torch.float64)
+        return as_float64(values).cpu()
     except (TypeError, ValueError) as error:
         raise TypeError(f"expected timescales to be numbers, got {values!r}") from error

@@ -81,35 +81,43 @@ def estimate(
             state = after if carry_state else None
             time, batch = records[0]["forget"].shape[:2]
             steps += time * batch if lengths is None else int(lengths.sum())
-            # Past the end of a sequence forget and complement are both recorded as zero, which adds nothing here.
-            sums = [
-                (
-                    values["complement"].double()
-                    if mean == "arithmetic"
-                    else -torch.log1p(-values["complement"].double())
-                ).sum((0, 1))
-                for values in records
-            ]
+            sums = [_sums(values, mean) for values in records]
             totals = sums if not totals else [total + more for total, more in zip(totals, sums, strict=True)]
     finally:
         layer.train(was_training)
     if steps == 0:
         raise ValueError("expected at least one batch with at least one step, got none")
     if mean == "arithmetic":
-        return [-1 / torch.log1p(-total / steps) for total in totals]
+        # Of the two sums the smaller one has all its digits.
+        return [
+            -1 / torch.where(kept < lost, (kept / steps).log(), torch.log1p(-lost / steps)) for kept, lost in totals
+        ]
     return [steps / total for total in totals]
+
+
+def _sums(values: dict[str, Tensor], mean: str) -> Tensor:
+    """What is summed over steps and sequences: for the arithmetic mean both f and 1 - f, else -log f."""
+    forget, complement = values["forget"].double(), values["complement"].double()
+    if mean == "arithmetic":
+        return torch.stack((forget.sum((0, 1)), complement.sum((0, 1))))
+    past_the_end = (forget == 0) & (complement == 0)  # as the loop engine records it
+    logs = torch.where(forget < complement, forget.log(), torch.log1p(-complement))
+    return -torch.where(past_the_end, 0, logs).sum((0, 1))
 
 
 def _each(batches: Inputs | Iterable[Batch]) -> Iterator[tuple[Inputs, Any]]:
     if isinstance(batches, Tensor | PackedSequence):
         yield batches, None
         return
+    if not isinstance(batches, Iterable):
+        raise TypeError(f"expected batches to be an input or an iterable of them, got {type(batches).__name__}")
     for batch in batches:
         if isinstance(batch, Tensor | PackedSequence):
             yield batch, None
+        elif isinstance(batch, tuple | list) and len(batch) == 2:
+            yield batch[0], batch[1]
         else:
-            input, dt = batch
-            yield input, dt
+            raise TypeError(f"expected every batch to be an input or a pair (input, dt), got {type(batch).__name__}")
 
 
 def _expect_layer(layer: object) -> None:
