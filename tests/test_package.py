@@ -78,6 +78,7 @@ ROOMS = [
     {"engines"},
     {"timescales"},
     {"nn"},
+    {"bench"},
     {"tasks", "language", "data"},
     {"training"},
     {"analysis"},

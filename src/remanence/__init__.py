@@ -1,7 +1,7 @@
 """Remanence: recurrent networks whose forgetting you can choose, set, measure and afford."""
 
 from . import cells, engines, gates, nn, timescales
-from .nn import GRU, JANET, LSTM, NRU, LockedDropout, PhasedLSTM, PowerLawLSTM, make, record
+from .nn import GRU, JANET, LSTM, NRU, LockedDropout, PhasedLSTM, PowerLawLSTM, make, record, together
 from .version import __version__
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "nn",
     "record",
     "timescales",
+    "together",
 ]

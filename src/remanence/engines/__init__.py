@@ -2,6 +2,7 @@
 
 from . import loop
 from .base import Engine, Result, Task
-from .choice import KNOWN, check_name, choose
+from .check import check
+from .choice import KNOWN, check_name, choose, run
 
-__all__ = ["KNOWN", "Engine", "Result", "Task", "check_name", "choose", "loop"]
+__all__ = ["KNOWN", "Engine", "Result", "Task", "check", "check_name", "choose", "loop", "run"]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from typing import cast
 
+from ..cells import GatedCell
+from ..gates import KNOWN as KNOWN_GATES
 from ..names import lookup
-from . import loop
-from .base import Engine, Task
+from . import cpu, fused, loop, native
+from .base import Engine, Result, Task
 
-KNOWN: dict[str, Engine] = {"loop": cast(Engine, loop)}
-"""Engines by name."""
-
-PREFERENCE = ("loop",)
-"""Fastest first: what "auto" tries in turn. The loop is last and refuses nothing."""
+KNOWN: dict[str, Engine] = {
+    "triton": cast(Engine, fused),
+    "cpu": cast(Engine, cpu),
+    "torch": cast(Engine, native),
+    "loop": cast(Engine, loop),
+}
+"""Engines by name, fastest first: what "auto" tries in turn. The loop is last and refuses nothing."""
 
 
 def check_name(name: str) -> str:
@@ -23,11 +29,46 @@ def check_name(name: str) -> str:
 
 
 def choose(name: str, task: Task) -> Engine:
-    """The engine of that name, or for "auto" the fastest one that can run the task."""
+    """The engine of that name, or for "auto" the fastest one that can run the task and agrees with the loop."""
     if name == "auto":
-        return next(KNOWN[candidate] for candidate in PREFERENCE if KNOWN[candidate].refuses(task) is None)
+        return next(engine for engine in KNOWN.values() if engine.refuses(task) is None and _trusted(engine, task))
     engine = KNOWN[check_name(name)]
     reason = engine.refuses(task)
     if reason is not None:
         raise ValueError(f"expected a task that engine={name!r} can run, but {reason}")
     return engine
+
+
+def run(name: str, tasks: Sequence[Task]) -> list[Result]:
+    """Run tasks of one kind and shape, each with weights of its own: in one launch where the engine can."""
+    engine = choose(name, tasks[0])
+    together = getattr(engine, "run_together", None)
+    if together is None or len(tasks) == 1:
+        return [engine.run(task) for task in tasks]
+    results: list[Result] = together(tasks)
+    return results
+
+
+_told: set[str] = set()
+
+
+def _trusted(engine: Engine, task: Task) -> bool:
+    """Whether to use an engine that says it can run the task. What keeps one from being used is told once."""
+    if engine is KNOWN["loop"]:
+        if isinstance(task.cell, GatedCell) and type(task.cell.gate) not in KNOWN_GATES.values():
+            _tell(f"gate {task.cell.gate.name!r} has no fused kernel: it runs on the loop engine, which is slow")
+        return True
+    if engine is not KNOWN["triton"]:
+        return True
+    from .check import self_check
+
+    reason = self_check(engine, task.inputs.device)
+    if reason is not None:
+        _tell(f"{reason}; another engine is used")
+    return reason is None
+
+
+def _tell(message: str) -> None:
+    if message not in _told:
+        _told.add(message)
+        warnings.warn(message, stacklevel=2)

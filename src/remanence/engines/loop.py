@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..cells import wide
 from .base import Result, Task
+from .untraced import untraced
 
 name = "loop"
 
@@ -21,12 +22,10 @@ def refuses(task: Task) -> str | None:
 
 def run(task: Task) -> Result:
     """Run a task step by step."""
-    result: Result = record(task, watch=False)[0]
-    return result
+    return record(task, watch=False)[0]
 
 
-# Not traced by torch.compile: that would unroll the loop, and compile time would grow with the length of the sequence.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@untraced  # it would unroll the loop, and compile time would grow with the length of the sequence
 def record(task: Task, watch: bool = True) -> tuple[Result, dict[str, Tensor]]:
     """Run a task and keep what every gate did: a mapping of `(T, B, H)`, zero past the end of a sequence."""
     steps = task.inputs.shape[0]

@@ -70,19 +70,14 @@ class PowerLaw(Gate):
         held = keep * (age + 1) + self.eps
         if dt is None:
             age = keep * (age + 1)
-            elapsed: Tensor | float = 1.0
+            lost: Tensor | float = 1 - self.eps
         else:
             age = keep * (age + dt)
-            elapsed = reset + keep * dt
-        # The ratio held / (age + 1) of eq. 13, and one minus it. At large ages the ratio rounds to one and only the
-        # loss is exact; after a reset or a long gap it is the other way round. A step shorter than eps must not
-        # amplify, hence the clamp at zero; `held` is zero only for eps = 0.
-        lost = (elapsed - self.eps) / (age + 1)
-        log_ratio = torch.where(
-            lost < 0.5,
-            torch.log1p(-lost.clamp(0, 0.5)),
-            torch.log(held.clamp(min=torch.finfo(age.dtype).tiny) / (age + 1)),
-        )
+            lost = (reset + keep * dt - self.eps).clamp(min=0)
+        # The ratio of eq. 13 is held / (age + 1), and age + 1 = held + lost: in this form its logarithm keeps all
+        # digits at large ages, where the ratio rounds to one, and after a reset or a long gap, where it is small.
+        # A step shorter than eps must not amplify, hence the clamp at zero; `held` can vanish only for eps = 0.
+        log_ratio = -torch.log1p(lost / held.clamp(min=torch.finfo(age.dtype).tiny))
         log_forget = self.exponent(weights, z.dtype) * log_ratio
         return Forgetting(log_forget.exp(), -log_forget.expm1(), (age,), {"reset": reset, "age": age})
 

@@ -9,6 +9,7 @@ from .nru import NRU
 from .phased import PhasedLSTM
 from .record import record
 from .recurrent import Recurrent
+from .together import together
 
 __all__ = [
     "GRU",
@@ -22,4 +23,5 @@ __all__ = [
     "Recurrent",
     "make",
     "record",
+    "together",
 ]

@@ -173,7 +173,7 @@ class Recurrent(nn.Module):
             The hidden state of the last layer at every step, in the form of the input, and the state after the last
             step.
         """
-        output, state, _ = self._run(input, _one_state(state, hx), dt, recorded=None)
+        ((output, state, _),) = run([self], [input], [_one_state(state, hx)], [dt])
         return output, state
 
     def watch(
@@ -186,49 +186,9 @@ class Recurrent(nn.Module):
             sequences, `(B,)`, or None where all have T steps.
         """
         recorded: list[dict[str, Tensor]] = []
-        _, state, sequences = self._run(input, state, dt, recorded)
+        ((_, state, sequences),) = run([self], [input], [state], [dt], recorded)
         records = [{name: sequences.in_given_order(value) for name, value in values.items()} for values in recorded]
         return records, state, sequences.lengths_as_given
-
-    def _run(
-        self, input: Inputs, state: State | None, dt: Any, recorded: list[dict[str, Tensor]] | None
-    ) -> tuple[Any, State, Sequences]:
-        sequences = Sequences.arrange(input, self.input_size, self.batch_first)
-        dtype = self._product_dtype(sequences.values)
-        values = sequences.values.to(dtype)
-        widths = self.cell.widths(self.hidden_size, self.output_size)
-        dtypes = {name: dtype if name == "hidden" else wide(dtype) for name in widths}
-        before = sequences.arrange_state(state, widths, len(self.places), dtypes)
-        forward_dt = self._expect_dt(sequences, dt, wide(dtype))
-        reverse_dt = None if forward_dt is None else sequences.reversed_dt(forward_dt)
-
-        after: list[tuple[Tensor, ...]] = []
-        outputs: list[Tensor] = []
-        for index, place in enumerate(self.places):
-            task = engines.Task(
-                cell=self._cell_now(),
-                weights=self._weights(place, dtype),
-                inputs=values,
-                state=tuple(part[index] for part in before),
-                dt=reverse_dt if place.reverse else forward_dt,
-                lengths=sequences.lengths,
-                reverse=place.reverse,
-            )
-            if recorded is None:
-                result = engines.choose(self.engine, task).run(task)
-            else:
-                result, seen = engines.loop.record(task)
-                recorded.append(seen)
-            after.append(result.state)
-            outputs.append(result.output)
-            if len(outputs) == 1 + self.bidirectional:
-                values = torch.cat(outputs, -1) if self.bidirectional else outputs[0]
-                outputs = []
-                if self.dropout > 0 and place.layer < self.num_layers - 1:
-                    values = drop(values, self.dropout, self.training)
-
-        final = tuple(torch.stack(parts) for parts in zip(*after, strict=True))
-        return sequences.restore(values), sequences.restore_state(final), sequences
 
     def _cell_now(self) -> Cell:
         """The cell as it behaves in the present mode."""
@@ -245,7 +205,7 @@ class Recurrent(nn.Module):
         """The dtype of the matrix products: that of the weights, or autocast's."""
         own: torch.dtype = getattr(self, self._names[0] + self.places[0].suffix).dtype
         device = values.device.type
-        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device) and own != torch.float64:
+        if device != "meta" and torch.is_autocast_enabled(device) and own != torch.float64:
             return torch.get_autocast_dtype(device)
         if values.dtype != own:
             raise ValueError(f"expected input of dtype {own} like the weights, got {values.dtype}")
@@ -272,6 +232,85 @@ class Recurrent(nn.Module):
                 f"expected proj_size to be 0 or smaller than hidden_size {self.hidden_size}, got {proj_size!r}"
             )
         return proj_size
+
+
+def run(
+    layers: Sequence[Recurrent],
+    inputs: Sequence[Inputs],
+    states: Sequence[State | None],
+    dts: Sequence[Any],
+    recorded: list[dict[str, Tensor]] | None = None,
+) -> list[tuple[Any, State, Sequences]]:
+    """Run layers that differ in their weights alone, each on an input of its own.
+
+    Args:
+        layers: usually one; several run side by side, in one launch where the engine can.
+        inputs: input of every layer.
+        states: state that every layer starts from.
+        dts: times between steps of every layer.
+        recorded: where to add what the gates of the only layer did, which then runs on the loop engine.
+
+    Returns:
+        Output, state after the last step, and the arranged sequences, for every layer.
+    """
+    first = layers[0]
+    runs = [_Run(layer, *given) for layer, *given in zip(layers, inputs, states, dts, strict=True)]
+    for index, place in enumerate(first.places):
+        tasks = [each.task(index, place) for each in runs]
+        if recorded is None:
+            results = engines.run(first.engine, tasks)
+        else:
+            result, seen = engines.loop.record(tasks[0])
+            recorded.append(seen)
+            results = [result]
+        for each, result in zip(runs, results, strict=True):
+            each.take(place, result)
+    return [each.finish() for each in runs]
+
+
+class _Run:
+    """A layer on its way through a batch: what goes into the present place, and what has come out of those before."""
+
+    def __init__(self, layer: Recurrent, input: Inputs, state: State | None, dt: Any) -> None:
+        self.layer = layer
+        self.sequences = sequences = Sequences.arrange(input, layer.input_size, layer.batch_first)
+        self.dtype = dtype = layer._product_dtype(sequences.values)
+        self.values = sequences.values.to(dtype)
+        widths = layer.cell.widths(layer.hidden_size, layer.output_size)
+        dtypes = {name: dtype if name == "hidden" else wide(dtype) for name in widths}
+        self.before = sequences.arrange_state(state, widths, len(layer.places), dtypes)
+        self.dt = layer._expect_dt(sequences, dt, wide(dtype))
+        self.reverse_dt = None if self.dt is None else sequences.reversed_dt(self.dt)
+        self.outputs: list[Tensor] = []
+        self.after: list[tuple[Tensor, ...]] = []
+
+    def task(self, index: int, place: Place) -> engines.Task:
+        """What an engine is to do at a place."""
+        return engines.Task(
+            cell=self.layer._cell_now(),
+            weights=self.layer._weights(place, self.dtype),
+            inputs=self.values,
+            state=tuple(part[index] for part in self.before),
+            dt=self.reverse_dt if place.reverse else self.dt,
+            lengths=self.sequences.lengths,
+            reverse=place.reverse,
+        )
+
+    def take(self, place: Place, result: engines.Result) -> None:
+        """What came out of a place; once all directions of a layer have run, it goes into the next."""
+        layer = self.layer
+        self.after.append(result.state)
+        self.outputs.append(result.output)
+        if len(self.outputs) == 1 + layer.bidirectional:
+            self.values = torch.cat(self.outputs, -1) if layer.bidirectional else self.outputs[0]
+            self.outputs = []
+            if layer.dropout > 0 and place.layer < layer.num_layers - 1:
+                self.values = drop(self.values, layer.dropout, layer.training)
+
+    def finish(self) -> tuple[Any, State, Sequences]:
+        """Output and state as the user passes them."""
+        final = tuple(torch.stack(parts) for parts in zip(*self.after, strict=True))
+        return self.sequences.restore(self.values), self.sequences.restore_state(final), self.sequences
 
 
 _DEFAULTS = {

@@ -1,0 +1,6 @@
+"""`python -m remanence`: the same as the command `remanence`."""
+
+from .cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+"""How fast the layers are on this machine, against `torch.nn.LSTM` in the same run.
+
+shapes     what is measured: sizes of the papers' tasks, and the layers
+measure    time of calls taken in turn, and memory of a training step
+timings, growth, replicas    the sections of a report
+machine    where it was measured
+report     all sections, as numbers and as tables
+"""
+
+from .report import Report, expect_writable, reading, run, save, tables
+from .shapes import Plan, plan
+
+__all__ = ["Plan", "Report", "expect_writable", "plan", "reading", "run", "save", "tables"]

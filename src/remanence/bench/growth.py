@@ -1,0 +1,81 @@
+"""How time grows when sequences, batch or layer are twice as large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from .. import engines
+from .measure import Clock, milliseconds
+from .shapes import LAYERS, Plan, Shape
+from .timings import Say, compile_together, over
+from .work import Work, blank_task, make_inputs, ours, references, why
+
+SHOWN = ("fast", "power_law")
+"""Layers that stand for all; others only where these are not asked for."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A training step at twice the size over one at the size: 2 is linear growth, 1 none."""
+
+    shape: Shape
+    layer: str
+    ran: str
+    """The engine that ran."""
+    training_ms: float | None = None
+    steps: float | None = None
+    """Time at 2T over time at T."""
+    batch: float | None = None
+    units: float | None = None
+    reason: str | None = None
+
+
+def growth(plan: Plan, clock: Clock, say: Say) -> Iterator[Growth]:
+    """Growth of torch's layer and of ours on the engine that "auto" takes."""
+    if plan.growth is None:
+        return
+    base = plan.growth
+    shapes = {
+        "base": base,
+        "steps": replace(base, steps=2 * base.steps),
+        "batch": replace(base, batch=2 * base.batch),
+        "units": replace(base, units=2 * base.units),
+    }
+    layers = tuple(name for name in SHOWN if name in plan.layers) or plan.layers[:1]
+    rows: dict[str, Growth] = {}
+    calls: dict[str, Work] = {}
+    for size, shape in shapes.items():
+        inputs = make_inputs(shape, plan)
+        found = dict(list(references(shape, plan, inputs).items())[:1])  # against bfloat16, torch's bfloat16
+        ran = dict.fromkeys(found, "torch")
+        for layer in layers:
+            found[layer] = ours(layer, "auto", shape, plan, inputs)
+            ran[layer] = engines.choose("auto", blank_task(LAYERS[layer](1, 1).cell, shape, plan)).name
+        for layer, work in found.items():
+            rows.setdefault(layer, Growth(base, layer, ran[layer]))
+            calls[f"{layer}/{size}"] = work
+    if clock.left <= 0:
+        spent = f"not measured: the budget of {plan.budget:.0f} s was spent"
+        yield from (replace(row, reason=spent) for row in rows.values())
+        return
+
+    say(f"growth: {base.sizes}")
+    try:
+        if plan.device.type == "cuda":
+            compile_together(list(calls.values()), plan.device)
+        for work in calls.values():
+            work.train()
+        times = milliseconds({name: work.train for name, work in calls.items()}, plan.device, clock.left * 0.6)
+    except Exception as error:  # the other sections are still worth having
+        yield from (replace(row, reason=why(error)) for row in rows.values())
+        return
+    for layer, row in rows.items():
+        at = {size: times[f"{layer}/{size}"] for size in shapes}
+        yield replace(
+            row,
+            training_ms=at["base"],
+            steps=over(at["steps"], at["base"]),
+            batch=over(at["batch"], at["base"]),
+            units=over(at["units"], at["base"]),
+        )

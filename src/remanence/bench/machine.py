@@ -1,0 +1,62 @@
+"""Where something was measured."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from ..version import __version__
+
+
+def describe(device: torch.device) -> dict[str, str]:
+    """The machine and the versions that matter, by name."""
+    found = {"device": processor()}
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory / 2**30
+        found = {"device": f"{torch.cuda.get_device_name(device)} ({memory:.0f} GiB)", "processor": processor()}
+    found |= {
+        "threads": f"{torch.get_num_threads()} on {os.cpu_count()} cores",
+        "load": load(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": version("triton"),
+    }
+    if device.type == "cuda":
+        cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+        found |= {"cuda": str(torch.version.cuda), "cudnn": str(cudnn)}
+    return found | {
+        "remanence": __version__,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def processor() -> str:
+    """The name of the CPU."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.lower().startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine() or "unknown"
+
+
+def load() -> str:
+    """How busy the machine is before anything is measured: ratios from a busy one mean little."""
+    try:
+        return f"{os.getloadavg()[0]:.1f} in the minute before"
+    except (AttributeError, OSError):  # not on every system
+        return "unknown"
+
+
+def version(package: str) -> str:
+    """The installed version of a package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "none"

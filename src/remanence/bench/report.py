@@ -1,0 +1,229 @@
+"""All sections of a run, as numbers and as tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .growth import Growth, growth
+from .machine import describe
+from .measure import Clock
+from .replicas import Replicas, replicas
+from .shapes import Plan, Shape
+from .timings import Say, Timing, timings
+from .work import TORCH, conditions
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run found."""
+
+    machine: dict[str, str]
+    command: str
+    precision: str
+    seconds: float
+    timings: list[Timing]
+    growth: list[Growth]
+    replicas: list[Replicas]
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {
+            "machine": self.machine,
+            "command": self.command,
+            "precision": self.precision,
+            "seconds": round(self.seconds, 1),
+            "timings": [
+                flat(row)
+                | {
+                    "forward_ratio": row.forward_ratio,
+                    "training_ratio": row.training_ratio,
+                    "memory_ratio": row.memory_ratio,
+                }
+                for row in self.timings
+            ],
+            "growth": [flat(row) for row in self.growth],
+            "replicas": [flat(row) for row in self.replicas],
+        }
+
+
+def run(plan: Plan, command: str, say: Say = lambda _: None) -> Report:
+    """Measure everything in a plan."""
+    machine, clock = describe(plan.device), Clock(plan.budget)
+    with conditions(plan):
+        return Report(
+            machine=machine,
+            command=command,
+            precision=plan.precision,
+            timings=list(timings(plan, clock, say)),
+            growth=list(growth(plan, clock, say)),
+            replicas=list(replicas(plan, clock, say)),
+            seconds=plan.budget - clock.left,
+        )
+
+
+def flat(row: Timing | Growth | Replicas) -> dict[str, Any]:
+    """A row as plain data, its shape in five entries."""
+    values = asdict(row)
+    shape: dict[str, Any] = values.pop("shape")
+    return {"shape": shape.pop("name"), "sizes": shape} | values
+
+
+# Files.
+
+
+def expect_writable(path: Path) -> None:
+    """Refuse a path before anything is measured for it."""
+    if path.is_dir():
+        raise ValueError(f"expected a file to write to, got the folder {path}")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise ValueError(f"expected a file that can be written, got {path}: {error.strerror}") from None
+
+
+def save(report: Report, path: Path) -> None:
+    """Write JSON under another name first, so that the file is whole or not there."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump(report.plain(), file, indent=2)
+            file.write("\n")
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+# Tables.
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows and columns."""
+
+    title: str
+    headings: tuple[str, ...]
+    words: int
+    """How many columns, from the left, hold words; the others hold numbers."""
+    rows: list[tuple[str, ...]]
+    notes: list[str]
+    """Sentences below it: why numbers are missing."""
+
+    def markdown(self) -> str:
+        """As Markdown."""
+        marks = ["---"] * self.words + ["---:"] * (len(self.headings) - self.words)
+        lines = (self.headings, marks, *self.rows)
+        text = f"**{self.title}**\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return text + "".join(f"\n\n{note}" for note in self.notes)
+
+
+PRECISION = {"tf32": "float32 with TF32 products", "full": "full float32", "bf16": "bfloat16"}
+
+
+def reading(report: Report) -> str:
+    """How to read the tables."""
+    against = ", the faster of its float32 and bfloat16" if report.precision == "bf16" else ""
+    return (
+        f"One layer in {PRECISION[report.precision]} against torch.nn.LSTM{against}. Milliseconds of inference and of "
+        "a training step, each with torch's time over ours: above 1, ours is faster. Memory of a training step over T, "
+        "with torch's over ours: above 1, ours is smaller."
+    )
+
+
+def tables(report: Report) -> list[Table]:
+    """A table for every shape, and one for every other section that has rows."""
+    shapes = dict.fromkeys(row.shape for row in report.timings)
+    found = [timing_table(shape, [row for row in report.timings if row.shape == shape]) for shape in shapes]
+    if report.growth:
+        found.append(growth_table(report.growth))
+    if report.replicas:
+        found.append(replica_table(report.replicas))
+    return found
+
+
+def timing_table(shape: Shape, rows: list[Timing]) -> Table:
+    """All layers and engines at one shape."""
+    return Table(
+        f"{shape.name}: {shape.sizes}",
+        ("layer", "engine", "forward", "ratio", "training", "ratio", "KiB/step", "ratio"),
+        2,
+        [
+            (
+                layer_named(row.layer),
+                engine_named(row.layer, row.engine, row.ran),
+                number(row.forward_ms),
+                number(row.forward_ratio),
+                number(row.training_ms),
+                number(row.training_ratio),
+                number(None if row.bytes_per_step is None else row.bytes_per_step / 1024, digits=0),
+                number(row.memory_ratio),
+            )
+            for row in rows
+        ],
+        missing(rows),
+    )
+
+
+def missing(rows: list[Timing]) -> list[str]:
+    """A sentence for every reason, with the rows it holds for."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row.reason:
+            name = f"{layer_named(row.layer)} {engine_named(row.layer, row.engine, row.ran)}".strip()
+            reasons.setdefault(row.reason, []).append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def growth_table(rows: list[Growth]) -> Table:
+    """Growth in T, B and H."""
+    return Table(
+        f"growth: a training step at twice the size over one at {rows[0].shape.sizes}",
+        ("layer", "engine", "training", "2T / T", "2B / B", "2H / H"),
+        2,
+        [
+            (
+                layer_named(row.layer),
+                engine_named(row.layer, row.ran, row.ran),
+                *(number(value) for value in (row.training_ms, row.steps, row.batch, row.units)),
+            )
+            for row in rows
+        ],
+        list(dict.fromkeys(row.reason for row in rows if row.reason)),
+    )
+
+
+def replica_table(rows: list[Replicas]) -> Table:
+    """Several replicas in one training step."""
+    return Table(
+        f"replicas: a training step of several at once over one of one, at {rows[0].shape.sizes}",
+        ("layer", "replicas", "training", "ratio"),
+        1,
+        [(layer_named(row.layer), str(row.count), number(row.training_ms), number(row.ratio)) for row in rows],
+        list(dict.fromkeys(row.reason for row in rows if row.reason)),
+    )
+
+
+def layer_named(layer: str) -> str:
+    """A gate is that of an LSTM; GRU and JANET have the sigmoid."""
+    if layer.startswith(TORCH):
+        return TORCH
+    return layer.upper() if layer in ("gru", "janet") else layer
+
+
+def engine_named(layer: str, engine: str, ran: str) -> str:
+    """The engine that ran, and whether it was chosen; torch's own layer has at most a dtype."""
+    if layer.startswith(TORCH):
+        return layer.removeprefix(TORCH).strip()
+    return f"auto: {ran}" if engine == "auto" else engine
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number, or a dash where there is none."""
+    return "-" if value is None else f"{value:.{digits}f}"

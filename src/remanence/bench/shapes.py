@@ -1,0 +1,148 @@
+"""What is measured: sizes, layers and precision."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from .. import engines, gates
+from ..engines.machine import device_named, devices
+from ..names import lookup
+from ..nn import GRU, JANET, LSTM
+from ..nn.recurrent import Recurrent
+
+
+@dataclass(frozen=True)
+class Shape:
+    """T steps, B sequences, I inputs, H units of one layer."""
+
+    name: str
+    steps: int
+    batch: int
+    inputs: int
+    units: int
+
+    @property
+    def sizes(self) -> str:
+        """As in `T220 B128 H128`."""
+        return f"T{self.steps} B{self.batch} H{self.units}"
+
+
+CUDA = (
+    Shape("copy-200", 220, 128, 10, 128),
+    Shape("copy-1000", 1020, 128, 10, 128),
+    Shape("adding-5000", 5000, 50, 2, 128),
+    Shape("pixel-256", 784, 100, 1, 256),
+    Shape("pixel-512", 784, 100, 1, 512),
+    Shape("char-ptb", 150, 128, 20, 716),
+    Shape("word-ptb", 70, 20, 400, 1150),
+)
+CPU = (
+    Shape("cpu-small-batch", 200, 32, 10, 128),
+    Shape("cpu-128", 200, 128, 10, 128),
+    Shape("cpu-256", 200, 100, 10, 256),
+)
+QUICK = Shape("quick", 50, 32, 10, 64)
+KNOWN = {shape.name: shape for shape in (*CUDA, *CPU, QUICK)}
+
+FEW_STEPS = 100
+"""The loop engine is measured unasked up to here; beyond, one would wait for it and nothing else."""
+
+PRECISIONS = ("tf32", "full", "bf16")
+"""float32 with TF32 products, float32 with full products, bfloat16."""
+
+Maker = Callable[..., Recurrent]
+
+
+def _gated(gate: str) -> Maker:
+    def maker(inputs: int, units: int, **keywords: object) -> Recurrent:
+        return LSTM(inputs, units, gate=gate, **keywords)  # type: ignore[arg-type]
+
+    return maker
+
+
+LAYERS: dict[str, Maker] = {**{gate: _gated(gate) for gate in gates.KNOWN}, "gru": GRU, "janet": JANET}
+"""The LSTM with every gate, by the name of the gate; GRU and JANET."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a run measures."""
+
+    device: torch.device
+    shapes: tuple[Shape, ...]
+    layers: tuple[str, ...]
+    engines: tuple[str, ...] | None
+    """None for "auto" and every other engine that can run."""
+    precision: str
+    budget: float
+    """Seconds after which what is left is not measured."""
+    growth: Shape | None
+    """Where growth in T, B and H is measured."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+
+
+def plan(
+    device: str | torch.device | None = None,
+    shapes: Sequence[str] = (),
+    layers: Sequence[str] = (),
+    engine_names: Sequence[str] = (),
+    precision: str | None = None,
+    quick: bool = False,
+    budget: float | None = None,
+) -> Plan:
+    """A plan from what a user wrote; whatever is left out has a default for the device.
+
+    Args:
+        device: cpu, cuda or cuda:N; by default CUDA where there is one.
+        shapes: names of shapes, or sizes such as `T220-B128-H128` or `T220-B128-I10-H128`.
+        layers: names of gates, "gru", "janet".
+        engine_names: names of engines, "auto".
+        precision: "tf32", "full" or "bf16".
+        quick: whether to measure one small shape in half a minute.
+        budget: seconds.
+    """
+    place = devices()[-1] if device is None else device_named(device)
+    cuda = place.type == "cuda"
+    if precision is None:
+        precision = "tf32" if cuda else "full"
+    if precision not in PRECISIONS:
+        raise ValueError(f"expected precision to be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision == "tf32" and not cuda:
+        raise ValueError("expected precision to be full or bf16 on a CPU, got 'tf32', which CUDA devices have")
+    if budget is None:
+        budget = 18.0 if quick else 200.0 if cuda else 220.0
+    if not 0 < budget < float("inf"):
+        raise ValueError(f"expected budget to be a positive number of seconds, got {budget}")
+    for name in layers:
+        lookup("gate", name, LAYERS)
+    for name in engine_names:
+        engines.check_name(name)
+    standard = (QUICK,) if quick else CUDA if cuda else CPU
+    return Plan(
+        device=place,
+        shapes=tuple(dict.fromkeys(shape_named(name) for name in shapes)) or standard,
+        layers=tuple(dict.fromkeys(layers)) or tuple(LAYERS),
+        engines=tuple(dict.fromkeys(engine_names)) or None,
+        precision=precision,
+        budget=budget,
+        growth=QUICK if quick else None if shapes else KNOWN["copy-200" if cuda else "cpu-small-batch"],
+    )
+
+
+SIZES = re.compile(r"T([1-9]\d*)-B([1-9]\d*)(?:-I([1-9]\d*))?-H([1-9]\d*)", re.IGNORECASE)
+
+
+def shape_named(name: str) -> Shape:
+    """A known shape, or the one its name spells out."""
+    spelled = SIZES.fullmatch(name)
+    if spelled is None:
+        return lookup("shape", name, KNOWN, also=("sizes such as T220-B128-H128",))
+    steps, batch, inputs, units = (int(size or 10) for size in spelled.groups())
+    return Shape(name.upper(), steps, batch, inputs, units)

@@ -1,0 +1,172 @@
+"""Every layer and engine against `torch.nn.LSTM`, shape by shape."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import torch
+
+from .. import engines
+from .measure import Clock, milliseconds, training_bytes
+from .shapes import FEW_STEPS, LAYERS, Plan, Shape
+from .work import Work, blank_task, make_inputs, ours, references, why
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One layer on one engine at one shape, and torch's layer in the same run. None: not measured."""
+
+    shape: Shape
+    layer: str
+    engine: str
+    """As asked for: "auto" or a name; empty for torch's own layer."""
+    ran: str
+    """The engine that ran."""
+    forward_ms: float | None = None
+    training_ms: float | None = None
+    torch_forward_ms: float | None = None
+    torch_training_ms: float | None = None
+    bytes_per_step: float | None = None
+    """Memory a training step needs, over T."""
+    torch_bytes_per_step: float | None = None
+    reason: str | None = None
+    """Why something is missing."""
+
+    @property
+    def forward_ratio(self) -> float | None:
+        """Torch's time over ours: above one, ours is faster."""
+        return over(self.torch_forward_ms, self.forward_ms)
+
+    @property
+    def training_ratio(self) -> float | None:
+        """Torch's time over ours: above one, ours is faster."""
+        return over(self.torch_training_ms, self.training_ms)
+
+    @property
+    def memory_ratio(self) -> float | None:
+        """Torch's memory over ours: above one, ours is smaller."""
+        return over(self.torch_bytes_per_step, self.bytes_per_step)
+
+
+def over(a: float | None, b: float | None) -> float | None:
+    """a / b where both are known."""
+    return None if a is None or not b else a / b
+
+
+def timings(plan: Plan, clock: Clock, say: Say) -> Iterator[Timing]:
+    """All shapes of a plan, each in its share of the time that is left."""
+    sections = len(plan.shapes) + (plan.growth is not None)
+    for index, shape in enumerate(plan.shapes):
+        say(f"{shape.name}: {shape.sizes}")
+        yield from at(shape, plan, clock, clock.left / (sections - index), say)
+        if plan.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def at(shape: Shape, plan: Plan, clock: Clock, seconds: float, say: Say) -> list[Timing]:
+    """All layers and engines at one shape."""
+    share = Clock(seconds)
+    try:
+        inputs = make_inputs(shape, plan)
+        rivals = references(shape, plan, inputs)
+        pending = list(candidates(shape, plan))
+        everything: dict[Timing, Work | None] = {
+            Timing(shape, name, "", "torch"): work for name, work in rivals.items()
+        }
+        for row in pending:
+            everything[row] = None if row.reason else ours(row.layer, row.engine, shape, plan, inputs)
+    except Exception as error:
+        return [Timing(shape, layer, "auto", "", reason=why(error)) for layer in plan.layers]
+    if plan.device.type == "cuda" and clock.left > 0:
+        say(f"{shape.name}: compiling")
+        compile_together([work for work in everything.values() if work is not None], plan.device)
+
+    rows: list[Timing] = []
+    ready: dict[str, Work] = {}
+    for row, work in everything.items():
+        if work is None:
+            rows.append(row)
+            continue
+        say(f"{shape.name}: warming up {row.layer} {row.ran}")
+        row = warm(row, work, plan, clock)
+        if row.reason is None:
+            ready[key(row)] = work
+        rows.append(row)
+
+    say(f"{shape.name}: measuring")
+    try:
+        forward = milliseconds({name: work.infer for name, work in ready.items()}, plan.device, share.left / 4)
+        training = milliseconds({name: work.train for name, work in ready.items()}, plan.device, share.left * 0.8)
+    except Exception as error:
+        return [replace(row, reason=row.reason or why(error)) for row in rows]
+    names = [key(row) for row in rows if row.engine == "" and row.reason is None]
+    memory = [row.bytes_per_step for row in rows if row.engine == "" and row.bytes_per_step is not None]
+    return [
+        replace(
+            row,
+            forward_ms=forward.get(key(row)),
+            training_ms=training.get(key(row)),
+            torch_forward_ms=min((forward[name] for name in names), default=None),
+            torch_training_ms=min((training[name] for name in names), default=None),
+            torch_bytes_per_step=min(memory, default=None),
+        )
+        for row in rows
+    ]
+
+
+def key(row: Timing) -> str:
+    """A name of its own for every row at a shape."""
+    return f"{row.layer}/{row.engine}"
+
+
+def candidates(shape: Shape, plan: Plan) -> Iterator[Timing]:
+    """Rows to fill; those that cannot be have a reason."""
+    for layer in plan.layers:
+        cell = LAYERS[layer](1, 1).cell
+        task = blank_task(cell, shape, plan)
+        automatic = engines.choose("auto", task).name
+        if plan.engines is not None:
+            names = plan.engines
+        else:
+            others = [name for name in engines.KNOWN if name != automatic and engines.KNOWN[name].refuses(task) is None]
+            names = ("auto", *(name for name in others if name != "loop" or shape.steps <= FEW_STEPS))
+        for name in names:
+            if name == "auto":
+                yield Timing(shape, layer, name, automatic)
+            else:
+                yield Timing(shape, layer, name, name, reason=engines.KNOWN[name].refuses(task))
+
+
+def warm(row: Timing, work: Work, plan: Plan, clock: Clock) -> Timing:
+    """A row after its layer ran once each way, with its memory, or with what went wrong."""
+    if clock.left <= 0:
+        return replace(row, reason=f"not measured: the budget of {plan.budget:.0f} s was spent")
+    try:
+        work.infer()
+        work.train()
+        size = training_bytes(work.layer, work.inputs, work.train)
+    except Exception as error:  # a row that cannot be measured is no reason to lose the others
+        return replace(row, reason=why(error))
+    return replace(row, bytes_per_step=size / row.shape.steps)
+
+
+def compile_together(works: list[Work], device: torch.device) -> None:
+    """Run all once in threads, so that kernels compile side by side. What fails here fails again and is seen then."""
+
+    def once(work: Work) -> None:
+        try:
+            with torch.cuda.device(device):
+                work.infer()
+                work.train()
+        except Exception:
+            return
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        list(pool.map(once, works))
+    torch.cuda.synchronize(device)
+    torch.cuda.empty_cache()

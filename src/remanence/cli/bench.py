@@ -1,0 +1,118 @@
+"""`remanence bench`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .answers import bad_input_is_answered, split
+
+if TYPE_CHECKING:
+    from ..bench import Report
+
+
+def command(
+    context: typer.Context,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or cuda:N; by default CUDA where there is one.", show_default=False)
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write all numbers to this file as well.", metavar="FILE", show_default=False)
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One small shape, in half a minute.")] = False,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="copy-200, pixel-256, ... or sizes such as T220-B128-H128.", metavar="NAME,..", show_default=False
+        ),
+    ] = None,
+    gates: Annotated[
+        list[str] | None, typer.Option(help="Gates, gru, janet; all by default.", metavar="NAME,..", show_default=False)
+    ] = None,
+    engines: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="auto, cpu, triton, loop, ...; by default auto and all others that can run.",
+            metavar="NAME,..",
+            show_default=False,
+        ),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="tf32, full or bf16; by default tf32 on CUDA, full on a CPU.", show_default=False),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Seconds after which the rest is left out.", metavar="SECONDS", show_default=False),
+    ] = None,
+) -> None:
+    """Measure every gate and engine against torch.nn.LSTM on this machine.
+
+    Inference, a training step, memory, and growth with the size. torch.nn.LSTM runs in turn with ours, in the same
+    precision, and the ratios are what counts. A few minutes; on a GPU the first run compiles as well.
+    """
+    from rich.console import Console
+
+    from ..bench import expect_writable, plan, run, save
+
+    with bad_input_is_answered():
+        if json is not None:
+            expect_writable(json)
+        planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget)
+    with Console(stderr=True).status("measuring") as status:
+        report = run(planned, typed(context), lambda words: status.update(f"measuring {words}"))
+    if json is not None:
+        try:
+            save(report, json)
+        except OSError as error:
+            show(report, markdown)
+            typer.echo(f"remanence: expected a file that can be written, got {json}: {error.strerror}", err=True)
+            raise typer.Exit(2) from None
+    show(report, markdown)
+
+
+def typed(context: typer.Context) -> str:
+    """The command as it was typed, apart from the order of options."""
+    words = ["remanence", "bench"]
+    for name, value in context.params.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value not in (None, False, [], ()):
+            for one in value if isinstance(value, list | tuple) else [value]:
+                words += [f"--{name}", str(one)]
+    return shlex.join(words)
+
+
+def show(report: Report, markdown: bool) -> None:
+    """The machine above the tables."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from ..bench import reading, tables
+
+    about = {"command": report.command, **report.machine, "took": f"{report.seconds:.0f} s"}
+    if markdown:
+        typer.echo("\n".join(f"- {name}: {value}" for name, value in about.items()))
+        typer.echo(f"\n{reading(report)}")
+        for table in tables(report):
+            typer.echo(f"\n{table.markdown()}")
+        return
+    console = Console(highlight=False)
+    for name, value in about.items():
+        console.print(f"{name:>9}  {value}", markup=False)
+    console.print(f"\n{reading(report)}")
+    for table in tables(report):
+        shown = Table(title=table.title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+        for index, heading in enumerate(table.headings):
+            shown.add_column(heading, justify="left" if index < table.words else "right")
+        for row in table.rows:
+            shown.add_row(*(escape(cell) for cell in row))
+        console.print(shown)
+        for note in table.notes:
+            console.print(f"  {note}", markup=False)

@@ -1,0 +1,48 @@
+"""The commands by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from ..version import __version__
+from . import bench, check
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "bench": bench.command,
+    "check": check.command,
+}
+"""In the order in which `remanence --help` shows them."""
+
+app = typer.Typer(
+    help="Recurrent networks whose forgetting you can choose, set, measure and afford.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+
+
+def show_version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        typer.echo(f"remanence {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def remanence(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Recurrent networks whose forgetting you can choose, set, measure and afford."""
+
+
+def main() -> None:
+    """Run the command that was typed."""
+    app(prog_name="remanence")

@@ -1,0 +1,381 @@
+"""Engines held to the loop engine on this machine: outputs, final states and every gradient.
+
+The loop engine runs in float64 on the very numbers the other engine is given, so what is compared is the error of the
+computation alone. An error is the norm of a difference over the norm of the truth, the largest of all tensors.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from .. import gates
+from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, wide
+from . import loop
+from .base import Engine, Task
+from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell with one gate in one precision on one engine."""
+
+    device: str
+    engine: str
+    cell: str
+    gate: str
+    dtype: str
+    error_values: float
+    """Largest relative error of the outputs and the state after the last step."""
+    error_gradients: float
+    """Largest relative error of a gradient: by inputs, first state, dt and every weight."""
+    tolerance: float
+    ok: bool
+    reason: str | None = None
+    """What is wrong, if something is."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A dtype, how exact its products are, and what error follows."""
+
+    name: str
+    dtype: torch.dtype
+    tolerance: float
+    """Of relative errors. Products are the coarsest part of a step; all pointwise work is float32 or wider."""
+    tf32: bool = False
+    """Whether float32 products are TF32 on CUDA devices."""
+
+
+# One rounding is 2^-53 in float64, 2^-24 in float32, 2^-11 in TF32 and float16, 2^-8 in bfloat16. The narrow types are
+# allowed four of them, TF32 eight because some hardware cuts digits off instead; a wrong formula shows as 1e-2 or more.
+# The wide types are allowed far more: there exponentials, sums over steps, and the three TF32 products that may stand
+# for a full one lose digits too, and errors seen are still ten times smaller.
+FLOAT64 = Precision("float64", torch.float64, 1e-12)
+FLOAT32 = Precision("float32", torch.float32, 1e-5)
+FULL = replace(FLOAT32, name="float32 (full)")
+TF32 = Precision("float32 (tf32)", torch.float32, 4e-3, tf32=True)
+BFLOAT16 = Precision("bfloat16", torch.bfloat16, 1.6e-2)
+FLOAT16 = Precision("float16", torch.float16, 2e-3)
+
+PRECISIONS = {
+    "cpu": (FLOAT64, FLOAT32, BFLOAT16, FLOAT16),
+    "cuda": (FLOAT64, FULL, TF32, BFLOAT16, FLOAT16),
+}
+
+
+class Sizes(NamedTuple):
+    """T steps, B sequences, I inputs, H units."""
+
+    steps: int
+    batch: int
+    inputs: int
+    units: int
+
+
+SIZES = Sizes(steps=9, batch=19, inputs=5, units=40)
+"""Small, and yet more rows and units than one tile of a fused engine holds: its programs must exchange states."""
+
+
+def check(device: str | torch.device | None = None) -> list[Row]:
+    """Hold every engine to the loop engine.
+
+    Args:
+        device: where; by default the CPU and, where there is one, the CUDA device.
+
+    Returns:
+        A row per engine, cell, gate and precision that can run there. Nothing is changed, not even random state.
+    """
+    return list(rows(device))
+
+
+def rows(device: str | torch.device | None = None) -> Iterator[Row]:
+    """The rows of `check`, one by one: the first use of a fused engine compiles, which takes a while."""
+    for place in devices() if device is None else [device_named(device)]:
+        for engine in engines():
+            for precision in PRECISIONS[place.type]:
+                yield from (row for row in every_row(engine, precision, place) if row is not None)
+
+
+def every_row(engine: Engine, precision: Precision, device: torch.device) -> Iterable[Row | None]:
+    """A row, or None, for every cell. On CUDA devices in threads, so that kernels compile side by side."""
+    if device.type != "cuda":
+        return (compare(engine, cell, precision, device) for cell in every_cell())
+    with float32_products(precision.tf32), ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda cell: compare(engine, cell, precision, device), every_cell()))
+
+
+def refusals(device: str | torch.device | None = None) -> dict[str, str]:
+    """Engines that cannot run a plain float32 LSTM on any of the devices, and why, as the end of a sentence."""
+    places = devices() if device is None else [device_named(device)]
+    found = {}
+    for engine in engines():
+        tasks = [make_task(LSTMCell(gates.Sigmoid()), SIZES, torch.float32, place) for place in places]
+        reasons = [engine.refuses(task) for task in tasks]
+        if None not in reasons:
+            found[engine.name] = str(reasons[-1])
+    return found
+
+
+def engines() -> list[Engine]:
+    """All but the loop."""
+    from .choice import KNOWN  # choosing an engine involves `self_check`
+
+    return [engine for name, engine in KNOWN.items() if name != "loop"]
+
+
+def every_cell() -> Iterator[GatedCell]:
+    """Every gate in every cell that takes one."""
+    for gate in gates.KNOWN.values():
+        yield LSTMCell(gate(), coupled=False)
+        yield LSTMCell(gate(), coupled=True)
+        yield GRUCell(gate())
+        yield JANETCell(gate())
+
+
+def compare(engine: Engine, cell: GatedCell, precision: Precision, device: torch.device) -> Row | None:
+    """A row over those variants the engine takes; None if it takes none. Precision of products is as torch is set."""
+    row = Row(str(device), engine.name, named(cell), cell.gate.name, precision.name, 0, 0, precision.tolerance, True)
+    with undisturbed(device):
+        tasks = [task for task in variants(cell, precision.dtype, device) if engine.refuses(task) is None]
+        for task in tasks:
+            errors = errors_of(engine, task)
+            if isinstance(errors, str):
+                return replace(row, error_values=math.nan, error_gradients=math.nan, ok=False, reason=errors)
+            wrong = errors.beyond(precision.tolerance)
+            row = replace(
+                row,
+                error_values=worst(row.error_values, *errors.values.values()),
+                error_gradients=worst(row.error_gradients, *errors.gradients.values()),
+                ok=row.ok and wrong is None,
+                reason=row.reason or (wrong and f"{described(task)}: {wrong}"),
+            )
+    return row if tasks else None
+
+
+def variants(cell: GatedCell, dtype: torch.dtype, device: torch.device) -> Iterator[Task]:
+    """Forward over full sequences of unit steps, and backward over sequences of unequal length and irregular steps."""
+    yield make_task(cell, SIZES, dtype, device)
+    yield make_task(cell, SIZES, dtype, device, seed=1, irregular=cell.takes_dt, unequal=True, reverse=True)
+
+
+# Once per engine and kind of device, before it is trusted.
+
+_seen: dict[tuple[str, str], str | None] = {}
+
+
+def self_check(engine: Engine, device: torch.device) -> str | None:
+    """Why an engine is not to be trusted on this kind of device, as a sentence; None if it agrees with the loop.
+
+    Looks once per engine and kind of device, at two small LSTMs in float32, in the precision torch is set to. While a
+    graph is captured or a compiler traces, it looks at nothing and says None. Changes nothing, not even random state.
+    """
+    if not can_look(device):
+        return None
+    key = (engine.name, torch.cuda.get_device_name(device) if device.type == "cuda" else device.type)
+    if key not in _seen:
+        with undisturbed(device):
+            _seen[key] = look(engine, device)
+    return _seen[key]
+
+
+def can_look(device: torch.device) -> bool:
+    """Whether tensors can be made and compared now."""
+    if torch.compiler.is_compiling():
+        return False
+    return device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+
+
+def look(engine: Engine, device: torch.device) -> str | None:
+    """Compare a plain and a power-law LSTM."""
+    precision = TF32 if device.type == "cuda" and tf32_in_recurrent_layers() else FLOAT32
+    for cell in (LSTMCell(gates.Sigmoid()), LSTMCell(gates.PowerLaw(), coupled=True)):
+        task = make_task(cell, SIZES, precision.dtype, device)
+        if engine.refuses(task) is not None:
+            continue
+        errors = errors_of(engine, task)
+        wrong = errors if isinstance(errors, str) else errors.beyond(precision.tolerance)
+        if wrong:
+            return (
+                f'engine "{engine.name}" disagrees with the loop engine on {device} '
+                f"({named(cell)} with gate {cell.gate.name}): {wrong}"
+            )
+    return None
+
+
+@contextmanager
+def undisturbed(device: torch.device) -> Iterator[None]:
+    """The caller's no_grad, inference mode, autocast and present device put aside."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(torch.autocast(device.type, enabled=False))
+        if device.type == "cuda":
+            stack.enter_context(torch.cuda.device(device))
+        yield
+
+
+# One task on two engines.
+
+
+class Errors(NamedTuple):
+    """Relative errors by name."""
+
+    values: dict[str, float]
+    gradients: dict[str, float]
+
+    def beyond(self, tolerance: float) -> str | None:
+        """The first error above the tolerance, in words. NaN is above it."""
+        found = self.values | {f"gradient of {name}": error for name, error in self.gradients.items()}
+        for name, error in found.items():
+            if not error <= tolerance:
+                return f"{name} is off by {error:.1e}, where {tolerance:.0e} is allowed"
+        return None
+
+
+def errors_of(engine: Engine, task: Task) -> Errors | str:
+    """Errors of an engine at a task, or what it raised."""
+    true_values, true_gradients = run(cast(Engine, loop), widened(task), task.inputs.dtype)
+    try:
+        values, gradients = run(engine, task, task.inputs.dtype)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # what a new kind of device makes of a kernel is a finding
+        return f"it raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    return Errors(relative(values, true_values), relative(gradients, true_gradients))
+
+
+def run(engine: Engine, task: Task, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Values and gradients by name, for random derivatives of a loss by outputs and final state, rounded to dtype."""
+    weights = {name: leaf(weight) for name, weight in task.weights.items()}
+    task = replace(
+        task,
+        weights=weights,
+        inputs=leaf(task.inputs),
+        state=tuple(leaf(part) for part in task.state),
+        dt=None if task.dt is None else leaf(task.dt),
+    )
+    units = task.state[0].shape[1]
+    parts = tuple(task.cell.widths(units, units))
+    leaves = {"input": task.inputs, **{f"first {name}": part for name, part in zip(parts, task.state, strict=True)}}
+    leaves |= weights if task.dt is None else {"dt": task.dt, **weights}
+
+    result = engine.run(task)
+    values = {
+        "output": result.output,
+        **{f"final {name}": part for name, part in zip(parts, result.state, strict=True)},
+    }
+    source = torch.Generator("cpu").manual_seed(2)
+    directions = [draw(source, *value.shape).to(dtype).to(value) for value in values.values()]
+    gradients = torch.autograd.grad(list(values.values()), list(leaves.values()), directions, materialize_grads=True)
+    return {name: value.detach() for name, value in values.items()}, dict(zip(leaves, gradients, strict=True))
+
+
+def leaf(tensor: Tensor) -> Tensor:
+    """The same numbers as the start of a graph."""
+    return tensor.detach().clone().requires_grad_()
+
+
+def relative(found: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> dict[str, float]:
+    """Norm of the difference over norm of the truth, by name."""
+    errors = {}
+    for name, true in truth.items():
+        scale = float(true.norm()) or 1.0
+        errors[name] = float((found[name].double() - true).norm()) / scale
+    return errors
+
+
+def worst(*errors: float) -> float:
+    """The largest; NaN if there is one."""
+    return math.nan if any(math.isnan(error) for error in errors) else max(errors)
+
+
+# Random tasks. Numbers come from a generator on the CPU: the same on every device, and no other random state moves.
+
+
+def make_task(
+    cell: Cell,
+    sizes: Sizes,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    seed: int = 0,
+    irregular: bool = False,
+    unequal: bool = False,
+    reverse: bool = False,
+) -> Task:
+    """A task with random weights, inputs and state.
+
+    Args:
+        cell: what runs.
+        sizes: how large.
+        dtype: of inputs, hidden state and weights.
+        device: where.
+        seed: which one.
+        irregular: whether steps take random times.
+        unequal: whether sequences end at random steps.
+        reverse: whether it runs from the end.
+    """
+    source = torch.Generator("cpu").manual_seed(seed)
+    steps, batch, inputs, units = sizes
+    shapes = cell.shapes(inputs, units, units, bias=True)
+    weights = {
+        name: draw(source, *shape) * (shape[-1] ** -0.5 if len(shape) == 2 else 0.5) for name, shape in shapes.items()
+    }
+    values = draw(source, steps, batch, inputs)
+    state = {name: draw(source, batch, width) for name, width in cell.widths(units, units).items()}
+    carried = cell.gate.carries if isinstance(cell, GatedCell) else ()
+    dt = 0.2 + 3 * torch.rand(steps, batch, generator=source, dtype=torch.float64, device="cpu")
+    lengths = torch.randint(1, steps + 1, (batch,), generator=source, device="cpu")
+    lengths[0] = steps
+    return Task(
+        cell=cell,
+        weights={name: weight.to(device, dtype) for name, weight in weights.items()},
+        inputs=values.to(device, dtype),
+        state=tuple(
+            (5 * part.abs() if name in carried else part.tanh()).to(device, dtype if name == "hidden" else wide(dtype))
+            for name, part in state.items()
+        ),
+        dt=dt.to(device, wide(dtype)) if irregular else None,
+        lengths=lengths.to(device) if unequal else None,
+        reverse=reverse,
+    )
+
+
+def draw(source: torch.Generator, *shape: int) -> Tensor:
+    """Standard normal numbers in float64."""
+    return torch.randn(shape, generator=source, dtype=torch.float64, device="cpu")
+
+
+def widened(task: Task) -> Task:
+    """The same numbers in float64."""
+    return replace(
+        task,
+        weights={name: weight.double() for name, weight in task.weights.items()},
+        inputs=task.inputs.double(),
+        state=tuple(part.double() for part in task.state),
+        dt=None if task.dt is None else task.dt.double(),
+    )
+
+
+def named(cell: GatedCell) -> str:
+    """The cell in a word or two."""
+    return f"{cell.name} coupled" if isinstance(cell, LSTMCell) and cell.coupled else cell.name
+
+
+def described(task: Task) -> str:
+    """What is special about a task."""
+    special = {
+        "irregular steps": task.dt is not None,
+        "unequal lengths": task.lengths is not None,
+        "reverse": task.reverse,
+    }
+    return ", ".join(name for name, holds in special.items() if holds) or "plain sequences"

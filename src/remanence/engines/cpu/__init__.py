@@ -1,0 +1,90 @@
+"""The fast engine for CPUs: backpropagation through time written out, in buffers made once, without a compiler.
+
+The projected inputs of many steps are one product, and so is each weight's gradient. What is left for every step of
+the forward pass is the recurrent product and the pointwise update, in place; what is left for every step of the
+backward pass is the recurrent product and a few multiplications, see `cells.base`.
+
+    __init__    what it refuses, and running a task
+    autograd    the engine as one operation of autograd
+    forward, backward    all stretches of a sequence, and the products outside the loop
+    cells, gates    one file each: a step forward, and the coefficients of a step back
+    history, buffers    where things lie
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...cells import GatedCell
+from ..base import Result, Task
+from ..untraced import untraced
+from . import cells, gates
+from .autograd import Recurrence, flatten
+from .forward import forward
+from .history import Given, Plan
+
+name = "cpu"
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def refuses(task: Task) -> str | None:
+    """Why it cannot run a task: it knows these cells and gates, in float32 and float64 on the CPU."""
+    cell, inputs = task.cell, task.inputs
+    if not isinstance(cell, GatedCell) or type(cell) not in cells.KNOWN:
+        return f"it knows the cells lstm, gru and janet, not {cell.name}"
+    if type(cell.gate) not in gates.KNOWN:
+        known = ", ".join(gate.name for gate in gates.KNOWN)
+        return f"it knows the gates {known}, not {cell.gate.name} ({type(cell.gate).__name__})"
+    if "weight_hr" in task.weights:
+        return "it does not project the hidden state (proj_size)"
+    if inputs.device.type != "cpu":
+        return f"it runs on the CPU, and the input is on {inputs.device}"
+    if inputs.dtype not in DTYPES:
+        return f"it runs in float32 and float64, and the input is {inputs.dtype}"
+    return None
+
+
+@untraced  # a compiler can add nothing, and would unroll the loop
+def run(task: Task) -> Result:
+    """Run a task."""
+    with torch.autocast("cpu", enabled=False):
+        plan, given = _arrange(task)
+        tensors = flatten(given)
+        if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
+            output, *state = Recurrence.apply(plan, *tensors)  # type: ignore[no-untyped-call]
+        else:
+            history, rest = forward(plan, given, keep=False)
+            output, *state = history.output(plan), *rest
+        if plan.padded is not None:
+            output = output.masked_fill(plan.padded, 0)
+        return Result(output, tuple(state))
+
+
+def _arrange(task: Task) -> tuple[Plan, Given]:
+    cell, dtype = task.cell, task.inputs.dtype
+    assert isinstance(cell, GatedCell)
+    dt = None if task.dt is None else task.dt.to(dtype).unsqueeze(-1)
+    kernel = cells.KNOWN[type(cell)](cell, dt is not None, dtype)
+    weights = kernel.arrange(task.weights)
+    given = Given(
+        task.inputs,
+        dt,
+        weights.weight_ih,
+        weights.weight_hh,
+        weights.bias,
+        weights.bias_hh,
+        tuple(weights.units.values()),
+        tuple(part.to(dtype) for part in task.state),
+    )
+    return Plan(kernel, task.reverse, _padding(task), tuple(weights.units)), given
+
+
+def _padding(task: Task) -> Tensor | None:
+    """`(T, B, 1)`: whether a step lies past the end of its sequence; None where none does."""
+    if task.lengths is None:
+        return None
+    steps = torch.arange(len(task.inputs), device="cpu").unsqueeze(-1)
+    padded = steps >= task.lengths
+    return padded.unsqueeze(-1) if padded.any() else None

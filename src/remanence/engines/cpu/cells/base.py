@@ -1,0 +1,274 @@
+"""What cells have in common on this engine: where things lie, and how the backward pass goes through a gate.
+
+Backpropagation through one step is a linear map whose coefficients are known once the forward pass is done. The
+engine works them out for a whole stretch in a few large operations: one *plane* per thing that wants a gradient (each
+block of pre-activations, each part of the state, each per-unit weight, dt). Going back in time, a step multiplies its
+planes by the gradient that arrives, and is left with the gradients of its pre-activations where the coefficients were.
+
+    T steps, B sequences, H units, G blocks of pre-activations, P planes; a stretch has `steps` of the T steps.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ....cells import GatedCell, Weights
+from ..buffers import Scratch, Stretch
+from ..gates import KNOWN, GateKernel, Reading, Slopes
+
+
+@dataclass(frozen=True)
+class Track:
+    """Everything about one stretch, seen through views of the engine's buffers."""
+
+    stretch: Stretch
+    """Its place in the views below: always from 0."""
+    pre: Tensor
+    """`(steps, B, G, H)`: pre-activations, overwritten by what the backward pass needs of them."""
+    hidden: Tensor
+    """`(steps + 1, B, H)`: hidden state."""
+    state: Mapping[str, Tensor]
+    """`(steps + 1, B, H)` each: the rest of the state by name."""
+    kept: Mapping[str, Tensor]
+    """`(steps, B, H)` each: other values the backward pass needs."""
+    units: Mapping[str, Tensor]
+    """`(H,)` each: the gate's per-unit weights."""
+    dt: Tensor | None
+    """`(steps, B, 1)`."""
+    padded: Tensor | None
+    """`(steps, B, 1)`: whether a step lies past the end of its sequence; None where none does."""
+
+
+class Arranged(NamedTuple):
+    """Weights in the order of the blocks of a kernel, made of the layer's by operations that autograd knows."""
+
+    weight_ih: Tensor
+    """`(G * H, I)`, in the order of `input_blocks`."""
+    weight_hh: Tensor
+    """`(G * H, H)`, in the order of `recurrent_blocks`."""
+    bias: Tensor
+    """`(G * H,)`, in the order of `input_blocks`: what is added to the projected inputs."""
+    bias_hh: Tensor
+    """`(n,)`: biases that stay with the recurrent product, empty for most cells."""
+    units: dict[str, Tensor]
+    """`(H,)` each."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients over one stretch. Until a step has been gone through, its planes hold the coefficients of its map."""
+
+    names: tuple[str, ...]
+    """Names of the planes."""
+    extra: tuple[str, ...]
+    """Those of the gate's per-unit weights, and of dt, as far as their gradients are wanted."""
+    planes: Tensor
+    """`(steps, B, P, H)`."""
+    hidden: Tensor
+    """`(steps + 1, B, 1, H)`: of the hidden state; each step adds to the slot before it."""
+    state: dict[str, Tensor]
+    """`(B, 1, H)` each: of the rest of the state by name, at the step that is being gone through."""
+
+    def plane(self, name: str) -> Tensor:
+        """`(steps, B, H)`."""
+        return self.planes.select(2, self.names.index(name))
+
+    def span(self, first: str, last: str) -> Tensor:
+        """Planes that lie side by side, `(steps, B, planes, H)`."""
+        start, stop = self.names.index(first), self.names.index(last)
+        return self.planes[:, :, start : stop + 1]
+
+    def rows(self, blocks: Sequence[str]) -> Tensor:
+        """Planes that lie side by side as one matrix per step, `(steps, B, planes * H)`."""
+        return self.span(blocks[0], blocks[-1]).flatten(2)
+
+
+class CellKernel(ABC):
+    """A cell around a gate, forward and backward over a stretch.
+
+    Args:
+        cell: the cell whose equations these are.
+        dt: whether times between steps are given.
+        dtype: of all tensors.
+    """
+
+    complement: bool = True
+    """Whether it needs the gate's complement."""
+    own_state: ClassVar[tuple[str, ...]] = ("cell",)
+    """Its state besides hidden and what the gate carries."""
+
+    def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
+        self.cell = cell
+        self.gate: GateKernel = KNOWN[type(cell.gate)](cell.gate, self.complement, dt, dtype)
+        logistic = dict(zip(cell.gate.rows, self.gate.logistic, strict=True))
+        self.gate_rows = tuple(sorted(cell.gate.rows, key=lambda row: not logistic[row]))
+        """Rows of the gate, those that go through the sigmoid first."""
+        self.logistic_rows = sum(self.gate.logistic)
+        self.signs = dict(zip(cell.gate.rows, self.gate.signs, strict=True))
+
+    # Where things lie.
+
+    @property
+    @abstractmethod
+    def input_blocks(self) -> tuple[str, ...]:
+        """Blocks of the projected inputs: those for the sigmoid side by side."""
+
+    @property
+    def recurrent_blocks(self) -> tuple[str, ...]:
+        """Blocks of the recurrent product."""
+        return self.input_blocks
+
+    @property
+    def recurrent_planes(self) -> tuple[str, ...]:
+        """Planes that hold the gradients of the recurrent product."""
+        return self.recurrent_blocks
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names of the values besides pre-activations and state that the backward pass needs."""
+        return self.gate.kept
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        """Names of the state besides hidden."""
+        return (*self.own_state, *self.cell.gate.carries)
+
+    @property
+    @abstractmethod
+    def passed(self) -> str:
+        """The plane through which the gradient of what is remembered goes from step to step."""
+
+    def planes(self, extra: tuple[str, ...]) -> tuple[str, ...]:
+        """Names of the planes, first those of pre-activations; `extra` as in `Gradients`."""
+        return (*self.input_blocks, *self.cell.gate.carries, *extra, self.passed)
+
+    def block(self, pre: Tensor, name: str) -> Tensor:
+        """One block: `(steps, B, G, H)` to `(steps, B, H)`."""
+        return pre.select(-2, self.input_blocks.index(name))
+
+    def arrange(self, weights: Weights) -> Arranged:
+        """The layer's weights as this kernel uses them."""
+        rows = weights["weight_hh"].shape[0]
+        biases = [weights[name].to(self.gate.dtype) for name in ("bias_ih", "bias_hh") if name in weights]
+        bias = torch.stack(biases).sum(0) if biases else weights["weight_hh"].new_zeros(rows)
+        return Arranged(
+            self._in_order(weights["weight_ih"], self.input_blocks),
+            self._in_order(weights["weight_hh"], self.recurrent_blocks),
+            self._in_order(bias, self.input_blocks),
+            bias.new_empty(0),
+            self.gate.units(weights),
+        )
+
+    def _in_order(self, weight: Tensor, blocks: Sequence[str]) -> Tensor:
+        """The rows of a weight `(G * H, ...)` with its blocks in this order, and with the sign the gate wants."""
+        by_name = dict(zip(self.cell.blocks, weight.chunk(len(self.cell.blocks)), strict=True))
+        return torch.cat([-by_name[name] if self.signs.get(name) == -1 else by_name[name] for name in blocks])
+
+    # Running it.
+
+    @abstractmethod
+    def forward(self, track: Track, weight_hh: Tensor, bias_hh: Tensor, scratch: Scratch) -> None:
+        """All steps of a stretch: fills the track from the projected inputs and the first slot of each state.
+
+        Args:
+            weight_hh: transposed, `(H, G * H)`.
+            bias_hh: as in `Arranged`.
+            scratch: `(B, H)` buffers.
+        """
+
+    @abstractmethod
+    def backward(self, track: Track, gradients: Gradients, weight_hh: Tensor, scratch: Scratch) -> None:
+        """All steps of a stretch, last to first: fills the planes, and takes the gradients of the state back.
+
+        Args:
+            weight_hh: `(G * H, H)`.
+            scratch: `(steps, B, H)` buffers.
+        """
+
+    # Parts of it.
+
+    def readings(self, track: Track) -> list[Reading]:
+        """What the gate reads and writes at each step, in turn."""
+        return in_turn(self.reading(track), track)
+
+    def reading(self, track: Track) -> Reading:
+        """What the gate reads and writes over the whole stretch."""
+        slots = [track.state[name] for name in self.cell.gate.carries]
+        return Reading(
+            tuple(self.block(track.pre, name) for name in self.cell.gate.rows),
+            tuple(track.stretch.before(slot) for slot in slots),
+            tuple(track.stretch.after(slot) for slot in slots),
+            tuple(track.kept[name] for name in self.gate.kept),
+            track.units,
+            track.dt,
+        )
+
+    def sources(self, gradients: Gradients) -> tuple[str, ...]:
+        """The planes of everything the gate depends on."""
+        return (*self.cell.gate.rows, *self.cell.gate.carries, *gradients.extra)
+
+    def slopes(self, track: Track, gradients: Gradients, scratch: Scratch) -> Slopes:
+        """Room for the slopes of the gate: those of the forget value in their planes, those of its state in scratch."""
+        steps = len(track.stretch)
+        times = ("dt",) if "dt" in gradients.extra else ()
+        return Slopes(
+            {name: gradients.plane(name) for name in self.sources(gradients)},
+            {
+                state: {name: scratch(f"{state} by {name}", steps) for name in (*self.gate.depends[state], *times)}
+                for state in self.cell.gate.carries
+            },
+        )
+
+    def skip_padding(self, track: Track, gradients: Gradients, slopes: Slopes) -> None:
+        """Make steps past the end of a sequence hand the gradients of the state on as they are."""
+        if track.padded is None:
+            return
+        gradients.planes.masked_fill_(track.padded.unsqueeze(-1), 0)
+        gradients.plane(self.passed).masked_fill_(track.padded, 1)
+        for state, by_source in slopes.state.items():
+            for source, slope in by_source.items():
+                slope.masked_fill_(track.padded, 1 if source == state else 0)
+
+
+def in_turn(read: Reading, track: Track) -> list[Reading]:
+    """One reading per step, in turn."""
+    turn, steps = track.stretch.in_turn, len(track.stretch)
+    parts = [list(zip(*map(turn, part), strict=True)) or [()] * steps for part in read[:4]]
+    times: Sequence[Tensor | None] = [None] * steps if read.dt is None else turn(read.dt)
+    return [
+        Reading(rows, before, after, kept, read.units, dt)
+        for rows, before, after, kept, dt in zip(*parts, times, strict=True)
+    ]
+
+
+def hold(padded: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
+    """Keep the state of sequences that have ended: `(B, 1)`, and `(B, H)` for each part of the state."""
+    for old, new in zip(before, after, strict=True):
+        torch.where(padded, old, new, out=new)
+
+
+class GatePath:
+    """The way of the gradients of the gate's state back through time: for a power law, through the age."""
+
+    def __init__(self, track: Track, gradients: Gradients, slopes: Slopes) -> None:
+        back = track.stretch.back
+        self._state = gradients.state
+        self._links = [
+            (state, back(gradients.span(source, source)), back(slope.unsqueeze(2)))
+            for state, by_source in slopes.state.items()
+            for source, slope in by_source.items()
+        ]
+        self._before = {state: back(gradients.span(state, state)) for state in slopes.state}
+
+    def step(self, t: int) -> None:
+        """Add what comes through the state at the t-th step from the end to the planes of that step."""
+        for state, planes, slopes in self._links:
+            planes[t].addcmul_(self._state[state], slopes[t])
+        for state, planes in self._before.items():
+            self._state[state] = planes[t]

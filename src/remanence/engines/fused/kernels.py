@@ -1,0 +1,464 @@
+"""The two kernels: a whole sequence in one launch, forward and backward.
+
+Layout. N replicas, T steps, B rows (sequences), H units, G blocks of pre-activations. A *group* is one tile of rows of
+one replica, a *program* is one tile of units of a group. Tensors are (N, T, B, ...), contiguous.
+
+Each program keeps its slice of the recurrent matrix on chip for the whole sequence, and the state of its units in
+registers. Once a step the programs of a group exchange something through the L2 cache. Forward, that is h_t: every
+program writes its units and reads all of them. Backward, it is products: every program multiplies the derivatives of
+its own units by its slice of the matrix, which gives its share of d h_{t-1} for all units, and sums the shares of all
+programs for its own units, always in the same order. The slice is the same in both directions.
+
+The programs of a group meet at a counter: added to with release after writing, waited for with acquire before reading.
+(Words that carry the number of their step, polled until all are right, take one trip instead of two but twice the
+bytes; they measured slower at every size.)
+
+What a step needs from memory is loaded at the end of the step before, so that it arrives during the exchange.
+
+Names in capitals are known at compile time. ROW_TILE and UNIT_TILE are the rows and units of a program; CHUNK and
+CHUNKS cut the H inputs of a product, AHEAD of them are read together. ALONE: one program holds all units of its group
+and exchanges nothing. RESIDENT: so many blocks of the slice are kept on chip, the others come from L2 at every step.
+"""
+
+# ruff: noqa: N803, RUF005, SIM102, B007
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def arrived(counter):
+    """How many parts have been written; what was written before them is visible afterwards."""
+    return tl.inline_asm_elementwise(
+        "ld.acquire.gpu.global.s32 $0, [$1];", "=r,l", [counter], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
+@triton.jit
+def wait(counter, target, UNIT_TILES: tl.constexpr):
+    """Until that many parts have been written."""
+    if UNIT_TILES > 1:
+        while arrived(counter) < target:
+            pass
+    else:
+        tl.debug_barrier()
+
+
+@triton.jit
+def signal(counter, UNIT_TILES: tl.constexpr):
+    """Tell the group that this program has written its part."""
+    if UNIT_TILES > 1:
+        tl.debug_barrier()
+        tl.atomic_add(counter, 1, sem="release", scope="gpu")
+
+
+@triton.jit
+def sum_shares(shares, base, inner, mask, stride, UNIT_TILES: tl.constexpr):
+    """The sum of the shares of all programs, tile after tile."""
+    total = tl.load(shares + base + inner, mask=mask, other=0.0, cache_modifier=".cg")
+    for tile in tl.static_range(1, UNIT_TILES):
+        total += tl.load(shares + base + tile * stride + inner, mask=mask, other=0.0, cache_modifier=".cg")
+    return total
+
+
+@triton.jit
+def factor(value, like, PRECISION: tl.constexpr):
+    """In the dtype of the matrix; for TF32 rounded to nearest. The tensor cores would cut off: twice the error."""
+    value = value.to(like.dtype.element_ty)
+    if PRECISION == "tf32":
+        if like.dtype.element_ty == tl.float32:
+            bits = (value.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
+            value = bits.to(tl.float32, bitcast=True)
+    return value
+
+
+@triton.jit
+def matrix_slice(matrix, block, chunk, unit, H, CHUNK: tl.constexpr, PRECISION: tl.constexpr):
+    """Rows `unit` of a block, columns of a chunk, as (CHUNK, units): the slice transposed."""
+    column = chunk * CHUNK + tl.arange(0, CHUNK)
+    mask = (column[:, None] < H) & (unit[None, :] < H)
+    tile = tl.load(matrix + (block * H + unit[None, :]) * H + column[:, None], mask=mask, other=0.0)
+    return factor(tile, matrix, PRECISION)
+
+
+@triton.jit
+def load_blocks(pre, at, row, unit, ok, H, G: tl.constexpr):
+    """One step of the pre-activations of a program, a tile per block."""
+    tiles = ()
+    for block in tl.static_range(G):
+        tiles = tiles + (tl.load(pre + at * G * H + row[:, None] * (G * H) + block * H + unit[None, :], ok, 0.0),)
+    return tiles
+
+
+@triton.jit(do_not_specialize=["first_group", "T", "B"])
+def forward_kernel(
+    pre,  # (N, T, B, G H) float32: what the inputs contribute; overwritten by all of the pre-activations if SAVE
+    matrix,  # (N, G H, H)
+    bias,  # (N, G H) float32: added to the pre-activations
+    candidate_bias,  # (N, H) float32: GRU only, added to the recurrent part of the candidate
+    exponent,  # (N, H) float32: p of power_law
+    dt,  # (N, T, B) float32
+    lengths,  # (N, B) int32
+    first_hidden,  # (N, B, H) dtype of the products
+    first_cell,  # (N, B, H) float32
+    first_age,  # (N, B, H) float32
+    hidden,  # (N, T, B, H) dtype of the products: h_t, held past the end of a sequence
+    cells,  # (N, T, B, H) float32, if SAVE
+    ages,  # (N, T, B, H) float32, if SAVE and HAS_AGE
+    parts,  # (N, T, B, H) float32, GRU only, if SAVE: the recurrent part of the candidate
+    last_hidden,  # (N, B, H) float32
+    last_cell,  # (N, B, H) float32
+    last_age,  # (N, B, H) float32
+    counters,  # (groups, 32) int32, zero
+    first_group,
+    T,
+    B,
+    H,
+    eps,
+    CELL: tl.constexpr,
+    GATE: tl.constexpr,
+    G: tl.constexpr,
+    SPLIT: tl.constexpr,  # index of the block whose recurrent part is kept apart (GRU's candidate), or -1
+    COUPLED: tl.constexpr,
+    BETA: tl.constexpr,
+    HAS_AGE: tl.constexpr,
+    HAS_DT: tl.constexpr,
+    HAS_LENGTHS: tl.constexpr,
+    REVERSE: tl.constexpr,
+    SAVE: tl.constexpr,
+    ALONE: tl.constexpr,
+    RESIDENT: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROW_TILE: tl.constexpr,
+    UNIT_TILE: tl.constexpr,
+    UNIT_TILES: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """All steps of one tile of units of one group."""
+    program = tl.program_id(0)
+    group = first_group + program // UNIT_TILES
+    row_tiles = tl.cdiv(B, ROW_TILE)
+    replica = (group // row_tiles).to(tl.int64)
+    local = tl.arange(0, ROW_TILE)
+    row = (group % row_tiles) * ROW_TILE + local
+    unit = (program % UNIT_TILES) * UNIT_TILE + tl.arange(0, UNIT_TILE)
+    counter = counters + group * 32
+    row_ok = row < B
+    unit_ok = unit < H
+    here = row[:, None] * H + unit[None, :]
+    ok = row_ok[:, None] & unit_ok[None, :]
+    stride = B
+    at = replica * T * B
+    if REVERSE:
+        stride = -B
+        at = (replica * T + T - 1) * B
+
+    matrix += replica * G * H * H
+    start = replica * B * H
+    own_hidden = tl.load(first_hidden + start + here, mask=ok, other=0.0).to(tl.float32)
+    cell = tl.load(first_cell + start + here, mask=ok, other=0.0)
+    age = tl.zeros((ROW_TILE, UNIT_TILE), tl.float32)
+    p = age
+    step = age
+    apart = age
+    if HAS_AGE:
+        age = tl.load(first_age + start + here, mask=ok, other=0.0)
+        p += tl.load(exponent + replica * H + unit, mask=unit_ok, other=0.5)[None, :]
+    if SPLIT >= 0:
+        apart += tl.load(candidate_bias + replica * H + unit, mask=unit_ok, other=0.0)[None, :]
+    if HAS_DT:
+        step += tl.load(dt + at + row, mask=row_ok, other=1.0)[:, None]
+    length = tl.zeros((ROW_TILE,), tl.int32)
+    if HAS_LENGTHS:
+        length = tl.load(lengths + replica * B + row, mask=row_ok, other=0)
+    biases = ()
+    for block in tl.static_range(G):
+        biases = biases + (tl.load(bias + (replica * G + block) * H + unit, mask=unit_ok, other=0.0)[None, :],)
+    slices = ()
+    for block in tl.static_range(RESIDENT):
+        for chunk in tl.static_range(CHUNKS):
+            slices = slices + (matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION),)
+
+    z = load_blocks(pre, at, row, unit, ok, H, G)
+    for s in range(T):
+        products = ()
+        for block in tl.static_range(G):
+            products = products + (tl.zeros((ROW_TILE, UNIT_TILE), tl.float32),)
+        source = first_hidden + start
+        if s > 0:
+            source = hidden + (at - stride) * H
+            if not ALONE:
+                wait(counter, s * UNIT_TILES, UNIT_TILES)
+        for first in tl.static_range(0, CHUNKS, AHEAD):
+            seen = ()
+            for chunk in tl.static_range(first, min(first + AHEAD, CHUNKS)):
+                column = chunk * CHUNK + tl.arange(0, CHUNK)
+                inside = row_ok[:, None] & (column[None, :] < H)
+                if ALONE:
+                    h = own_hidden
+                else:
+                    h = tl.load(source + row[:, None] * H + column[None, :], inside, 0.0, cache_modifier=".cg")
+                seen = seen + (factor(h, matrix, PRECISION),)
+            for chunk in tl.static_range(first, min(first + AHEAD, CHUNKS)):
+                more = ()
+                for block in tl.static_range(G):
+                    if block < RESIDENT:
+                        r = slices[block * CHUNKS + chunk]
+                    else:
+                        r = matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION)
+                    more = more + (tl.dot(seen[chunk - first], r, products[block], input_precision=PRECISION),)
+                products = more
+
+        hn = apart
+        sums = ()
+        for block in tl.static_range(G):
+            if block == SPLIT:
+                hn = apart + products[block]
+                sums = sums + (z[block] + biases[block],)
+            else:
+                sums = sums + (z[block] + biases[block] + products[block],)
+        h, c, a = CELL(sums, hn, cell, age, p, step, eps, GATE, COUPLED, HAS_DT, BETA)
+        if HAS_LENGTHS:
+            t = s
+            if REVERSE:
+                t = T - 1 - s
+            real = (t < length)[:, None]
+            h = tl.where(real, h, own_hidden)
+            c = tl.where(real, c, cell)
+            a = tl.where(real, a, age)
+        own_hidden, cell = h, c
+        if HAS_AGE:
+            age = a
+        tl.store(hidden + at * H + here, h.to(hidden.dtype.element_ty), mask=ok)
+        if not ALONE:
+            signal(counter, UNIT_TILES)
+        if SAVE:
+            for block in tl.static_range(G):
+                tl.store(pre + at * G * H + row[:, None] * (G * H) + block * H + unit[None, :], sums[block], mask=ok)
+            tl.store(cells + at * H + here, c, mask=ok)
+            if HAS_AGE:
+                tl.store(ages + at * H + here, a, mask=ok)
+            if SPLIT >= 0:
+                tl.store(parts + at * H + here, hn, mask=ok)
+        at += stride
+        row_coming = row_ok & (local * 0 + s < T - 1)
+        z = load_blocks(pre, at, row, unit, ok & row_coming[:, None], H, G)
+        if HAS_DT:
+            step = tl.zeros_like(cell) + tl.load(dt + at + row, mask=row_coming, other=1.0)[:, None]
+
+    tl.store(last_hidden + start + here, own_hidden, mask=ok)
+    tl.store(last_cell + start + here, cell, mask=ok)
+    if HAS_AGE:
+        tl.store(last_age + start + here, age, mask=ok)
+
+
+@triton.jit(do_not_specialize=["first_group", "groups", "T", "B"])
+def backward_kernel(
+    pre,  # (N, T, B, G H) float32: pre-activations saved by the forward pass
+    matrix,  # (N, G H, H)
+    exponent,  # (N, H) float32
+    dt,  # (N, T, B) float32
+    lengths,  # (N, B) int32
+    first_cell,  # (N, B, H) float32
+    first_age,  # (N, B, H) float32
+    cells,  # (N, T, B, H) float32, saved
+    ages,  # (N, T, B, H) float32, saved, if HAS_AGE
+    parts,  # (N, T, B, H) float32, saved, GRU only
+    d_hidden,  # (N, T, B, H) dtype of the products
+    d_last_hidden,  # (N, B, H) float32
+    d_last_cell,  # (N, B, H) float32
+    d_last_age,  # (N, B, H) float32
+    d_pre,  # (N, T, B, G H) dtype of the products
+    d_parts,  # (N, T, B, H) dtype of the products, GRU only
+    d_first_hidden,  # (N, B, H) float32
+    d_first_cell,  # (N, B, H) float32
+    d_first_age,  # (N, B, H) float32
+    d_exponent,  # (groups, H) float32: each group's share
+    d_dt,  # (UNIT_TILES, N, T, B) float32: each tile's share, if NEEDS_DT
+    shares,  # (2, groups, UNIT_TILES, ROW_TILE, H), float32, zero: what programs exchange
+    counters,  # (groups, 32) int32, zero
+    first_group,
+    groups,
+    T,
+    B,
+    H,
+    eps,
+    CELL: tl.constexpr,
+    GATE: tl.constexpr,
+    GATE_BACK: tl.constexpr,
+    G: tl.constexpr,
+    SPLIT: tl.constexpr,
+    COUPLED: tl.constexpr,
+    BETA: tl.constexpr,
+    HAS_AGE: tl.constexpr,
+    HAS_DT: tl.constexpr,
+    NEEDS_DT: tl.constexpr,
+    HAS_LENGTHS: tl.constexpr,
+    REVERSE: tl.constexpr,
+    ALONE: tl.constexpr,
+    RESIDENT: tl.constexpr,
+    PRECISION: tl.constexpr,
+    ROW_TILE: tl.constexpr,
+    UNIT_TILE: tl.constexpr,
+    UNIT_TILES: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """All steps of one tile of units of one group, from the last that was computed to the first."""
+    program = tl.program_id(0)
+    group = first_group + program // UNIT_TILES
+    row_tiles = tl.cdiv(B, ROW_TILE)
+    replica = (group // row_tiles).to(tl.int64)
+    local = tl.arange(0, ROW_TILE)
+    row = (group % row_tiles) * ROW_TILE + local
+    tile = program % UNIT_TILES
+    unit = tile * UNIT_TILE + tl.arange(0, UNIT_TILE)
+    counter = counters + group * 32
+    row_ok = row < B
+    unit_ok = unit < H
+    here = row[:, None] * H + unit[None, :]
+    ok = row_ok[:, None] & unit_ok[None, :]
+    stride = -B
+    at = (replica * T + T - 1) * B
+    if REVERSE:
+        stride = B
+        at = replica * T * B
+
+    matrix += replica * G * H * H
+    start = replica * B * H
+    zero = tl.zeros((ROW_TILE, UNIT_TILE), tl.float32)
+    held = tl.load(d_last_hidden + start + here, mask=ok, other=0.0)
+    d_cell = tl.load(d_last_cell + start + here, mask=ok, other=0.0)
+    d_age = zero
+    d_p = zero
+    p = zero
+    step = zero
+    age = zero
+    hn = zero
+    if HAS_AGE:
+        d_age = tl.load(d_last_age + start + here, mask=ok, other=0.0)
+        p += tl.load(exponent + replica * H + unit, mask=unit_ok, other=0.5)[None, :]
+    length = tl.zeros((ROW_TILE,), tl.int32)
+    if HAS_LENGTHS:
+        length = tl.load(lengths + replica * B + row, mask=row_ok, other=0)
+
+    slices = ()
+    for block in tl.static_range(RESIDENT):
+        for chunk in tl.static_range(CHUNKS):
+            slices = slices + (tl.trans(matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION)),)
+
+    # Loads of a step; those of the first one here, of every other at the end of the step before.
+    inner = local[:, None] * H + unit[None, :]
+    share_stride = ROW_TILE * H
+    z = load_blocks(pre, at, row, unit, ok, H, G)
+    d_h = tl.load(d_hidden + at * H + here, mask=ok, other=0.0).to(tl.float32)
+    inside = ok & (local * 0 + T > 1)[:, None]
+    outside = ok & (local * 0 + T == 1)[:, None]
+    cell = tl.load(cells + (at + stride) * H + here, inside, 0.0) + tl.load(first_cell + start + here, outside, 0.0)
+    if HAS_AGE:
+        age = tl.load(ages + (at + stride) * H + here, inside, 0.0) + tl.load(first_age + start + here, outside, 0.0)
+    if HAS_DT:
+        step = zero + tl.load(dt + at + row, mask=row_ok, other=1.0)[:, None]
+    if SPLIT >= 0:
+        hn = tl.load(parts + at * H + here, mask=ok, other=0.0)
+
+    from_later = zero
+    for s in range(T):
+        if not ALONE:
+            if s > 0:
+                base = (((s - 1) % 2) * groups + group).to(tl.int64) * UNIT_TILES * ROW_TILE * H
+                wait(counter, s * UNIT_TILES, UNIT_TILES)
+                from_later = sum_shares(shares, base, inner, ok, share_stride, UNIT_TILES)
+        d_h += held + from_later
+        d_z, d_hn, d_c, d_a, d_q, d_step = CELL(
+            z, hn, cell, age, p, step, eps, GATE, GATE_BACK, COUPLED, HAS_DT, BETA, d_h, d_cell, d_age
+        )
+        held = zero
+        if HAS_LENGTHS:
+            t = T - 1 - s
+            if REVERSE:
+                t = s
+            real = (t < length)[:, None]
+            held = tl.where(real, 0.0, d_h)
+            d_c = tl.where(real, d_c, d_cell)
+            d_a = tl.where(real, d_a, d_age)
+            d_q = tl.where(real, d_q, 0.0)
+            d_step = tl.where(real, d_step, 0.0)
+            d_hn = tl.where(real, d_hn, 0.0)
+            masked = ()
+            for block in tl.static_range(G):
+                masked = masked + (tl.where(real, d_z[block], 0.0),)
+            d_z = masked
+        d_cell = d_c
+        if HAS_AGE:
+            d_age = d_a
+            d_p += tl.where(row_ok[:, None], d_q, 0.0)
+
+        # This program's share of d h_{t-1} for all units.
+        factors = ()
+        for block in tl.static_range(G):
+            if block == SPLIT:
+                factors = factors + (factor(d_hn, matrix, PRECISION),)
+            else:
+                factors = factors + (factor(d_z[block], matrix, PRECISION),)
+        for chunk in tl.static_range(CHUNKS):
+            share = tl.zeros((ROW_TILE, CHUNK), tl.float32)
+            for block in tl.static_range(G):
+                if block < RESIDENT:
+                    r = slices[block * CHUNKS + chunk]
+                else:
+                    r = tl.trans(matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION))
+                share = tl.dot(factors[block], r, share, input_precision=PRECISION)
+            if ALONE:
+                from_later = share
+            else:
+                column = chunk * CHUNK + tl.arange(0, CHUNK)
+                place = (((s % 2) * groups + group).to(tl.int64) * UNIT_TILES + tile) * ROW_TILE * H
+                place = place + local[:, None] * H + column[None, :]
+                writes = (column[None, :] < H) & row_ok[:, None]
+                tl.store(shares + place, share, mask=writes)
+        if not ALONE:
+            signal(counter, UNIT_TILES)
+
+        for block in tl.static_range(G):
+            tl.store(
+                d_pre + at * G * H + row[:, None] * (G * H) + block * H + unit[None, :],
+                d_z[block].to(d_pre.dtype.element_ty),
+                mask=ok,
+            )
+        if SPLIT >= 0:
+            tl.store(d_parts + at * H + here, d_hn.to(d_parts.dtype.element_ty), mask=ok)
+        if NEEDS_DT:
+            d_step = tl.sum(tl.where(ok, d_step, 0.0), 1)
+            replicas = groups // row_tiles
+            tl.store(d_dt + tile.to(tl.int64) * replicas * T * B + at + row, d_step, mask=row_ok)
+
+        at += stride
+        row_coming = row_ok & (local * 0 + s < T - 1)
+        coming = ok & row_coming[:, None]
+        inside = ok & (local * 0 + s < T - 2)[:, None]
+        outside = ok & (local * 0 + s == T - 2)[:, None]
+        z = load_blocks(pre, at, row, unit, coming, H, G)
+        d_h = tl.load(d_hidden + at * H + here, mask=coming, other=0.0).to(tl.float32)
+        cell = tl.load(cells + (at + stride) * H + here, inside, 0.0) + tl.load(first_cell + start + here, outside, 0.0)
+        if HAS_AGE:
+            before = tl.load(ages + (at + stride) * H + here, inside, 0.0)
+            age = before + tl.load(first_age + start + here, outside, 0.0)
+        if HAS_DT:
+            step = zero + tl.load(dt + at + row, mask=row_coming, other=1.0)[:, None]
+        if SPLIT >= 0:
+            hn = tl.load(parts + at * H + here, mask=coming, other=0.0)
+
+    if not ALONE:
+        base = (((T - 1) % 2) * groups + group).to(tl.int64) * UNIT_TILES * ROW_TILE * H
+        wait(counter, T * UNIT_TILES, UNIT_TILES)
+        from_later = sum_shares(shares, base, inner, ok, share_stride, UNIT_TILES)
+    tl.store(d_first_hidden + start + here, held + from_later, mask=ok)
+    tl.store(d_first_cell + start + here, d_cell, mask=ok)
+    if HAS_AGE:
+        tl.store(d_first_age + start + here, d_age, mask=ok)
+        tl.store(d_exponent + group.to(tl.int64) * H + unit, tl.sum(d_p, 0), mask=unit_ok)

@@ -1,0 +1,120 @@
+"""How a task is cut into programs. A table, never a timing: results must not depend on the machine's mood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tiles of one launch, see `kernels`."""
+
+    row_tile: int
+    unit_tile: int
+    chunk: int
+    warps: int
+    resident: int
+    """Blocks of the recurrent matrix that are kept on chip."""
+    ahead: int
+    """Chunks of the hidden state that are read together."""
+    at_once: int
+    """Programs in a launch: no more than are on the chip together, or they would wait for each other forever."""
+    alone: bool = False
+    """Whether one program holds all units of its group."""
+
+    def unit_tiles(self, units: int) -> int:
+        """Programs in a group."""
+        return 1 if self.alone else -(-units // self.unit_tile)
+
+    def chunks(self, units: int) -> int:
+        """Pieces of the inner dimension of a product."""
+        return -(-units // self.chunk)
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What the choice depends on."""
+
+    processors: int
+    shared: int
+    """Bytes of shared memory a program may have."""
+
+
+@lru_cache
+def chip(device: torch.device) -> Chip:
+    """The chip behind a device; the interpreter is one processor with any amount of memory."""
+    if device.type != "cuda":
+        return Chip(processors=1, shared=1 << 40)
+    properties = torch.cuda.get_device_properties(device)
+    return Chip(properties.multi_processor_count, properties.shared_memory_per_block_optin)  # type: ignore[attr-defined]
+
+
+def power_of_two(n: int, least: int = 16) -> int:
+    """The smallest power of two that is at least n."""
+    return max(least, 1 << (n - 1).bit_length())
+
+
+SHAPES = ((16, 32), (64, 16), (32, 32), (32, 16))
+"""Rows and units of a program, best first where several fit."""
+SHAPES_FLOAT32 = ((16, 32), (32, 32), (32, 16))
+"""The same for a forward pass in float32: 64 rows spill registers."""
+SHAPES_BACKWARD = ((16, 32), (32, 32), (32, 16), (64, 16))
+"""The same for the backward pass."""
+OVERHEAD = 6 * 1024
+"""Bytes of shared memory for everything that does not grow with the tiles."""
+
+
+def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backward: bool, on: Chip) -> Plan:
+    """Tiles for a task.
+
+    As small as possible while all programs of the launch are on the chip together and most of the matrix is; where not
+    all rows find room, several launches.
+
+    Args:
+        units: H, a multiple of 16.
+        rows: sequences of one replica.
+        replicas: independent models in the launch.
+        blocks: blocks of the recurrent matrix.
+        itemsize: bytes of an entry of the recurrent matrix.
+        backward: whether for the backward pass.
+        on: the chip.
+    """
+    if on.processors == 1:
+        tile = power_of_two(units)
+        return Plan(16, tile, tile, 4, blocks, ahead=1, at_once=1, alone=True)
+    chunk = min(128, power_of_two(units))
+    width = -(-units // chunk) * chunk
+
+    def fitting(row_tile: int, unit_tile: int) -> int:
+        """Blocks that find room on chip beside the tile in transit."""
+        room = on.shared - OVERHEAD - row_tile * chunk * 4
+        return min(blocks, max(0, room // (unit_tile * width * itemsize)))
+
+    def programs(row_tile: int, unit_tile: int) -> int:
+        return replicas * -(-rows // row_tile) * -(-units // unit_tile)
+
+    order = SHAPES_BACKWARD if backward else SHAPES
+    if itemsize > 2 and not backward:
+        order = SHAPES_FLOAT32
+    shapes = [
+        (row_tile, unit_tile)
+        for row_tile, unit_tile in order
+        if (row_tile == 16 or row_tile < 2 * rows)
+        and unit_tile <= power_of_two(units)
+        and -(-units // unit_tile) <= on.processors
+    ]
+    most = blocks if backward else min(blocks, 3)
+    for together in (True, False):
+        for least in (most, blocks // 2, 0):
+            for row_tile, unit_tile in shapes if together else sorted(shapes, reverse=True):
+                if together and programs(row_tile, unit_tile) > on.processors:
+                    continue
+                if fitting(row_tile, unit_tile) >= least:
+                    resident = fitting(row_tile, unit_tile)
+                    warps = 8 if backward else 4
+                    return Plan(row_tile, unit_tile, chunk, warps, resident, ahead=1, at_once=on.processors)
+    unit_tile = power_of_two(-(-units // on.processors), 32)
+    return Plan(16, unit_tile, chunk, 8, fitting(16, unit_tile), ahead=1, at_once=on.processors)

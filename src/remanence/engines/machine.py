@@ -1,0 +1,57 @@
+"""The devices of this machine, and how precise float32 products on them are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+def device_named(name: str | torch.device) -> torch.device:
+    """The device of that name, if it is the CPU or a CUDA device of this machine."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"expected device to be cpu, cuda or cuda:N, got {str(name)!r}")
+    if device.type == "cpu":
+        return torch.device("cpu")
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (device.index or 0) >= found:
+        there = "no CUDA device" if found == 0 else f"CUDA devices 0 to {found - 1}"
+        raise ValueError(f"expected a device of this machine, got {str(name)!r}, and torch sees {there}")
+    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+
+
+def devices() -> list[torch.device]:
+    """The CPU, and the present CUDA device where there is one."""
+    found = [torch.device("cpu")]
+    if torch.cuda.is_available():
+        found.append(device_named("cuda"))
+    return found
+
+
+def tf32_in_recurrent_layers() -> bool:
+    """Whether torch's settings ask for TF32 in float32 recurrent layers; the most special one counts."""
+    for settings in (torch.backends.cudnn.rnn, torch.backends.cudnn, torch.backends):
+        chosen = getattr(settings, "fp32_precision", "none")
+        if chosen != "none":
+            return bool(chosen == "tf32")
+    return False
+
+
+@contextmanager
+def float32_products(tf32: bool) -> Iterator[None]:
+    """Let float32 products on CUDA devices, inside recurrent layers and outside, be TF32 or full float32."""
+    settings: tuple[Any, ...] = (torch.backends.cudnn.rnn, torch.backends.cuda.matmul)
+    before = [setting.fp32_precision for setting in settings]
+    try:
+        for setting in settings:
+            setting.fp32_precision = "tf32" if tf32 else "ieee"
+        yield
+    finally:
+        for setting, precision in zip(settings, before, strict=True):
+            setting.fp32_precision = precision

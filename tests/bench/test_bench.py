@@ -1,0 +1,278 @@
+"""Measuring: what is planned, what is timed, and what happens when something cannot be."""
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from remanence import bench, engines, gates
+from remanence.bench import growth, measure, replicas, report, shapes, timings, work
+
+CPU = torch.device("cpu")
+
+
+def tiny(**changes):
+    arguments = {"device": "cpu", "shapes": ["T3-B2-H4"], "layers": ["fast"], "budget": 5.0} | changes
+    return bench.plan(**arguments)
+
+
+def run(plan):
+    return bench.run(plan, "remanence bench")
+
+
+# Plans.
+
+
+def test_the_shapes_of_the_goals_are_all_there():
+    sizes = {shape.name: (shape.steps, shape.batch, shape.units) for shape in shapes.KNOWN.values()}
+    assert sizes["copy-200"] == (220, 128, 128)
+    assert sizes["copy-1000"] == (1020, 128, 128)
+    assert sizes["adding-5000"] == (5000, 50, 128)
+    assert sizes["pixel-256"] == (784, 100, 256)
+    assert sizes["pixel-512"] == (784, 100, 512)
+    assert sizes["char-ptb"] == (150, 128, 716)
+    assert sizes["word-ptb"] == (70, 20, 1150)
+    assert [sizes[shape.name][1:] for shape in shapes.CPU] == [(32, 128), (128, 128), (100, 256)]
+
+
+def test_a_plan_has_every_gate_and_full_precision_on_a_cpu_unless_told_otherwise():
+    plan = bench.plan("cpu")
+    assert plan.layers == (*gates.KNOWN, "gru", "janet")
+    assert (plan.precision, plan.dtype, plan.engines) == ("full", torch.float32, None)
+    assert plan.shapes == shapes.CPU
+    assert plan.budget < 300
+    assert bench.plan("cpu", quick=True).budget < 30
+
+
+def test_a_shape_can_be_spelled_out():
+    assert shapes.shape_named("T7-B3-H5") == shapes.Shape("T7-B3-H5", 7, 3, 10, 5)
+    assert shapes.shape_named("t7-b3-i2-h5").inputs == 2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"device": "tpu"}, "expected device to be cpu, cuda or cuda:N, got 'tpu'"),
+        ({"shapes": ["pixel-255"]}, "did you mean 'pixel-256'"),
+        ({"shapes": ["T0-B1-H1"]}, "expected shape to be one of"),
+        ({"layers": ["powerlaw"]}, "did you mean 'power_law'"),
+        ({"engine_names": ["loops"]}, "did you mean 'loop'"),
+        ({"precision": "fp8"}, "expected precision to be one of tf32, full, bf16, got 'fp8'"),
+        ({"precision": "tf32"}, "expected precision to be full or bf16 on a CPU, got 'tf32'"),
+        ({"budget": 0.0}, "expected budget to be a positive number of seconds, got 0"),
+    ],
+)
+def test_a_wrong_word_is_answered_by_a_sentence(wrong, words):
+    with pytest.raises(ValueError, match=r"^expected ") as caught:
+        tiny(**wrong)
+    assert words in str(caught.value)
+
+
+# Time and memory.
+
+
+def test_calls_are_taken_in_turn():
+    order = []
+    calls = {name: (lambda name=name: order.append(name)) for name in "ab"}
+    times = measure.milliseconds(calls, CPU, seconds=1.0)
+    assert order == ["a", "b"] * measure.MOST
+    assert set(times) == {"a", "b"}
+
+
+def test_slow_calls_are_not_repeated_for_long(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    made = []
+
+    def call():
+        made.append(1)
+        now[0] += 2.0
+
+    assert measure.milliseconds({"slow": call}, CPU, seconds=2.0)["slow"] == 2000
+    assert len(made) == 3
+    made.clear()
+    measure.milliseconds({"slow": call}, CPU, seconds=0.1)
+    assert len(made) == 1
+
+
+def test_memory_is_what_the_backward_pass_keeps_beyond_weights_and_inputs():
+    layer = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Tanh())
+    inputs = torch.ones(7, 3, requires_grad=True)
+    assert measure.training_bytes(layer, inputs, lambda: None) == 2 * 7 * 5 * 4
+
+
+# Rows.
+
+
+def test_every_row_has_times_ratios_and_memory():
+    plan = tiny(layers=["fast", "power_law", "gru"], engine_names=["auto", "cpu", "loop"])
+    found = run(plan)
+    rows = found.timings
+    assert [(row.layer, row.engine) for row in rows] == [
+        ("torch.nn.LSTM", ""),
+        *((layer, engine) for layer in ("fast", "power_law", "gru") for engine in ("auto", "cpu", "loop")),
+    ]
+    torchs = rows[0]
+    for row in rows:
+        assert row.reason is None
+        assert row.forward_ratio == pytest.approx(torchs.forward_ms / row.forward_ms)
+        assert row.training_ratio == pytest.approx(torchs.training_ms / row.training_ms)
+        assert row.memory_ratio == pytest.approx(torchs.bytes_per_step / row.bytes_per_step)
+        assert row.bytes_per_step > 0
+
+
+def test_unasked_every_engine_that_can_run_is_measured_once():
+    rows = run(tiny()).timings[1:]
+    automatic = rows[0]
+    assert automatic.engine == "auto"
+    task = work.blank_task(shapes.LAYERS["fast"](1, 1).cell, tiny().shapes[0], tiny())
+    able = {name for name, engine in engines.KNOWN.items() if engine.refuses(task) is None}
+    assert sorted(row.ran for row in rows) == sorted(able)
+
+
+def test_the_loop_is_not_waited_for_on_long_sequences_unless_asked_for():
+    long = tiny(shapes=["T200-B1-H1"])
+    assert "loop" not in {row.engine for row in timings.candidates(long.shapes[0], long)}
+    asked = tiny(shapes=["T200-B1-H1"], engine_names=["loop"])
+    assert [row.engine for row in timings.candidates(asked.shapes[0], asked)] == ["loop"]
+
+
+def test_an_engine_that_refuses_is_a_row_with_the_reason(monkeypatch):
+    monkeypatch.setattr(engines.KNOWN["cpu"], "refuses", lambda task: "it is picky")
+    found = run(tiny(engine_names=["cpu", "loop"]))
+    refused, measured = found.timings[1:]
+    assert (refused.reason, refused.forward_ms, refused.training_ratio) == ("it is picky", None, None)
+    assert measured.training_ratio > 0
+    assert "fast cpu: it is picky" in bench.tables(found)[0].notes
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), "out of memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), "out of memory"),
+        (RuntimeError("a kernel failed\nsomewhere"), "RuntimeError: a kernel failed"),
+    ],
+)
+def test_a_layer_that_fails_is_a_row_with_the_reason_and_the_others_are_measured(monkeypatch, error, reason):
+    plan = tiny(layers=["fast", "gru"], engine_names=["cpu"])
+    train = work.Work.train
+
+    def fail(self):
+        if type(self.layer).__name__ == "GRU":
+            raise error
+        train(self)
+
+    monkeypatch.setattr(work.Work, "train", fail)
+    torchs, fast, gru = run(plan).timings
+    assert (torchs.reason, fast.reason, gru.reason) == (None, None, reason)
+    assert gru.training_ms is None
+    assert fast.training_ratio > 0
+
+
+def test_what_does_not_fit_into_the_budget_is_left_out_and_says_so():
+    found = run(replace(tiny(budget=1e-9), growth=shapes.Shape("tiny", 3, 2, 4, 5)))
+    assert len(found.growth) == 2
+    for row in (*found.timings, *found.growth):
+        assert row.reason == "not measured: the budget of 0 s was spent"
+        assert row.training_ms is None
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+def test_bfloat16_is_held_to_the_faster_of_the_two():
+    rows = run(tiny(precision="bf16", engine_names=["loop"])).timings
+    assert [row.layer for row in rows] == ["torch.nn.LSTM bfloat16", "torch.nn.LSTM float32", "fast"]
+    assert rows[2].torch_training_ms == min(rows[0].training_ms, rows[1].training_ms)
+
+
+def test_growth_compares_twice_the_size_with_the_size(monkeypatch):
+    asked = {}
+
+    def fixed(calls, device, seconds, least=3):
+        asked.update({name: tuple(call.__self__.inputs.shape) for name, call in calls.items()})
+        factor = {"base": 1.0, "steps": 2.0, "batch": 1.5, "units": 3.0}
+        return {name: 10 * factor[name.split("/")[1]] for name in calls}
+
+    monkeypatch.setattr(growth, "milliseconds", fixed)
+    plan = replace(tiny(), growth=shapes.Shape("tiny", 3, 2, 4, 5))
+    rows = list(growth.growth(plan, measure.Clock(60), lambda words: None))
+    assert [row.layer for row in rows] == ["torch.nn.LSTM", "fast"]
+    assert {(row.training_ms, row.steps, row.batch, row.units) for row in rows} == {(10.0, 2.0, 1.5, 3.0)}
+    base = plan.growth
+    assert asked["fast/steps"] == (2 * base.steps, base.batch, base.inputs)
+    assert asked["fast/batch"] == (base.steps, 2 * base.batch, base.inputs)
+
+
+def test_replicas_are_left_out_where_the_engine_runs_one_after_the_other():
+    plan = tiny(shapes=[], quick=True)
+    assert not any(replicas.takes_replicas(layer, plan.growth, plan) for layer in plan.layers)
+    assert list(replicas.replicas(plan, measure.Clock(1), print)) == []
+
+
+def test_replicas_are_compared_with_one(monkeypatch):
+    plan = replace(tiny(), growth=shapes.Shape("tiny", 3, 2, 4, 5))
+    monkeypatch.setattr(
+        engines.KNOWN["cpu"], "run_together", lambda tasks: list(map(engines.loop.run, tasks)), raising=False
+    )
+    rows = list(replicas.replicas(plan, measure.Clock(1), lambda words: None))
+    assert [(row.count, row.reason) for row in rows] == [(count, None) for count in replicas.COUNTS]
+    assert rows[0].ratio == 1
+    assert "replicas" in report.replica_table(rows).title
+
+
+def test_a_step_of_replicas_gives_each_its_own_gradients():
+    plan = replace(tiny(layers=["power_law"]), growth=shapes.Shape("tiny", 3, 2, 4, 5))
+    step = replicas.Together("power_law", 2, plan.growth, plan)
+    step()
+    first, second = (task.weights["weight_hh"].grad for task in step.tasks)
+    assert first.norm() > 0
+    assert not torch.equal(first, second)
+
+
+# Reports.
+
+
+def test_measuring_leaves_random_state_alone_and_says_where_it_was():
+    before = torch.get_rng_state()
+    found = run(tiny())
+    assert torch.equal(before, torch.get_rng_state())
+    assert {"device", "threads", "python", "torch", "triton", "remanence", "date"} <= found.machine.keys()
+    assert found.machine["torch"] == torch.__version__
+
+
+def test_numbers_survive_json(tmp_path):
+    found = run(tiny())
+    bench.save(found, tmp_path / "numbers.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["numbers.json"]
+    assert json.loads((tmp_path / "numbers.json").read_text()) == json.loads(json.dumps(found.plain()))
+
+
+def test_a_file_that_could_not_be_finished_is_not_there(tmp_path, monkeypatch):
+    found = run(tiny())
+    (tmp_path / "numbers.json").write_text("old")
+    monkeypatch.setattr(report.json, "dump", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        bench.save(found, tmp_path / "numbers.json")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("numbers.json", "old")]
+
+
+def test_markdown_has_a_cell_for_every_heading():
+    table = bench.tables(run(tiny()))[0]
+    lines = [line for line in table.markdown().splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in lines} == {len(table.headings) + 1}
+    assert len(lines) == len(table.rows) + 2
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("precision", shapes.PRECISIONS)
+def test_rows_on_a_cuda_device(precision):
+    before = torch.cuda.get_rng_state()
+    plan = bench.plan("cuda", ["T20-B16-H32"], ["fast", "power_law"], ["auto"], precision, budget=120)
+    rows = run(plan).timings
+    assert [row.reason for row in rows] == [None] * len(rows)
+    assert all(row.training_ratio > 0 and row.bytes_per_step > 0 for row in rows)
+    assert torch.equal(before, torch.cuda.get_rng_state())

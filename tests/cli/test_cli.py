@@ -1,0 +1,171 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from remanence import engines
+from remanence.cli.main import COMMANDS, app
+from remanence.engines import loop
+from remanence.version import __version__
+
+TINY = ["bench", "--device", "cpu", "--shapes", "T3-B2-H4", "--gates", "fast", "--budget", "5"]
+
+
+def call(*words):
+    return CliRunner().invoke(app, list(words), env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def only_engine(monkeypatch, run, refuses=lambda task: None):
+    """An engine that runs LSTMs in float32, in the place of all but the loop."""
+    fake = SimpleNamespace(name="fake", run=run, refuses=refuses)
+    monkeypatch.setattr(engines.choice, "KNOWN", {"fake": fake, "loop": loop})
+    return fake
+
+
+def few(task):
+    return None if str(task.inputs.dtype) == "torch.float32" and task.cell.name == "gru" else "it runs GRUs in float32"
+
+
+def wrong(task):
+    result = loop.run(task)
+    return result._replace(output=result.output * 1.01)
+
+
+def test_version():
+    result = call("--version")
+    assert (result.exit_code, result.stdout) == (0, f"remanence {__version__}\n")
+
+
+def test_help_lists_the_commands_in_order():
+    result = call("--help")
+    assert result.exit_code == 0
+    places = [result.stdout.index(f" {name} ") for name in COMMANDS]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command):
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert "--device" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["check", "--device", "tpu"], "expected device to be cpu, cuda or cuda:N, got 'tpu'"),
+        (["check", "--device", "cuda:99"], "expected a device of this machine, got 'cuda:99', and torch sees"),
+        (["bench", "--device", "tpu"], "expected device to be cpu, cuda or cuda:N, got 'tpu'"),
+        ([*TINY, "--shapes", "huge"], "expected shape to be one of copy-200,"),
+        ([*TINY, "--gates", "fats"], "did you mean 'fast'?"),
+        ([*TINY, "--engines", "gpu"], "expected engine to be one of"),
+        ([*TINY, "--precision", "tf32"], "expected precision to be full or bf16 on a CPU"),
+        ([*TINY, "--json", "/nowhere/at/all.json"], "/nowhere/at/all.json: No such file or directory"),
+        ([*TINY, "--json", "/"], "expected a file to write to, got the folder /"),
+    ],
+)
+def test_bad_input_is_answered_by_one_sentence_and_exit_code_2(words, answer):
+    result = call(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("remanence: expected ")
+    assert answer in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["chekc"], ["check", "--fast"], ["bench", "--budget", "long"], ["bench", "cpu"]])
+def test_unknown_commands_and_options_are_exit_code_2(words):
+    result = call(*words)
+    assert result.exit_code == 2
+    assert "Error" in result.stderr
+    assert "Traceback" not in result.output
+
+
+# check
+
+
+def test_check_passes_when_all_agree(monkeypatch):
+    only_engine(monkeypatch, loop.run, few)
+    result = call("check", "--device", "cpu")
+    assert result.exit_code == 0
+    assert "power_law" in result.stdout
+    assert result.stdout.endswith("6 checked, 0 wrong\n")
+
+
+def test_check_is_exit_code_1_when_an_engine_is_wrong(monkeypatch):
+    only_engine(monkeypatch, wrong, few)
+    result = call("check", "--device", "cpu")
+    assert result.exit_code == 1
+    assert "wrong: fake, gru, fast, float32: plain sequences: output is off by 1.0e-02" in result.stdout
+    assert result.stdout.endswith("6 checked, 6 wrong\n")
+
+
+def test_check_says_which_engine_was_not_checked_and_why(monkeypatch):
+    only_engine(monkeypatch, wrong, lambda task: "it is picky")
+    result = call("check", "--device", "cpu")
+    assert result.exit_code == 0
+    assert "engine fake was not checked: it is picky" in result.stdout
+
+
+# bench
+
+
+def test_bench_prints_machine_command_and_ratios():
+    result = call(*TINY)
+    assert result.exit_code == 0
+    assert "remanence bench --device cpu --shapes T3-B2-H4 --gates fast --budget 5" in result.stdout
+    for word in ("threads", "torch.nn.LSTM", "T3 B2 H4", "ratio", "KiB/step"):
+        assert word in result.stdout
+
+
+def test_bench_prints_markdown():
+    result = call(*TINY, "--markdown")
+    assert result.exit_code == 0
+    assert "| layer | engine | forward | ratio |" in result.stdout
+    assert "\n| torch.nn.LSTM |  | " in result.stdout
+
+
+def test_bench_writes_json(tmp_path):
+    path = tmp_path / "numbers.json"
+    result = call(*TINY, "--engines", "cpu,loop", "--gates", "power_law", "--json", str(path))
+    assert result.exit_code == 0
+    found = json.loads(path.read_text())
+    assert found["command"].startswith("remanence bench --device cpu --shapes T3-B2-H4 --gates fast --gates power_law ")
+    assert found["precision"] == "full"
+    assert found["machine"]["threads"]
+    assert [(row["layer"], row["ran"]) for row in found["timings"]] == [
+        ("torch.nn.LSTM", "torch"),
+        *((layer, engine) for layer in ("fast", "power_law") for engine in ("cpu", "loop")),
+    ]
+    for row in found["timings"]:
+        assert row["sizes"] == {"steps": 3, "batch": 2, "inputs": 10, "units": 4}
+        assert row["training_ratio"] == pytest.approx(row["torch_training_ms"] / row["training_ms"])
+
+
+def test_a_file_that_cannot_be_written_in_the_end_costs_no_numbers(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", fail)
+    result = call(*TINY, "--json", str(tmp_path / "numbers.json"))
+    assert result.exit_code == 2
+    assert result.stderr.endswith("numbers.json: No space left on device\n")
+    assert "torch.nn.LSTM" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+# As it is really called.
+
+
+def test_the_command_as_a_process():
+    done = subprocess.run(
+        [sys.executable, "-m", "remanence", "check", "--device", "tpu"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "remanence: expected device to be cpu, cuda or cuda:N, got 'tpu'\n"

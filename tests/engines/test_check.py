@@ -1,0 +1,244 @@
+"""The engines held to the loop: what agrees passes, what does not is reported, and nothing else changes."""
+
+import importlib
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from remanence import gates
+from remanence.cells import LSTMCell
+from remanence.engines import KNOWN, loop
+from remanence.engines.machine import float32_products, tf32_in_recurrent_layers
+
+checking = importlib.import_module("remanence.engines.check")
+CPU = torch.device("cpu")
+
+
+def fake(run, refuses=lambda task: None, name="fake"):
+    return SimpleNamespace(name=name, run=run, refuses=refuses)
+
+
+def wrong_values(task):
+    result = loop.run(task)
+    return result._replace(output=result.output * 1.001)
+
+
+def wrong_final_state(task):
+    result = loop.run(task)
+    return result._replace(state=(*result.state[:-1], result.state[-1] * 1.001))
+
+
+def wrong_input_gradient(task):
+    return loop.run(replace(task, inputs=(task.inputs + task.inputs.detach()) / 2))
+
+
+def wrong_bias_gradient(task):
+    return loop.run(replace(task, weights={**task.weights, "bias_ih": task.weights["bias_ih"].detach()}))
+
+
+def nowhere_a_number(task):
+    result = loop.run(task)
+    return result._replace(output=result.output * float("nan"))
+
+
+def broken(task):
+    raise RuntimeError("no kernel image is available\nfor this device")
+
+
+WRONG = {
+    wrong_values: "output is off by 1.0e-03",
+    wrong_final_state: "is off by 1.0e-03",
+    wrong_input_gradient: "gradient of input is off by",
+    wrong_bias_gradient: "gradient of bias_ih is off by 1.0e+00",
+    nowhere_a_number: "output is off by nan",
+    broken: "it raised RuntimeError: no kernel image is available",
+}
+every_mistake = pytest.mark.parametrize(
+    ("run", "words"), WRONG.items(), ids=lambda value: getattr(value, "__name__", "")
+)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    monkeypatch.setattr(checking, "_seen", {})
+
+
+@pytest.fixture(scope="module")
+def rows():
+    before = torch.get_rng_state()
+    found = checking.check("cpu")
+    assert torch.equal(before, torch.get_rng_state())
+    return found
+
+
+def test_every_gate_in_every_cell_is_checked_in_both_wide_types(rows):
+    found = {(row.cell, row.gate, row.dtype) for row in rows if row.engine == "cpu"}
+    cells = ("lstm", "lstm coupled", "gru", "janet")
+    assert found == {(cell, gate, dtype) for cell in cells for gate in gates.KNOWN for dtype in ("float32", "float64")}
+
+
+def test_the_engines_of_this_package_agree_with_the_loop(rows):
+    assert [row for row in rows if not row.ok] == []
+    assert all(max(row.error_values, row.error_gradients) <= row.tolerance for row in rows)
+    assert all(row.reason is None and row.device == "cpu" for row in rows)
+
+
+def test_the_loop_is_not_checked_against_itself(rows):
+    assert {row.engine for row in rows} == set(KNOWN) - {"loop"} - set(checking.refusals("cpu"))
+
+
+def test_power_law_is_checked_with_and_without_dt_and_all_in_both_directions():
+    for cell in checking.every_cell():
+        first, second = checking.variants(cell, torch.float32, CPU)
+        assert first.dt is None
+        assert (second.dt is not None) == cell.takes_dt
+        assert (first.reverse, second.reverse) == (False, True)
+        assert first.lengths is None
+        assert second.lengths.min() < second.inputs.shape[0] == second.lengths.max()
+
+
+@every_mistake
+@pytest.mark.parametrize("precision", [checking.FLOAT64, checking.FLOAT32], ids=lambda precision: precision.name)
+def test_an_engine_that_is_wrong_is_reported(run, words, precision):
+    row = checking.compare(fake(run), LSTMCell(gates.Sigmoid()), precision, CPU)
+    assert not row.ok
+    assert words in row.reason
+    assert "\n" not in row.reason
+
+
+def test_an_engine_that_refuses_has_no_row():
+    picky = fake(broken, refuses=lambda task: "it is picky" if task.reverse else None)
+    assert (
+        checking.compare(fake(broken, lambda task: "it is picky"), LSTMCell(gates.Fast()), checking.FLOAT32, CPU)
+        is None
+    )
+    assert checking.compare(picky, LSTMCell(gates.Fast()), checking.FLOAT32, CPU).ok is False
+
+
+def test_an_engine_that_refuses_everything_is_named_with_its_reason(monkeypatch):
+    monkeypatch.setitem(KNOWN, "fake", fake(broken, lambda task: "it is picky"))
+    assert checking.refusals("cpu")["fake"] == "it is picky"
+    assert "cpu" not in checking.refusals("cpu")
+
+
+@pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+def test_the_loop_in_a_narrow_type_stays_within_what_is_allowed(precision):
+    row = checking.compare(fake(loop.run), LSTMCell(gates.PowerLaw(), coupled=True), precision, CPU)
+    assert row.ok
+    assert row.error_gradients > precision.tolerance / 100
+
+
+@pytest.mark.parametrize("device", ["tpu", "mps", "", "meta", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_in_a_sentence(device):
+    with pytest.raises(ValueError, match=r"^expected .*device.*, got '.*'"):
+        checking.check(device)
+
+
+# Once per engine and kind of device.
+
+
+@pytest.mark.usefixtures("fresh")
+def test_self_check_trusts_what_agrees():
+    before = torch.get_rng_state()
+    assert checking.self_check(KNOWN["cpu"], CPU) is None
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@every_mistake
+@pytest.mark.usefixtures("fresh")
+def test_self_check_says_what_disagrees(run, words):
+    sentence = checking.self_check(fake(run), CPU)
+    assert sentence.startswith('engine "fake" disagrees with the loop engine on cpu (lstm with gate sigmoid): ')
+    assert words in sentence
+
+
+@pytest.mark.usefixtures("fresh")
+def test_self_check_looks_once():
+    runs = []
+
+    def run(task):
+        runs.append(task)
+        return wrong_values(task)
+
+    said = [checking.self_check(fake(run), CPU) for _ in range(3)]
+    assert len(runs) == 1
+    assert said[0] == said[1] == said[2] is not None
+    assert checking.self_check(fake(run, name="other"), CPU) is not None
+    assert len(runs) == 2
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(
+    "mode",
+    [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)],
+    ids=["no_grad", "inference", "autocast"],
+)
+def test_self_check_does_not_depend_on_the_mode_of_the_caller(mode):
+    with mode():
+        assert checking.self_check(KNOWN["cpu"], CPU) is None
+        assert "gradient of input" in checking.self_check(fake(wrong_input_gradient), CPU)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_self_check_does_nothing_while_a_compiler_traces(monkeypatch):
+    with monkeypatch.context() as tracing:
+        tracing.setattr(torch.compiler, "is_compiling", lambda: True)
+        assert checking.self_check(fake(broken), CPU) is None
+    assert "it raised" in checking.self_check(fake(broken), CPU)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_self_check_of_an_engine_that_refuses_finds_nothing():
+    assert checking.self_check(fake(broken, lambda task: "it is picky"), CPU) is None
+
+
+@pytest.mark.usefixtures("fresh")
+def test_running_out_of_memory_says_nothing_about_an_engine():
+    def full(task):
+        raise torch.OutOfMemoryError("full")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        checking.self_check(fake(full), CPU)
+    assert checking._seen == {}
+
+
+@pytest.mark.parametrize(("tf32", "setting"), [(True, "tf32"), (False, "ieee")])
+def test_precision_of_products_is_put_back(tf32, setting):
+    places = torch.backends.cudnn.rnn, torch.backends.cuda.matmul
+    before = [place.fp32_precision for place in places]
+    with float32_products(tf32):
+        assert tf32_in_recurrent_layers() is tf32
+        assert [place.fp32_precision for place in places] == [setting] * 2
+    assert [place.fp32_precision for place in places] == before
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("fresh")
+def test_engines_on_a_cuda_device_agree_and_leave_its_random_state_alone():
+    device = torch.device("cuda", torch.cuda.current_device())
+    before = torch.get_rng_state(), torch.cuda.get_rng_state()
+    cell = LSTMCell(gates.PowerLaw(), coupled=True)
+    for engine in checking.engines():
+        for precision in checking.PRECISIONS["cuda"]:
+            with float32_products(precision.tf32):
+                row = checking.compare(engine, cell, precision, device)
+            assert row is None or row.ok, row
+        assert checking.self_check(engine, device) is None
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert torch.equal(before[1], torch.cuda.get_rng_state())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("fresh")
+def test_self_check_does_nothing_while_a_graph_is_captured():
+    device = torch.device("cuda", torch.cuda.current_device())
+    count = torch.zeros(1, device=device)
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        count += 1
+        assert checking.self_check(fake(broken), device) is None
+    assert checking._seen == {}

@@ -1,0 +1,28 @@
+"""How the fused engine cuts a task into programs. Needs no GPU."""
+
+import pytest
+
+from remanence.engines.fused import plan
+
+
+@pytest.mark.parametrize("units", [16, 128, 400, 512, 720, 1152, 2048, 4096, 8192])
+@pytest.mark.parametrize("rows", [1, 20, 128, 1000])
+@pytest.mark.parametrize("replicas", [1, 8])
+def test_a_launch_never_has_more_programs_than_fit_at_once(units, rows, replicas):
+    chip = plan.Chip(processors=132, shared=232448)
+    for backward in (False, True):
+        for blocks, itemsize in ((3, 4), (5, 4), (4, 2)):
+            tiles = plan.make(units, rows, replicas, blocks, itemsize, backward, chip)
+            assert tiles.at_once <= chip.processors
+            assert tiles.unit_tiles(units) <= tiles.at_once
+            assert tiles.resident * tiles.unit_tile * tiles.chunks(units) * tiles.chunk * itemsize < chip.shared
+
+
+def test_small_layers_keep_all_of_their_matrix_on_chip():
+    tiles = plan.make(128, 128, 1, 4, 4, False, plan.Chip(processors=132, shared=232448))
+    assert tiles.resident == 4
+
+
+def test_a_smaller_chip_gets_fewer_programs():
+    tiles = plan.make(512, 100, 1, 4, 2, False, plan.Chip(processors=40, shared=101376))
+    assert tiles.unit_tiles(512) <= tiles.at_once <= 40
