@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 import torch
@@ -180,11 +181,17 @@ def self_check(engine: Engine, device: torch.device) -> str | None:
     """
     if not can_look(device):
         return None
-    key = (engine.name, torch.cuda.get_device_name(device) if device.type == "cuda" else device.type)
+    key = (engine.name, kind_of(device))
     if key not in _seen:
         with undisturbed(device):
             _seen[key] = look(engine, device)
     return _seen[key]
+
+
+@lru_cache
+def kind_of(device: torch.device) -> str:
+    """What the device is, as far as results can depend on it."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def can_look(device: torch.device) -> bool:

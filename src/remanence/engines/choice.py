@@ -21,6 +21,10 @@ KNOWN: dict[str, Engine] = {
 """Engines by name, fastest first: what "auto" tries in turn. The loop is last and refuses nothing."""
 
 
+CUDNN_WINS = 128
+"""Up to so many units cuDNN keeps a plain LSTM or GRU on chip and is a little faster than the fused engine."""
+
+
 def check_name(name: str) -> str:
     """The name, if it is "auto" or an engine's."""
     if name != "auto":
@@ -31,7 +35,7 @@ def check_name(name: str) -> str:
 def choose(name: str, task: Task) -> Engine:
     """The engine of that name, or for "auto" the fastest one that can run the task and agrees with the loop."""
     if name == "auto":
-        return next(engine for engine in KNOWN.values() if engine.refuses(task) is None and _trusted(engine, task))
+        return next(engine for engine in _preferred(task) if engine.refuses(task) is None and _trusted(engine, task))
     engine = KNOWN[check_name(name)]
     reason = engine.refuses(task)
     if reason is not None:
@@ -39,9 +43,18 @@ def choose(name: str, task: Task) -> Engine:
     return engine
 
 
+def _preferred(task: Task) -> list[Engine]:
+    """Engines in the order in which "auto" tries them."""
+    engines = list(KNOWN.values())
+    if task.inputs.is_cuda and task.state[0].shape[1] <= CUDNN_WINS:
+        engines.insert(0, KNOWN["torch"])
+    return engines
+
+
 def run(name: str, tasks: Sequence[Task]) -> list[Result]:
     """Run tasks of one kind and shape, each with weights of its own: in one launch where the engine can."""
-    engine = choose(name, tasks[0])
+    together_pays = len(tasks) > 1 and name == "auto" and KNOWN["triton"].refuses(tasks[0]) is None
+    engine = choose("triton" if together_pays else name, tasks[0])
     together = getattr(engine, "run_together", None)
     if together is None or len(tasks) == 1:
         return [engine.run(task) for task in tasks]

@@ -44,6 +44,21 @@ def tf32_in_recurrent_layers() -> bool:
 
 
 @contextmanager
+def matrix_products(tf32: bool) -> Iterator[None]:
+    """Let float32 matrix products on CUDA devices be TF32 or full float32."""
+    settings = torch.backends.cuda.matmul
+    before, now = settings.fp32_precision, "tf32" if tf32 else "ieee"
+    if before == now:
+        yield
+        return
+    settings.fp32_precision = now
+    try:
+        yield
+    finally:
+        settings.fp32_precision = before
+
+
+@contextmanager
 def float32_products(tf32: bool) -> Iterator[None]:
     """Let float32 products on CUDA devices, inside recurrent layers and outside, be TF32 or full float32."""
     settings: tuple[Any, ...] = (torch.backends.cudnn.rnn, torch.backends.cuda.matmul)

@@ -309,7 +309,8 @@ class _Run:
 
     def finish(self) -> tuple[Any, State, Sequences]:
         """Output and state as the user passes them."""
-        final = tuple(torch.stack(parts) for parts in zip(*self.after, strict=True))
+        parts = zip(*self.after, strict=True)
+        final = tuple(part[0].unsqueeze(0) if len(part) == 1 else torch.stack(part) for part in parts)
         return self.sequences.restore(self.values), self.sequences.restore_state(final), self.sequences
 
 

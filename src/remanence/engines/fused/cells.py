@@ -17,7 +17,7 @@ d_z is a tuple like z. d_hn is the derivative by hn for the GRU.
 import triton
 import triton.language as tl
 
-from .functions import sigmoid, tanh
+from .functions import sigmoid, sigmoids, tanh
 
 
 @triton.jit
@@ -54,10 +54,11 @@ def lstm_backward(
     F: tl.constexpr = 0 if COUPLED else 1
     forget, complement, _ = GATE(z[F], z[len(z) - 1], age, p, dt, eps, HAS_DT)
     written = complement
+    closed = complement
     if not COUPLED:
-        written = sigmoid(z[0])
+        written, closed = sigmoids(z[0])
     candidate = tanh(z[F + 1])
-    output = sigmoid(z[F + 2])
+    output, unread = sigmoids(z[F + 2])
     squashed = tanh(forget * cell + written * candidate)
 
     d_cell += d_hidden * output * (1.0 - squashed * squashed)
@@ -66,11 +67,11 @@ def lstm_backward(
         d_forget -= d_cell * candidate
     d_z_forget, d_z_extra, d_age, d_p, d_dt = GATE_BACK(z[F], z[len(z) - 1], age, p, dt, eps, HAS_DT, d_forget, d_age)
     d_z_candidate = d_cell * written * (1.0 - candidate * candidate)
-    d_z_output = d_hidden * squashed * output * sigmoid(-z[F + 2])
+    d_z_output = d_hidden * squashed * output * unread
     if COUPLED:
         d_z = (d_z_forget, d_z_candidate, d_z_output)
     else:
-        d_z = (d_cell * candidate * written * sigmoid(-z[0]), d_z_forget, d_z_candidate, d_z_output)
+        d_z = (d_cell * candidate * written * closed, d_z_forget, d_z_candidate, d_z_output)
     if len(z) > F + 3:
         d_z = d_z + (d_z_extra,)
     return d_z, tl.zeros_like(d_hidden), d_cell * forget, d_age, d_p, d_dt
@@ -104,14 +105,14 @@ def gru_backward(
     d_age,
 ):
     forget, complement, _ = GATE(z[1], z[len(z) - 1], age, p, dt, eps, HAS_DT)
-    reset = sigmoid(z[0])
+    reset, unreset = sigmoids(z[0])
     candidate = tanh(z[2] + reset * hn)
     d_cell += d_hidden
     d_z_forget, d_z_extra, d_age, d_p, d_dt = GATE_BACK(
         z[1], z[len(z) - 1], age, p, dt, eps, HAS_DT, d_cell * (cell - candidate), d_age
     )
     d_z_candidate = d_cell * complement * (1.0 - candidate * candidate)
-    d_z = (d_z_candidate * hn * reset * sigmoid(-z[0]), d_z_forget, d_z_candidate)
+    d_z = (d_z_candidate * hn * reset * unreset, d_z_forget, d_z_candidate)
     if len(z) > 3:
         d_z = d_z + (d_z_extra,)
     return d_z, d_z_candidate * reset, d_cell * forget, d_age, d_p, d_dt

@@ -57,7 +57,7 @@ def run(task: Task) -> Result:
 
 def run_together(tasks: Sequence[Task]) -> list[Result]:
     """Run tasks of one kind and shape, each with weights of its own, side by side in one launch."""
-    from .operator import fused_forward
+    from .operator import fused
 
     task = tasks[0]
     cell = task.cell
@@ -86,7 +86,7 @@ def run_together(tasks: Sequence[Task]) -> list[Result]:
 
         return each(by_block, *amounts).flatten(1, 2)
 
-    outputs, last_hidden, last_cell, last_age, *_ = fused_forward(
+    outputs, last_hidden, last_cell, last_age, *_ = fused(
         each(lambda task: task.inputs),
         rows(lambda task: task.weights["weight_ih"], 0, 0, 0, more),
         rows(lambda task: task.weights["weight_hh"], 0, more, 0, more),
@@ -137,15 +137,17 @@ def _without_padding(task: Task, output: Tensor) -> Tensor:
 def _bias(task: Task, units: int, split: int) -> Tensor:
     """What is added to all pre-activations, `(G H,)`: both biases, but for the recurrent one of the GRU's candidate."""
     weights = task.weights
-    total = task.inputs.new_zeros(len(weights["weight_hh"]), dtype=torch.float32)
-    if "bias_ih" in weights:
-        total = total + weights["bias_ih"].float()
-    if "bias_hh" in weights:
-        parts = list(torch.split(weights["bias_hh"].float(), units))
-        if split >= 0:
-            parts[split] = torch.zeros_like(parts[split])
-        total = total + torch.cat(parts)
-    return total
+    if "bias_ih" not in weights:
+        return task.inputs.new_zeros(len(weights["weight_hh"]), dtype=torch.float32)
+    total = weights["bias_ih"].float()
+    if "bias_hh" not in weights:
+        return total
+    recurrent = weights["bias_hh"].float()
+    if split >= 0:
+        parts = list(torch.split(recurrent, units))
+        parts[split] = torch.zeros_like(parts[split])
+        recurrent = torch.cat(parts)
+    return total + recurrent
 
 
 def _candidate_bias(task: Task, units: int, split: int) -> Tensor:

@@ -12,24 +12,31 @@ import triton.language as tl
 
 
 @triton.jit
-def sigmoid(x):
-    """1 / (1 + exp(-x)), from the exponential that cannot overflow."""
+def sigmoids(x):
+    """sigmoid(x) and sigmoid(-x), both to the last digit, from one exponential that cannot overflow."""
     e = tl.exp(-tl.abs(x))
-    return tl.where(x >= 0, 1.0, e) / (1.0 + e)
+    larger = 1.0 / (1.0 + e)
+    smaller = e * larger
+    return tl.where(x >= 0, larger, smaller), tl.where(x >= 0, smaller, larger)
+
+
+@triton.jit
+def sigmoid(x):
+    """1 / (1 + exp(-x))."""
+    larger, _ = sigmoids(x)
+    return larger
 
 
 @triton.jit
 def expm1(x):
     """exp(x) - 1: its series where the subtraction would cancel."""
-    series = 1.0 + x * (1.0 / 9)
-    series = 1.0 + x * (1.0 / 8) * series
-    series = 1.0 + x * (1.0 / 7) * series
+    series = 1.0 + x * (1.0 / 7)
     series = 1.0 + x * (1.0 / 6) * series
     series = 1.0 + x * (1.0 / 5) * series
     series = 1.0 + x * (1.0 / 4) * series
     series = 1.0 + x * (1.0 / 3) * series
     series = 1.0 + x * (1.0 / 2) * series
-    return tl.where(tl.abs(x) < 0.5, x * series, tl.exp(x) - 1.0)
+    return tl.where(tl.abs(x) < 0.3, x * series, tl.exp(x) - 1.0)
 
 
 @triton.jit
@@ -37,13 +44,12 @@ def log1p(x):
     """log(1 + x): the series of 2 artanh(x / (2 + x)) where the sum would round."""
     s = x / (2.0 + x)
     s2 = s * s
-    series = 1.0 / 11
-    series = 1.0 / 9 + s2 * series
+    series = 1.0 / 9
     series = 1.0 / 7 + s2 * series
     series = 1.0 / 5 + s2 * series
     series = 1.0 / 3 + s2 * series
     series = 1.0 + s2 * series
-    return tl.where(tl.abs(x) < 0.4, 2.0 * s * series, tl.log(1.0 + x))
+    return tl.where(tl.abs(x) < 0.3, 2.0 * s * series, tl.log(1.0 + x))
 
 
 @triton.jit

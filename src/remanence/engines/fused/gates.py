@@ -18,7 +18,7 @@ here and name it in `DEVICE`.
 import triton
 import triton.language as tl
 
-from .functions import cosh, expm1, log1p, sigmoid, sinh
+from .functions import cosh, expm1, log1p, sigmoids, sinh
 
 SATURATED = tl.constexpr(10.0)
 SMALLEST = tl.constexpr(2.0**-126)
@@ -26,28 +26,29 @@ SMALLEST = tl.constexpr(2.0**-126)
 
 @triton.jit
 def sigmoid_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
-    return sigmoid(z), sigmoid(-z), age
+    forget, complement = sigmoids(z)
+    return forget, complement, age
 
 
 @triton.jit
 def sigmoid_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
+    forget, complement = sigmoids(z)
     zero = tl.zeros_like(z)
-    return d_forget * sigmoid(z) * sigmoid(-z), zero, zero, zero, zero
+    return d_forget * forget * complement, zero, zero, zero, zero
 
 
 @triton.jit
 def fast_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
-    logit = sinh(tl.clamp(z, -SATURATED, SATURATED))
-    return sigmoid(logit), sigmoid(-logit), age
+    forget, complement = sigmoids(sinh(tl.clamp(z, -SATURATED, SATURATED)))
+    return forget, complement, age
 
 
 @triton.jit
 def fast_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
     clamped = tl.clamp(z, -SATURATED, SATURATED)
-    logit = sinh(clamped)
-    slope = sigmoid(logit) * sigmoid(-logit) * cosh(clamped)
+    forget, complement = sigmoids(sinh(clamped))
     zero = tl.zeros_like(z)
-    return d_forget * slope, zero, zero, zero, zero
+    return d_forget * forget * complement * cosh(clamped), zero, zero, zero, zero
 
 
 @triton.jit
@@ -65,22 +66,24 @@ def softsign_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_
 
 @triton.jit
 def refine_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
-    f, u, r = sigmoid(z), sigmoid(-z), sigmoid(z2)
-    return r * f * (1.0 + u) + (1.0 - r) * f * f, r * u * u + sigmoid(-z2) * u * (1.0 + f), age
+    f, u = sigmoids(z)
+    r, v = sigmoids(z2)
+    return r * f * (1.0 + u) + (1.0 - r) * f * f, r * u * u + v * u * (1.0 + f), age
 
 
 @triton.jit
 def refine_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
-    f, u, r = sigmoid(z), sigmoid(-z), sigmoid(z2)
+    f, u = sigmoids(z)
+    r, v = sigmoids(z2)
     zero = tl.zeros_like(z)
-    d_z = d_forget * 2.0 * (r * u + (1.0 - r) * f) * f * u
-    d_z2 = d_forget * 2.0 * f * u * r * sigmoid(-z2)
+    d_z = d_forget * 2.0 * (r * u + v * f) * f * u
+    d_z2 = d_forget * 2.0 * f * u * r * v
     return d_z, d_z2, zero, zero, zero
 
 
 @triton.jit
 def power_law_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
-    reset, keep = sigmoid(z), sigmoid(-z)
+    reset, keep = sigmoids(z)
     held = tl.maximum(keep * (age + 1.0) + eps, SMALLEST)
     if HAS_DT:
         age = keep * (age + dt)
@@ -94,7 +97,7 @@ def power_law_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
 
 @triton.jit
 def power_law_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
-    reset, keep = sigmoid(z), sigmoid(-z)
+    reset, keep = sigmoids(z)
     raw = keep * (age + 1.0) + eps
     held = tl.maximum(raw, SMALLEST)
     if HAS_DT:

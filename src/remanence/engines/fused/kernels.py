@@ -20,7 +20,7 @@ CHUNKS cut the H inputs of a product, AHEAD of them are read together. ALONE: on
 and exchanges nothing. RESIDENT: so many blocks of the slice are kept on chip, the others come from L2 at every step.
 """
 
-# ruff: noqa: N803, RUF005, SIM102, B007
+# ruff: noqa: N803, RUF005, SIM102, SIM108, B007
 # mypy: ignore-errors
 
 import triton
@@ -74,12 +74,20 @@ def factor(value, like, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def matrix_slice(matrix, block, chunk, unit, H, CHUNK: tl.constexpr, PRECISION: tl.constexpr):
+def matrix_slice(matrix, block, chunk, unit, H, CHUNK: tl.constexpr):
     """Rows `unit` of a block, columns of a chunk, as (CHUNK, units): the slice transposed."""
     column = chunk * CHUNK + tl.arange(0, CHUNK)
     mask = (column[:, None] < H) & (unit[None, :] < H)
-    tile = tl.load(matrix + (block * H + unit[None, :]) * H + column[:, None], mask=mask, other=0.0)
-    return factor(tile, matrix, PRECISION)
+    return tl.load(matrix + (block * H + unit[None, :]) * H + column[:, None], mask=mask, other=0.0)
+
+
+@triton.jit
+def stream(matrix, chunk, unit, H, RESIDENT: tl.constexpr, G: tl.constexpr, CHUNK: tl.constexpr):
+    """A chunk of the blocks that are not resident; asked for one chunk ahead, it arrives during the product before."""
+    tiles = ()
+    for block in tl.static_range(RESIDENT, G):
+        tiles = tiles + (matrix_slice(matrix, block, chunk, unit, H, CHUNK),)
+    return tiles
 
 
 @triton.jit
@@ -94,7 +102,7 @@ def load_blocks(pre, at, row, unit, ok, H, G: tl.constexpr):
 @triton.jit(do_not_specialize=["first_group", "T", "B"])
 def forward_kernel(
     pre,  # (N, T, B, G H) float32: what the inputs contribute; overwritten by all of the pre-activations if SAVE
-    matrix,  # (N, G H, H)
+    matrix,  # (N, G H, H), rounded to TF32 where products are
     bias,  # (N, G H) float32: added to the pre-activations
     candidate_bias,  # (N, H) float32: GRU only, added to the recurrent part of the candidate
     exponent,  # (N, H) float32: p of power_law
@@ -180,13 +188,14 @@ def forward_kernel(
     slices = ()
     for block in tl.static_range(RESIDENT):
         for chunk in tl.static_range(CHUNKS):
-            slices = slices + (matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION),)
+            slices = slices + (matrix_slice(matrix, block, chunk, unit, H, CHUNK),)
 
     z = load_blocks(pre, at, row, unit, ok, H, G)
     for s in range(T):
         products = ()
         for block in tl.static_range(G):
             products = products + (tl.zeros((ROW_TILE, UNIT_TILE), tl.float32),)
+        streamed = stream(matrix, 0, unit, H, RESIDENT, G, CHUNK)
         source = first_hidden + start
         if s > 0:
             source = hidden + (at - stride) * H
@@ -203,12 +212,15 @@ def forward_kernel(
                     h = tl.load(source + row[:, None] * H + column[None, :], inside, 0.0, cache_modifier=".cg")
                 seen = seen + (factor(h, matrix, PRECISION),)
             for chunk in tl.static_range(first, min(first + AHEAD, CHUNKS)):
+                now = streamed
+                if chunk + 1 < CHUNKS:
+                    streamed = stream(matrix, chunk + 1, unit, H, RESIDENT, G, CHUNK)
                 more = ()
                 for block in tl.static_range(G):
                     if block < RESIDENT:
                         r = slices[block * CHUNKS + chunk]
                     else:
-                        r = matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION)
+                        r = now[block - RESIDENT]
                     more = more + (tl.dot(seen[chunk - first], r, products[block], input_precision=PRECISION),)
                 products = more
 
@@ -278,7 +290,7 @@ def backward_kernel(
     d_first_age,  # (N, B, H) float32
     d_exponent,  # (groups, H) float32: each group's share
     d_dt,  # (UNIT_TILES, N, T, B) float32: each tile's share, if NEEDS_DT
-    shares,  # (2, groups, UNIT_TILES, ROW_TILE, H), float32, zero: what programs exchange
+    shares,  # (2, groups, UNIT_TILES, ROW_TILE, H), float32: what programs exchange
     counters,  # (groups, 32) int32, zero
     first_group,
     groups,
@@ -349,7 +361,7 @@ def backward_kernel(
     slices = ()
     for block in tl.static_range(RESIDENT):
         for chunk in tl.static_range(CHUNKS):
-            slices = slices + (tl.trans(matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION)),)
+            slices = slices + (tl.trans(matrix_slice(matrix, block, chunk, unit, H, CHUNK)),)
 
     # Loads of a step; those of the first one here, of every other at the end of the step before.
     inner = local[:, None] * H + unit[None, :]
@@ -405,13 +417,17 @@ def backward_kernel(
                 factors = factors + (factor(d_hn, matrix, PRECISION),)
             else:
                 factors = factors + (factor(d_z[block], matrix, PRECISION),)
+        streamed = stream(matrix, 0, unit, H, RESIDENT, G, CHUNK)
         for chunk in tl.static_range(CHUNKS):
+            now = streamed
+            if chunk + 1 < CHUNKS:
+                streamed = stream(matrix, chunk + 1, unit, H, RESIDENT, G, CHUNK)
             share = tl.zeros((ROW_TILE, CHUNK), tl.float32)
             for block in tl.static_range(G):
                 if block < RESIDENT:
                     r = slices[block * CHUNKS + chunk]
                 else:
-                    r = tl.trans(matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION))
+                    r = tl.trans(now[block - RESIDENT])
                 share = tl.dot(factors[block], r, share, input_precision=PRECISION)
             if ALONE:
                 from_later = share

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..machine import float32_products
+from ..machine import matrix_products
 from . import cells, gates, plan
 from .kernels import backward_kernel, forward_kernel
 
@@ -74,7 +74,7 @@ def forward(
     replicas, steps, rows, _ = inputs.shape
     units = weight_hh.shape[2]
     wide = partial(torch.empty, dtype=torch.float32, device=inputs.device)
-    with float32_products(kind.precision == "tf32"):
+    with matrix_products(kind.precision == "tf32"):
         pre = _product(inputs.flatten(1, 2), weight_ih.mT).view(replicas, steps, rows, kind.blocks * units)
     outputs = torch.empty(replicas, steps, rows, units, dtype=inputs.dtype, device=inputs.device)
     kept = (replicas, steps, rows, units)
@@ -88,39 +88,44 @@ def forward(
         tiles = tiles or plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), False, on)
         groups = replicas * -(-rows // tiles.row_tile)
         counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
-        for first, grid in _launches(groups, tiles, units):
-            forward_kernel[grid](
-                pre,
-                weight_hh,
-                bias,
-                candidate_bias,
-                exponent,
-                dt,
-                lengths,
-                hidden,
-                cell,
-                age,
-                outputs,
-                cells_kept,
-                ages_kept,
-                parts_kept,
-                last_hidden,
-                last_cell,
-                last_age,
-                counters,
-                first,
-                steps,
-                rows,
-                units,
-                kind.eps,
-                CELL=cells.DEVICE[kind.cell][0],
-                GATE=gates.DEVICE[kind.gate][0],
-                HAS_DT=dt is not None,
-                HAS_LENGTHS=lengths is not None,
-                SAVE=save,
-                **kind.constants(),
-                **_constants(tiles, units),
-            )
+        matrix = _rounded(weight_hh, kind.precision)
+
+        def start(tiles: plan.Plan) -> None:
+            for first, grid in _launches(groups, tiles, units):
+                forward_kernel[grid](
+                    pre,
+                    matrix,
+                    bias,
+                    candidate_bias,
+                    exponent,
+                    dt,
+                    lengths,
+                    hidden,
+                    cell,
+                    age,
+                    outputs,
+                    cells_kept,
+                    ages_kept,
+                    parts_kept,
+                    last_hidden,
+                    last_cell,
+                    last_age,
+                    counters,
+                    first,
+                    steps,
+                    rows,
+                    units,
+                    kind.eps,
+                    CELL=cells.DEVICE[kind.cell][0],
+                    GATE=gates.DEVICE[kind.gate][0],
+                    HAS_DT=dt is not None,
+                    HAS_LENGTHS=lengths is not None,
+                    SAVE=save,
+                    **kind.constants(),
+                    **_constants(tiles, units),
+                )
+
+        plan.fitted(tiles, start)
     return (
         outputs,
         last_hidden,
@@ -173,54 +178,59 @@ def backward(
         unit_tiles = tiles.unit_tiles(units)
         groups = replicas * -(-rows // tiles.row_tile)
         counters = torch.zeros(groups, 32, dtype=torch.int32, device=device)
-        shares = wide(0 if tiles.alone else 2 * groups * unit_tiles * tiles.row_tile * units).zero_()
+        matrix = _rounded(weight_hh, kind.precision)
+        shares = wide(0 if tiles.alone else 2 * groups * unit_tiles * tiles.row_tile * units)
         exponent_shares = wide((groups, units) if kind.has_age else 0)
         dt_shares = wide((unit_tiles, replicas, steps, rows) if needs_dt else 0)
-        for first, grid in _launches(groups, tiles, units):
-            backward_kernel[grid](
-                pre,
-                weight_hh,
-                exponent,
-                dt,
-                lengths,
-                cell,
-                age,
-                cells_kept,
-                ages_kept,
-                parts_kept,
-                d_outputs,
-                d_last_hidden,
-                d_last_cell,
-                d_last_age,
-                d_pre,
-                d_parts,
-                d_hidden,
-                d_cell,
-                d_age,
-                exponent_shares,
-                dt_shares,
-                shares,
-                counters,
-                first,
-                groups,
-                steps,
-                rows,
-                units,
-                kind.eps,
-                CELL=cells.DEVICE[kind.cell][1],
-                GATE=gates.DEVICE[kind.gate][0],
-                GATE_BACK=gates.DEVICE[kind.gate][1],
-                HAS_DT=dt is not None,
-                NEEDS_DT=needs_dt,
-                HAS_LENGTHS=lengths is not None,
-                **kind.constants(),
-                **_constants(tiles, units),
-            )
+
+        def start(tiles: plan.Plan) -> None:
+            for first, grid in _launches(groups, tiles, units):
+                backward_kernel[grid](
+                    pre,
+                    matrix,
+                    exponent,
+                    dt,
+                    lengths,
+                    cell,
+                    age,
+                    cells_kept,
+                    ages_kept,
+                    parts_kept,
+                    d_outputs,
+                    d_last_hidden,
+                    d_last_cell,
+                    d_last_age,
+                    d_pre,
+                    d_parts,
+                    d_hidden,
+                    d_cell,
+                    d_age,
+                    exponent_shares,
+                    dt_shares,
+                    shares,
+                    counters,
+                    first,
+                    groups,
+                    steps,
+                    rows,
+                    units,
+                    kind.eps,
+                    CELL=cells.DEVICE[kind.cell][1],
+                    GATE=gates.DEVICE[kind.gate][0],
+                    GATE_BACK=gates.DEVICE[kind.gate][1],
+                    HAS_DT=dt is not None,
+                    NEEDS_DT=needs_dt,
+                    HAS_LENGTHS=lengths is not None,
+                    **kind.constants(),
+                    **_constants(tiles, units),
+                )
+
+        plan.fitted(tiles, start)
         if kind.has_age:
             d_exponent = exponent_shares.view(replicas, -1, units).sum(1)
         if needs_dt:
             d_dt = dt_shares.sum(0)
-    with float32_products(kind.precision == "tf32"):
+    with matrix_products(kind.precision == "tf32"):
         flat = d_pre.flatten(1, 2)
         d_inputs = torch.bmm(flat, weight_ih).view(replicas, steps, rows, features)
         d_weight_ih = torch.bmm(flat.mT, inputs.flatten(1, 2))
@@ -239,6 +249,13 @@ def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor, reverse: bool) ->
     later, before = (d_pre[:, :-1], outputs[:, 1:]) if reverse else (d_pre[:, 1:], outputs[:, :-1])
     first = d_pre[:, -1] if reverse else d_pre[:, 0]
     return torch.baddbmm(torch.bmm(first.mT, hidden), later.flatten(1, 2).mT, before.flatten(1, 2))
+
+
+def _rounded(matrix: Tensor, precision: str) -> Tensor:
+    """Nearest TF32 numbers where products are TF32: the tensor cores would cut digits off."""
+    if matrix.dtype != torch.float32 or precision != "tf32":
+        return matrix
+    return ((matrix.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -9,11 +9,22 @@ from torch import Tensor
 
 from . import launch
 
+SETTINGS = 9
+"""How many of the arguments, the last ones, say which kernel: they make a `launch.Kind`."""
+
 
 def _kind(
     cell: str, gate: str, blocks: int, split: int, coupled: bool, beta: float, eps: float, reverse: bool, precision: str
 ) -> launch.Kind:
     return launch.Kind(cell, gate, blocks, split, coupled, beta, eps, gate == "power_law", reverse, precision)
+
+
+def _launch_forward(*arguments: Any) -> launch.Forwards:
+    return launch.forward(_kind(*arguments[-SETTINGS:]), *arguments[:-SETTINGS])
+
+
+def _launch_backward(*arguments: Any) -> launch.Backwards:
+    return launch.backward(_kind(*arguments[-SETTINGS:]), *arguments[:-SETTINGS])
 
 
 @torch.library.custom_op("remanence::fused_forward", mutates_args=())
@@ -41,9 +52,28 @@ def fused_forward(
     precision: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """See `launch.forward`."""
-    kind = _kind(cell_name, gate_name, blocks, split, coupled, beta, eps, reverse, precision)
-    return launch.forward(
-        kind, inputs, weight_ih, weight_hh, bias, candidate_bias, exponent, dt, lengths, hidden, cell, age, save
+    return _launch_forward(
+        inputs,
+        weight_ih,
+        weight_hh,
+        bias,
+        candidate_bias,
+        exponent,
+        dt,
+        lengths,
+        hidden,
+        cell,
+        age,
+        save,
+        cell_name,
+        gate_name,
+        blocks,
+        split,
+        coupled,
+        beta,
+        eps,
+        reverse,
+        precision,
     )
 
 
@@ -124,9 +154,7 @@ def fused_backward(
     precision: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """See `launch.backward`."""
-    kind = _kind(cell_name, gate_name, blocks, split, coupled, beta, eps, reverse, precision)
-    return launch.backward(
-        kind,
+    return _launch_backward(
         inputs,
         weight_ih,
         weight_hh,
@@ -146,6 +174,15 @@ def fused_backward(
         d_last_cell,
         d_last_age,
         needs_dt,
+        cell_name,
+        gate_name,
+        blocks,
+        split,
+        coupled,
+        beta,
+        eps,
+        reverse,
+        precision,
     )
 
 
@@ -203,37 +240,23 @@ def _(
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    tensors, settings = inputs[:11], inputs[11:]
-    x, weight_ih, weight_hh, _, _, exponent, dt, lengths, hidden, cell, age = tensors
+    x, weight_ih, weight_hh, _, _, exponent, dt, lengths, hidden, cell, age, _, *settings = inputs
     outputs, _, _, _, pre, cells_kept, ages_kept, parts_kept = output
-    ctx.settings = settings[1:]
-    ctx.save_for_backward(
-        x,
-        weight_ih,
-        weight_hh,
-        exponent,
-        dt,
-        lengths,
-        hidden,
-        cell,
-        age,
-        outputs,
-        pre,
-        cells_kept,
-        ages_kept,
-        parts_kept,
-    )
-    ctx.set_materialize_grads(True)
+    ctx.settings = settings
+    kept = (pre, cells_kept, ages_kept, parts_kept)
+    ctx.save_for_backward(x, weight_ih, weight_hh, exponent, dt, lengths, hidden, cell, age, outputs, *kept)
+    ctx.set_materialize_grads(False)  # what is kept for the backward pass has no gradient to be filled with zeros
 
 
-def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, *grads: Tensor | None, operator: Any = fused_backward) -> tuple[Tensor | None, ...]:
     saved = ctx.saved_tensors
-    d_outputs, d_hidden, d_cell, d_age = (grad.contiguous() for grad in grads[:4])
+    hidden, cell, age, outputs = saved[6:10]
+    like = (outputs, cell, cell, age)
+    given = [torch.zeros_like(t) if grad is None else grad.contiguous() for grad, t in zip(grads, like, strict=False)]
     needs_dt = bool(ctx.needs_input_grad[6])
-    results = fused_backward(*saved, d_outputs, d_hidden, d_cell, d_age, needs_dt, *ctx.settings)
+    results = operator(*saved, *given, needs_dt, *ctx.settings)
     d_inputs, d_ih, d_hh, d_bias, d_candidate, d_exponent, d_dt, d_first_hidden, d_first_cell, d_first_age = results
-    hidden, age = saved[6], saved[8]
-    given: tuple[Tensor | None, ...] = (
+    slopes: tuple[Tensor | None, ...] = (
         d_inputs,
         d_ih,
         d_hh,
@@ -244,12 +267,12 @@ def _differentiate(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         None,
         d_first_hidden.to(hidden.dtype),
         d_first_cell,
-        d_first_age if age.numel() else torch.zeros_like(age),
+        d_first_age,
     )
-    return given + (None,) * 10
+    return slopes + (None,) * (1 + len(ctx.settings))
 
 
-def _no_second_derivative(ctx: Any, *grads: Tensor) -> None:
+def _no_second_derivative(*_: Any) -> None:
     raise NotImplementedError(
         'expected first derivatives only, got a second one: the fused engine has none, engine="loop" does'
     )
@@ -257,3 +280,38 @@ def _no_second_derivative(ctx: Any, *grads: Tensor) -> None:
 
 fused_forward.register_autograd(_differentiate, setup_context=_setup)
 fused_backward.register_autograd(_no_second_derivative)
+
+
+class _Fused(torch.autograd.Function):
+    """The same without a compiler. What a custom operator does on every call takes longer than a short sequence."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        results = _launch_forward(*arguments)
+        _setup(ctx, arguments, results)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _differentiate(ctx, *grads, operator=_FusedBackward.apply)
+
+
+class _FusedBackward(torch.autograd.Function):
+    """The backward pass, which has no derivative of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        return _launch_backward(*arguments)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _no_second_derivative()
+
+
+def fused(*arguments: Any) -> tuple[Tensor, ...]:
+    """All steps of a task, see `fused_forward` for the arguments."""
+    if torch.compiler.is_compiling():
+        compiled: tuple[Tensor, ...] = fused_forward(*arguments)
+        return compiled
+    results: tuple[Tensor, ...] = _Fused.apply(*arguments)  # type: ignore[no-untyped-call]
+    return results

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -58,15 +59,35 @@ def power_of_two(n: int, least: int = 16) -> int:
 
 
 SHAPES = ((16, 32), (64, 16), (32, 32), (32, 16))
-"""Rows and units of a program, best first where several fit."""
+"""Rows and units of a program, best first where several fit: forward, in half precision."""
 SHAPES_FLOAT32 = ((16, 32), (32, 32), (32, 16))
-"""The same for a forward pass in float32: 64 rows spill registers."""
+"""The same in float32: 64 rows spill registers."""
 SHAPES_BACKWARD = ((16, 32), (32, 32), (32, 16), (64, 16))
-"""The same for the backward pass."""
-OVERHEAD = 6 * 1024
+"""The same for the backward pass in half precision."""
+STREAMED_CHUNK = 64
+"""Rows of the matrix that are streamed at a time, where not all of it is on chip."""
+OVERHEAD = 1024
 """Bytes of shared memory for everything that does not grow with the tiles."""
 
+_smaller: dict[Plan, Plan] = {}
 
+
+def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
+    """Start kernels with these tiles; with fewer blocks on chip if the compiler needs more memory than there is."""
+    from triton.runtime.errors import OutOfResources  # type: ignore[import-untyped]
+
+    while True:
+        while tiles in _smaller:
+            tiles = _smaller[tiles]
+        try:
+            return start(tiles)
+        except OutOfResources:
+            if tiles.resident == 0:
+                raise
+            _smaller[tiles] = replace(tiles, resident=tiles.resident - 1, chunk=min(tiles.chunk, STREAMED_CHUNK))
+
+
+@lru_cache(maxsize=1024)
 def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backward: bool, on: Chip) -> Plan:
     """Tiles for a task.
 
@@ -89,15 +110,19 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
     width = -(-units // chunk) * chunk
 
     def fitting(row_tile: int, unit_tile: int) -> int:
-        """Blocks that find room on chip beside the tile in transit."""
-        room = on.shared - OVERHEAD - row_tile * chunk * 4
-        return min(blocks, max(0, room // (unit_tile * width * itemsize)))
+        """Blocks that find room on chip, beside the rows in transit or two chunks of each block that does not."""
+        room = on.shared - OVERHEAD
+        column = unit_tile * itemsize
+        if blocks * width * column + row_tile * chunk * 4 <= room:
+            return blocks
+        streamed = 2 * STREAMED_CHUNK
+        return max(0, min(blocks - 1, (room // column - blocks * streamed) // (width - streamed)))
 
     def programs(row_tile: int, unit_tile: int) -> int:
         return replicas * -(-rows // row_tile) * -(-units // unit_tile)
 
-    order = SHAPES_BACKWARD if backward else SHAPES
-    if itemsize > 2 and not backward:
+    order: tuple[tuple[int, int], ...] = SHAPES_BACKWARD if backward else SHAPES
+    if itemsize > 2:
         order = SHAPES_FLOAT32
     shapes = [
         (row_tile, unit_tile)
@@ -106,7 +131,7 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
         and unit_tile <= power_of_two(units)
         and -(-units // unit_tile) <= on.processors
     ]
-    most = blocks if backward else min(blocks, 3)
+    most = blocks if backward or itemsize == 2 else min(blocks, 3)
     for together in (True, False):
         for least in (most, blocks // 2, 0):
             for row_tile, unit_tile in shapes if together else sorted(shapes, reverse=True):
@@ -114,7 +139,8 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
                     continue
                 if fitting(row_tile, unit_tile) >= least:
                     resident = fitting(row_tile, unit_tile)
-                    warps = 8 if backward else 4
+                    warps = 8 if backward or resident < blocks - 1 else 4
+                    chunk = chunk if resident == blocks else min(chunk, STREAMED_CHUNK)
                     return Plan(row_tile, unit_tile, chunk, warps, resident, ahead=1, at_once=on.processors)
     unit_tile = power_of_two(-(-units // on.processors), 32)
-    return Plan(16, unit_tile, chunk, 8, fitting(16, unit_tile), ahead=1, at_once=on.processors)
+    return Plan(16, unit_tile, min(chunk, STREAMED_CHUNK), 8, fitting(16, unit_tile), ahead=1, at_once=on.processors)
