@@ -1,4 +1,7 @@
-"""The fused engine as operators of torch: they differentiate, and `torch.compile` takes them as they are."""
+"""The fused engine as an operation of torch: it differentiates, and `torch.compile` takes it as it is.
+
+The arguments are those of `launch.forward` and `launch.backward` without the kind of kernel, whose parts come last.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,35 @@ from torch import Tensor
 
 from . import launch
 
-SETTINGS = 9
-"""How many of the arguments, the last ones, say which kernel: they make a `launch.Kind`."""
+KIND = (
+    "str cell_name, str gate_name, int blocks, int split, bool coupled, float beta, float eps, bool reverse, "
+    "str precision"
+)
+"""What makes a `launch.Kind`."""
+PARTS = KIND.count(",") + 1
+
+FORWARD = (
+    "(Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor candidate_bias, Tensor exponent, "
+    f"Tensor? dt, Tensor? lengths, Tensor hidden, Tensor cell, Tensor age, bool save, {KIND}) -> ({', '.join(['Tensor'] * 8)})"
+)
+BACKWARD = (
+    "(Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor exponent, Tensor? dt, Tensor? lengths, Tensor hidden, "
+    "Tensor cell, Tensor age, Tensor outputs, Tensor pre, Tensor cells_kept, Tensor ages_kept, Tensor parts_kept, "
+    "Tensor d_outputs, Tensor d_last_hidden, Tensor d_last_cell, Tensor d_last_age, bool needs_dt, "
+    f"{KIND}) -> ({', '.join(['Tensor'] * 10)})"
+)
+
+
+def fused(*arguments: Any) -> tuple[Tensor, ...]:
+    """All steps of a task: outputs, last hidden, cell and age, and what the backward pass needs."""
+    if torch.compiler.is_compiling():
+        compiled: tuple[Tensor, ...] = fused_forward(*arguments)
+        return compiled
+    results: tuple[Tensor, ...] = _Fused.apply(*arguments)  # type: ignore[no-untyped-call]
+    return results
+
+
+# For the compiler: operators with a schema, and what their results look like.
 
 
 def _kind(
@@ -19,231 +49,74 @@ def _kind(
     return launch.Kind(cell, gate, blocks, split, coupled, beta, eps, gate == "power_law", reverse, precision)
 
 
-def _launch_forward(*arguments: Any) -> launch.Forwards:
-    return launch.forward(_kind(*arguments[-SETTINGS:]), *arguments[:-SETTINGS])
-
-
-def _launch_backward(*arguments: Any) -> launch.Backwards:
-    return launch.backward(_kind(*arguments[-SETTINGS:]), *arguments[:-SETTINGS])
-
-
-@torch.library.custom_op("remanence::fused_forward", mutates_args=())
-def fused_forward(
-    inputs: Tensor,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias: Tensor,
-    candidate_bias: Tensor,
-    exponent: Tensor,
-    dt: Tensor | None,
-    lengths: Tensor | None,
-    hidden: Tensor,
-    cell: Tensor,
-    age: Tensor,
-    save: bool,
-    cell_name: str,
-    gate_name: str,
-    blocks: int,
-    split: int,
-    coupled: bool,
-    beta: float,
-    eps: float,
-    reverse: bool,
-    precision: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+@torch.library.custom_op("remanence::fused_forward", mutates_args=(), schema=FORWARD)
+def fused_forward(*arguments: Any) -> launch.Forwards:
     """See `launch.forward`."""
-    return _launch_forward(
-        inputs,
-        weight_ih,
-        weight_hh,
-        bias,
-        candidate_bias,
-        exponent,
-        dt,
-        lengths,
-        hidden,
-        cell,
-        age,
-        save,
-        cell_name,
-        gate_name,
-        blocks,
-        split,
-        coupled,
-        beta,
-        eps,
-        reverse,
-        precision,
-    )
+    return launch.forward(_kind(*arguments[-PARTS:]), *arguments[:-PARTS])
+
+
+@torch.library.custom_op("remanence::fused_backward", mutates_args=(), schema=BACKWARD)
+def fused_backward(*arguments: Any) -> launch.Backwards:
+    """See `launch.backward`."""
+    return launch.backward(_kind(*arguments[-PARTS:]), *arguments[:-PARTS])
 
 
 @fused_forward.register_fake
-def _(
-    inputs: Tensor,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias: Tensor,
-    candidate_bias: Tensor,
-    exponent: Tensor,
-    dt: Tensor | None,
-    lengths: Tensor | None,
-    hidden: Tensor,
-    cell: Tensor,
-    age: Tensor,
-    save: bool,
-    cell_name: str,
-    gate_name: str,
-    blocks: int,
-    split: int,
-    coupled: bool,
-    beta: float,
-    eps: float,
-    reverse: bool,
-    precision: str,
-) -> tuple[Tensor, ...]:
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    kind = _kind(*arguments[-PARTS:])
+    inputs, save = arguments[0], arguments[11]
     replicas, steps, rows, _ = inputs.shape
-    units = weight_hh.shape[2]
+    units = arguments[2].shape[2]
 
-    def wide(*shape: int) -> Tensor:
-        return inputs.new_empty(shape, dtype=torch.float32)
+    def wide(wanted: bool, *shape: int) -> Tensor:
+        empty: Tensor = inputs.new_empty(shape if wanted else 0, dtype=torch.float32)
+        return empty
 
-    state = (replicas, rows, units)
-    kept = (replicas, steps, rows, units)
-    has_age = gate_name == "power_law"
+    state, kept = (replicas, rows, units), (replicas, steps, rows, units)
     return (
         inputs.new_empty(kept),
-        wide(*state),
-        wide(*state),
-        wide(*state) if has_age else wide(0),
-        wide(replicas, steps, rows, blocks * units) if save else wide(0),
-        wide(*kept) if save else wide(0),
-        wide(*kept) if save and has_age else wide(0),
-        wide(*kept) if save and split >= 0 else wide(0),
-    )
-
-
-@torch.library.custom_op("remanence::fused_backward", mutates_args=())
-def fused_backward(
-    inputs: Tensor,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    exponent: Tensor,
-    dt: Tensor | None,
-    lengths: Tensor | None,
-    hidden: Tensor,
-    cell: Tensor,
-    age: Tensor,
-    outputs: Tensor,
-    pre: Tensor,
-    cells_kept: Tensor,
-    ages_kept: Tensor,
-    parts_kept: Tensor,
-    d_outputs: Tensor,
-    d_last_hidden: Tensor,
-    d_last_cell: Tensor,
-    d_last_age: Tensor,
-    needs_dt: bool,
-    cell_name: str,
-    gate_name: str,
-    blocks: int,
-    split: int,
-    coupled: bool,
-    beta: float,
-    eps: float,
-    reverse: bool,
-    precision: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """See `launch.backward`."""
-    return _launch_backward(
-        inputs,
-        weight_ih,
-        weight_hh,
-        exponent,
-        dt,
-        lengths,
-        hidden,
-        cell,
-        age,
-        outputs,
-        pre,
-        cells_kept,
-        ages_kept,
-        parts_kept,
-        d_outputs,
-        d_last_hidden,
-        d_last_cell,
-        d_last_age,
-        needs_dt,
-        cell_name,
-        gate_name,
-        blocks,
-        split,
-        coupled,
-        beta,
-        eps,
-        reverse,
-        precision,
+        wide(True, *state),
+        wide(True, *state),
+        wide(kind.has_age, *state),
+        wide(save, replicas, steps, rows, kind.blocks * units),
+        wide(save, *kept),
+        wide(save and kind.has_age, *kept),
+        wide(save and kind.split >= 0, *kept),
     )
 
 
 @fused_backward.register_fake
-def _(
-    inputs: Tensor,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    exponent: Tensor,
-    dt: Tensor | None,
-    lengths: Tensor | None,
-    hidden: Tensor,
-    cell: Tensor,
-    age: Tensor,
-    outputs: Tensor,
-    pre: Tensor,
-    cells_kept: Tensor,
-    ages_kept: Tensor,
-    parts_kept: Tensor,
-    d_outputs: Tensor,
-    d_last_hidden: Tensor,
-    d_last_cell: Tensor,
-    d_last_age: Tensor,
-    needs_dt: bool,
-    cell_name: str,
-    gate_name: str,
-    blocks: int,
-    split: int,
-    coupled: bool,
-    beta: float,
-    eps: float,
-    reverse: bool,
-    precision: str,
-) -> tuple[Tensor, ...]:
-    def like(tensor: Tensor) -> Tensor:
-        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    kind = _kind(*arguments[-PARTS:])
+    inputs, weight_ih, weight_hh, exponent, dt, _, hidden, cell, age = arguments[:9]
+    needs_dt = arguments[18]
+    replicas, rows, units = weight_hh.shape
 
-    def wide(tensor: Tensor) -> Tensor:
-        return tensor.new_empty(tensor.shape, dtype=torch.float32)
+    def wide(shape: Any) -> Tensor:
+        empty: Tensor = inputs.new_empty(shape, dtype=torch.float32)
+        return empty
 
-    replicas, units = weight_hh.shape[0], weight_hh.shape[2]
-    none = inputs.new_empty(0, dtype=torch.float32)
     return (
-        like(inputs),
-        like(weight_ih),
-        like(weight_hh),
-        inputs.new_empty(weight_hh.shape[:2], dtype=torch.float32),
-        inputs.new_empty((replicas, units), dtype=torch.float32) if split >= 0 else none,
-        like(exponent),
-        wide(dt) if needs_dt and dt is not None else none,
-        wide(hidden),
-        wide(cell),
-        wide(age),
+        inputs.new_empty(inputs.shape),
+        inputs.new_empty(weight_ih.shape),
+        inputs.new_empty(weight_hh.shape),
+        wide((replicas, rows)),
+        wide((replicas, units) if kind.split >= 0 else 0),
+        wide(exponent.shape),
+        wide(dt.shape if needs_dt else 0),
+        wide(hidden.shape),
+        wide(cell.shape),
+        wide(age.shape),
     )
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight_ih, weight_hh, _, _, exponent, dt, lengths, hidden, cell, age, _, *settings = inputs
-    outputs, _, _, _, pre, cells_kept, ages_kept, parts_kept = output
-    ctx.settings = settings
-    kept = (pre, cells_kept, ages_kept, parts_kept)
+# Differentiation, with a compiler and without.
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, weight_ih, weight_hh, _, _, exponent, dt, lengths, hidden, cell, age, _, *parts = inputs
+    outputs, _, _, _, *kept = output
+    ctx.parts = parts
     ctx.save_for_backward(x, weight_ih, weight_hh, exponent, dt, lengths, hidden, cell, age, outputs, *kept)
     ctx.set_materialize_grads(False)  # what is kept for the backward pass has no gradient to be filled with zeros
 
@@ -254,22 +127,9 @@ def _differentiate(ctx: Any, *grads: Tensor | None, operator: Any = fused_backwa
     like = (outputs, cell, cell, age)
     given = [torch.zeros_like(t) if grad is None else grad.contiguous() for grad, t in zip(grads, like, strict=False)]
     needs_dt = bool(ctx.needs_input_grad[6])
-    results = operator(*saved, *given, needs_dt, *ctx.settings)
-    d_inputs, d_ih, d_hh, d_bias, d_candidate, d_exponent, d_dt, d_first_hidden, d_first_cell, d_first_age = results
-    slopes: tuple[Tensor | None, ...] = (
-        d_inputs,
-        d_ih,
-        d_hh,
-        d_bias,
-        d_candidate,
-        d_exponent,
-        d_dt if needs_dt else None,
-        None,
-        d_first_hidden.to(hidden.dtype),
-        d_first_cell,
-        d_first_age,
-    )
-    return slopes + (None,) * (1 + len(ctx.settings))
+    *slopes, d_dt, d_hidden, d_cell, d_age = operator(*saved, *given, needs_dt, *ctx.parts)
+    no_slope = (None,) * (1 + PARTS)  # save, and the kind
+    return (*slopes, d_dt if needs_dt else None, None, d_hidden.to(hidden.dtype), d_cell, d_age, *no_slope)
 
 
 def _no_second_derivative(*_: Any) -> None:
@@ -278,7 +138,7 @@ def _no_second_derivative(*_: Any) -> None:
     )
 
 
-fused_forward.register_autograd(_differentiate, setup_context=_setup)
+fused_forward.register_autograd(_differentiate, setup_context=_keep)
 fused_backward.register_autograd(_no_second_derivative)
 
 
@@ -287,8 +147,8 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Any:
-        results = _launch_forward(*arguments)
-        _setup(ctx, arguments, results)
+        results = launch.forward(_kind(*arguments[-PARTS:]), *arguments[:-PARTS])
+        _keep(ctx, arguments, results)
         return results
 
     @staticmethod
@@ -301,17 +161,8 @@ class _FusedBackward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Any:
-        return _launch_backward(*arguments)
+        return launch.backward(_kind(*arguments[-PARTS:]), *arguments[:-PARTS])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return _no_second_derivative()
-
-
-def fused(*arguments: Any) -> tuple[Tensor, ...]:
-    """All steps of a task, see `fused_forward` for the arguments."""
-    if torch.compiler.is_compiling():
-        compiled: tuple[Tensor, ...] = fused_forward(*arguments)
-        return compiled
-    results: tuple[Tensor, ...] = _Fused.apply(*arguments)  # type: ignore[no-untyped-call]
-    return results
