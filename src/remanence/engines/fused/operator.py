@@ -21,7 +21,8 @@ PARTS = KIND.count(",") + 1
 
 FORWARD = (
     "(Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor candidate_bias, Tensor exponent, "
-    f"Tensor? dt, Tensor? lengths, Tensor hidden, Tensor cell, Tensor age, bool save, {KIND}) -> ({', '.join(['Tensor'] * 8)})"
+    f"Tensor? dt, Tensor? lengths, Tensor hidden, Tensor cell, Tensor age, bool save, {KIND}) "
+    f"-> ({', '.join(['Tensor'] * 8)})"
 )
 BACKWARD = (
     "(Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor exponent, Tensor? dt, Tensor? lengths, Tensor hidden, "
