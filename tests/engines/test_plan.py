@@ -26,3 +26,19 @@ def test_small_layers_keep_all_of_their_matrix_on_chip():
 def test_a_smaller_chip_gets_fewer_programs():
     tiles = plan.make(512, 100, 1, 4, 2, False, plan.Chip(processors=40, shared=101376))
     assert tiles.unit_tiles(512) <= tiles.at_once <= 40
+
+
+def test_what_needs_more_memory_than_there_is_gets_less_of_the_matrix_and_then_smaller_chunks():
+    errors = pytest.importorskip("triton.runtime.errors")
+    tried = []
+
+    def start(tiles):
+        tried.append((tiles.resident, tiles.chunk))
+        if tiles.resident > 0 or tiles.chunk > 32:
+            raise errors.OutOfResources(2, 1, "shared memory")
+
+    tiles = plan.Plan(16, 32, 128, 8, resident=2, ahead=1, at_once=7)  # no other test has these
+    plan.fitted(tiles, start)
+    assert tried == [(2, 128), (1, 64), (0, 64), (0, 32)]
+    plan.fitted(tiles, start)
+    assert tried[4:] == [(0, 32)]  # what was found out is remembered

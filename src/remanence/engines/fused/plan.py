@@ -73,7 +73,7 @@ _smaller: dict[Plan, Plan] = {}
 
 
 def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
-    """Start kernels with these tiles; with fewer blocks on chip if the compiler needs more memory than there is."""
+    """Start kernels with these tiles; with less on chip if the compiler needs more memory than there is."""
     from triton.runtime.errors import OutOfResources  # type: ignore[import-untyped]
 
     while True:
@@ -82,9 +82,12 @@ def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
         try:
             return start(tiles)
         except OutOfResources:
-            if tiles.resident == 0:
+            if tiles.resident > 0:
+                _smaller[tiles] = replace(tiles, resident=tiles.resident - 1, chunk=min(tiles.chunk, STREAMED_CHUNK))
+            elif tiles.chunk > 16:
+                _smaller[tiles] = replace(tiles, chunk=tiles.chunk // 2)
+            else:
                 raise
-            _smaller[tiles] = replace(tiles, resident=tiles.resident - 1, chunk=min(tiles.chunk, STREAMED_CHUNK))
 
 
 @lru_cache(maxsize=1024)
@@ -140,7 +143,8 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
                 if fitting(row_tile, unit_tile) >= least:
                     resident = fitting(row_tile, unit_tile)
                     warps = 8 if backward or resident < blocks - 1 else 4
-                    chunk = chunk if resident == blocks else min(chunk, STREAMED_CHUNK)
+                    if 0 < resident < blocks:
+                        chunk = min(chunk, STREAMED_CHUNK)  # else large: fewer, and compiled sooner
                     return Plan(row_tile, unit_tile, chunk, warps, resident, ahead=1, at_once=on.processors)
     unit_tile = power_of_two(-(-units // on.processors), 32)
     return Plan(16, unit_tile, min(chunk, STREAMED_CHUNK), 8, fitting(16, unit_tile), ahead=1, at_once=on.processors)
