@@ -5,7 +5,7 @@ updates they need. The task is that of "Slower is Better: Revisiting the Forgett
 Information Decay", made small enough for a CPU: three symbols instead of ten, and a delay of ten steps instead of
 hundreds.
 
-    python examples/copy_task.py [--steps 1500] [--delay 10] [--seed 0]
+    python examples/copy_task.py [--steps 3000] [--delay 10] [--seed 0]
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 def main() -> None:
     """Train both models and compare."""
     parser = Parser(description="Train a power-law LSTM and an LSTM on the copy task.")
-    parser.add_argument("--steps", type=whole(1, 10**6), default=1500, help="updates at most, per model")
+    parser.add_argument("--steps", type=whole(1, 10**6), default=3000, help="updates at most, per model")
     parser.add_argument("--delay", type=whole(1, 10**4), default=10, help="steps between the symbols and the signal")
     parser.add_argument("--seed", type=whole(0, 2**31), default=0, help="of weights and sequences")
     asked = parser.parse_args()
