@@ -37,7 +37,7 @@ def test_what_needs_more_memory_than_there_is_gets_less_of_the_matrix_and_then_s
         if tiles.resident > 0 or tiles.chunk > 32:
             raise errors.OutOfResources(2, 1, "shared memory")
 
-    tiles = plan.Plan(16, 32, 128, 8, resident=2, ahead=1, at_once=7)  # no other test has these
+    tiles = plan.Plan(16, 32, 128, 8, resident=2, at_once=7)  # no other test has these
     plan.fitted(tiles, start)
     assert tried == [(2, 128), (1, 64), (0, 64), (0, 32)]
     plan.fitted(tiles, start)

@@ -11,9 +11,6 @@ from .shapes import LAYERS, Plan, Shape
 from .timings import Say, compile_together, over
 from .work import Work, blank_task, make_inputs, ours, references, why
 
-SHOWN = ("fast", "power_law")
-"""Layers that stand for all; others only where these are not asked for."""
-
 
 @dataclass(frozen=True)
 class Growth:
@@ -42,7 +39,7 @@ def growth(plan: Plan, clock: Clock, say: Say) -> Iterator[Growth]:
         "batch": replace(base, batch=2 * base.batch),
         "units": replace(base, units=2 * base.units),
     }
-    layers = tuple(name for name in SHOWN if name in plan.layers) or plan.layers[:1]
+    layers = plan.shown
     rows: dict[str, Growth] = {}
     calls: dict[str, Work] = {}
     for size, shape in shapes.items():

@@ -14,8 +14,6 @@ from .timings import Say, over
 from .work import blank_task, make_inputs, why
 
 COUNTS = (1, 2, 4, 8)
-SHOWN = ("fast", "power_law")
-"""Layers that stand for all; others only where these are not asked for."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def replicas(plan: Plan, clock: Clock, say: Say) -> Iterator[Replicas]:
     shape = plan.growth
     if shape is None:
         return
-    for layer in tuple(name for name in SHOWN if name in plan.layers) or plan.layers[:1]:
+    for layer in plan.shown:
         if not takes_replicas(layer, shape, plan):
             continue
         rows = [Replicas(shape, layer, count) for count in COUNTS]

@@ -84,6 +84,11 @@ class Plan:
     """Where growth in T, B and H is measured."""
 
     @property
+    def shown(self) -> tuple[str, ...]:
+        """Layers that stand for all where not all are measured; others only where these are not asked for."""
+        return tuple(name for name in ("fast", "power_law") if name in self.layers) or self.layers[:1]
+
+    @property
     def dtype(self) -> torch.dtype:
         return torch.bfloat16 if self.precision == "bf16" else torch.float32
 

@@ -32,10 +32,17 @@ def check_name(name: str) -> str:
     return name
 
 
-def choose(name: str, task: Task) -> Engine:
-    """The engine of that name, or for "auto" the fastest one that can run the task and agrees with the loop."""
+def choose(name: str, task: Task, several: bool = False) -> Engine:
+    """The engine of that name, or for "auto" the fastest one that can run the task and agrees with the loop.
+
+    Args:
+        name: "auto", or an engine's.
+        task: what is to be run.
+        several: whether there are more tasks like it.
+    """
     if name == "auto":
-        return next(engine for engine in _preferred(task) if engine.refuses(task) is None and _trusted(engine, task))
+        candidates = _preferred(task, several)
+        return next(engine for engine in candidates if engine.refuses(task) is None and _trusted(engine, task))
     engine = KNOWN[check_name(name)]
     reason = engine.refuses(task)
     if reason is not None:
@@ -43,18 +50,17 @@ def choose(name: str, task: Task) -> Engine:
     return engine
 
 
-def _preferred(task: Task) -> list[Engine]:
+def _preferred(task: Task, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
-    if task.inputs.is_cuda and task.state[0].shape[1] <= CUDNN_WINS:
+    if task.inputs.is_cuda and not several and task.state[0].shape[1] <= CUDNN_WINS:
         engines.insert(0, KNOWN["torch"])
     return engines
 
 
 def run(name: str, tasks: Sequence[Task]) -> list[Result]:
     """Run tasks of one kind and shape, each with weights of its own: in one launch where the engine can."""
-    together_pays = len(tasks) > 1 and name == "auto" and KNOWN["triton"].refuses(tasks[0]) is None
-    engine = choose("triton" if together_pays else name, tasks[0])
+    engine = choose(name, tasks[0], several=len(tasks) > 1)
     together = getattr(engine, "run_together", None)
     if together is None or len(tasks) == 1:
         return [engine.run(task) for task in tasks]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -43,25 +43,18 @@ def tf32_in_recurrent_layers() -> bool:
     return False
 
 
-@contextmanager
-def matrix_products(tf32: bool) -> Iterator[None]:
+def matrix_products(tf32: bool) -> AbstractContextManager[None]:
     """Let float32 matrix products on CUDA devices be TF32 or full float32."""
-    settings = torch.backends.cuda.matmul
-    before, now = settings.fp32_precision, "tf32" if tf32 else "ieee"
-    if before == now:
-        yield
-        return
-    settings.fp32_precision = now
-    try:
-        yield
-    finally:
-        settings.fp32_precision = before
+    return _precision(tf32, torch.backends.cuda.matmul)
+
+
+def float32_products(tf32: bool) -> AbstractContextManager[None]:
+    """Let float32 products on CUDA devices, inside recurrent layers and outside, be TF32 or full float32."""
+    return _precision(tf32, torch.backends.cudnn.rnn, torch.backends.cuda.matmul)
 
 
 @contextmanager
-def float32_products(tf32: bool) -> Iterator[None]:
-    """Let float32 products on CUDA devices, inside recurrent layers and outside, be TF32 or full float32."""
-    settings: tuple[Any, ...] = (torch.backends.cudnn.rnn, torch.backends.cuda.matmul)
+def _precision(tf32: bool, *settings: Any) -> Iterator[None]:
     before = [setting.fp32_precision for setting in settings]
     try:
         for setting in settings:

@@ -75,8 +75,10 @@ class Gate(ABC):
 
     def initial_biases(self, units: int) -> tuple[Tensor, ...] | None:
         """Biases every new layer starts with, one float64 `(units,)` per row; None keeps torch's initialisation."""
-        if not self.matched:
-            return None
+        return self.matched_biases(units) if self.matched else None
+
+    def matched_biases(self, units: int) -> tuple[Tensor, ...]:
+        """Biases at which every unit's forget value is sigmoid(1), one float64 `(units,)` per row."""
         return self.complete(self.bias(torch.ones(units, dtype=torch.float64, device="cpu")))
 
     # From biases to timescales and back. A unit that hears nothing forgets by f = phi(b) a step, which is a

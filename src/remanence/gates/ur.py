@@ -11,6 +11,12 @@ from torch import Tensor
 from .refine import Refine
 
 
+def uniform_logits(units: int) -> Tensor:
+    """Logits of forget values drawn uniformly from (1/H, 1 - 1/H), float64 `(units,)`."""
+    margin = min(1 / units, 0.5)
+    return torch.logit(torch.empty(units, dtype=torch.float64, device="cpu").uniform_(margin, 1 - margin))
+
+
 @dataclass(frozen=True)
 class UniformRefine(Refine):
     """The refine gate with b_f = logit(u), u ~ U(1/H, 1 - 1/H), and b_r = -b_f at the start.
@@ -22,9 +28,7 @@ class UniformRefine(Refine):
     name: ClassVar[str] = "ur"
 
     def initial_biases(self, units: int) -> tuple[Tensor, ...]:
-        margin = min(1 / units, 0.5)
-        spread = torch.empty(units, dtype=torch.float64, device="cpu").uniform_(margin, 1 - margin)
-        return self.complete(torch.logit(spread))
+        return self.complete(uniform_logits(units))
 
     def complete(self, bias: Tensor) -> tuple[Tensor, ...]:
         return bias, -bias

@@ -86,24 +86,23 @@ def initialise(layer: Recurrent, place: Place) -> None:
         return
     units, gate = layer.hidden_size, cell.gate
     values: dict[str, Tensor] = {}
+    rows: tuple[Tensor, ...] | None
     timescales = layer.timescales[place.layer]
     logits = None if timescales is None else timescales.logits(units, place.layer, layer.num_layers)
     if timescales is not None and logits is not None:
         if timescales.zero_other_biases:
             values.update({name: torch.zeros(units, device="cpu") for name in cell.blocks})
-        values.update(zip(gate.rows, gate.complete(gate.bias(logits)), strict=True))
+        rows = gate.complete(gate.bias(logits))
         if "input" in cell.blocks:
             values["input"] = -logits
     elif layer.forget_bias == "matched":
-        values.update(
-            zip(gate.rows, gate.complete(gate.bias(torch.ones(units, dtype=torch.float64, device="cpu"))), strict=True)
-        )
+        rows = gate.matched_biases(units)
     elif layer.forget_bias is not None:
-        values.update(
-            zip(gate.rows, gate.complete(torch.full((units,), float(layer.forget_bias), device="cpu")), strict=True)
-        )
+        rows = gate.complete(torch.full((units,), float(layer.forget_bias), device="cpu"))
     else:
-        values.update(zip(gate.rows, gate.initial_biases(units) or (), strict=False))
+        rows = gate.initial_biases(units)
+    if rows is not None:
+        values.update(zip(gate.rows, rows, strict=True))
     for name, value in values.items():
         set_block(layer, place, name, value)
     _move_to_buffers(layer, place)

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ..gates.ur import uniform_logits
 from .conversions import as_float64, logit_to_timescale, timescale_to_logit
 
 Freeze = bool | Literal["all"]
@@ -79,8 +80,7 @@ class Uniform(Timescales):
     """
 
     def logits(self, units: int, layer: int, layers: int) -> Tensor:
-        margin = min(1 / units, 0.5)
-        return torch.logit(torch.empty(units, dtype=torch.float64, device="cpu").uniform_(margin, 1 - margin))
+        return uniform_logits(units)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ bytes; they measured slower at every size.)
 What a step needs from memory is loaded at the end of the step before, so that it arrives during the exchange.
 
 Names in capitals are known at compile time. ROW_TILE and UNIT_TILE are the rows and units of a program; CHUNK and
-CHUNKS cut the H inputs of a product, AHEAD of them are read together. ALONE: one program holds all units of its group
+CHUNKS cut the H inputs of a product. ALONE: one program holds all units of its group
 and exchanges nothing. RESIDENT: so many blocks of the slice are kept on chip, the others come from L2 at every step.
 """
 
@@ -143,7 +143,6 @@ def forward_kernel(
     UNIT_TILES: tl.constexpr,
     CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr,
-    AHEAD: tl.constexpr,
 ):
     """All steps of one tile of units of one group."""
     program = tl.program_id(0)
@@ -201,28 +200,25 @@ def forward_kernel(
             source = hidden + (at - stride) * H
             if not ALONE:
                 wait(counter, s * UNIT_TILES, UNIT_TILES)
-        for first in tl.static_range(0, CHUNKS, AHEAD):
-            seen = ()
-            for chunk in tl.static_range(first, min(first + AHEAD, CHUNKS)):
-                column = chunk * CHUNK + tl.arange(0, CHUNK)
-                inside = row_ok[:, None] & (column[None, :] < H)
-                if ALONE:
-                    h = own_hidden
+        for chunk in tl.static_range(CHUNKS):
+            column = chunk * CHUNK + tl.arange(0, CHUNK)
+            inside = row_ok[:, None] & (column[None, :] < H)
+            if ALONE:
+                h = own_hidden
+            else:
+                h = tl.load(source + row[:, None] * H + column[None, :], inside, 0.0, cache_modifier=".cg")
+            h = factor(h, matrix, PRECISION)
+            now = streamed
+            if chunk + 1 < CHUNKS:
+                streamed = stream(matrix, chunk + 1, unit, H, RESIDENT, G, CHUNK)
+            more = ()
+            for block in tl.static_range(G):
+                if block < RESIDENT:
+                    r = slices[block * CHUNKS + chunk]
                 else:
-                    h = tl.load(source + row[:, None] * H + column[None, :], inside, 0.0, cache_modifier=".cg")
-                seen = seen + (factor(h, matrix, PRECISION),)
-            for chunk in tl.static_range(first, min(first + AHEAD, CHUNKS)):
-                now = streamed
-                if chunk + 1 < CHUNKS:
-                    streamed = stream(matrix, chunk + 1, unit, H, RESIDENT, G, CHUNK)
-                more = ()
-                for block in tl.static_range(G):
-                    if block < RESIDENT:
-                        r = slices[block * CHUNKS + chunk]
-                    else:
-                        r = now[block - RESIDENT]
-                    more = more + (tl.dot(seen[chunk - first], r, products[block], input_precision=PRECISION),)
-                products = more
+                    r = now[block - RESIDENT]
+                more = more + (tl.dot(h, r, products[block], input_precision=PRECISION),)
+            products = more
 
         hn = apart
         sums = ()
@@ -318,7 +314,6 @@ def backward_kernel(
     UNIT_TILES: tl.constexpr,
     CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr,
-    AHEAD: tl.constexpr,
 ):
     """All steps of one tile of units of one group, from the last that was computed to the first."""
     program = tl.program_id(0)

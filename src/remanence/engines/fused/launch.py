@@ -170,9 +170,10 @@ def backward(
     d_parts = torch.empty((replicas, steps, rows, units) if kind.split >= 0 else 0, dtype=dtype, device=device)
     d_hidden, d_cell = (wide(replicas, rows, units) for _ in range(2))
     d_age = wide((replicas, rows, units) if kind.has_age else 0)
-    d_exponent = torch.zeros_like(exponent)
-    d_dt = torch.zeros_like(dt) if needs_dt and dt is not None else wide(0)
-    if rows:
+    d_exponent, d_dt = wide(exponent.shape), wide(dt.shape if needs_dt and dt is not None else 0)
+    if not rows:
+        d_exponent.zero_()  # the others are empty
+    else:
         on = plan.chip(device)
         tiles = tiles or plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), True, on)
         unit_tiles = tiles.unit_tiles(units)
@@ -279,7 +280,6 @@ def _constants(tiles: plan.Plan, units: int) -> dict[str, Any]:
     return {
         "ALONE": tiles.alone,
         "RESIDENT": tiles.resident,
-        "AHEAD": tiles.ahead,
         "ROW_TILE": tiles.row_tile,
         "UNIT_TILE": tiles.unit_tile,
         "UNIT_TILES": tiles.unit_tiles(units),

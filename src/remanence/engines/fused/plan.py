@@ -19,8 +19,6 @@ class Plan:
     warps: int
     resident: int
     """Blocks of the recurrent matrix that are kept on chip."""
-    ahead: int
-    """Chunks of the hidden state that are read together."""
     at_once: int
     """Programs in a launch: no more than are on the chip together, or they would wait for each other forever."""
     alone: bool = False
@@ -108,7 +106,7 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
     """
     if on.processors == 1:
         tile = power_of_two(units)
-        return Plan(16, tile, tile, 4, blocks, ahead=1, at_once=1, alone=True)
+        return Plan(16, tile, tile, 4, blocks, at_once=1, alone=True)
     chunk = min(128, power_of_two(units))
     width = -(-units // chunk) * chunk
 
@@ -140,11 +138,11 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
             for row_tile, unit_tile in shapes if together else sorted(shapes, reverse=True):
                 if together and programs(row_tile, unit_tile) > on.processors:
                     continue
-                if fitting(row_tile, unit_tile) >= least:
-                    resident = fitting(row_tile, unit_tile)
+                resident = fitting(row_tile, unit_tile)
+                if resident >= least:
                     warps = 8 if backward or resident < blocks - 1 else 4
                     if 0 < resident < blocks:
                         chunk = min(chunk, STREAMED_CHUNK)  # else large: fewer, and compiled sooner
-                    return Plan(row_tile, unit_tile, chunk, warps, resident, ahead=1, at_once=on.processors)
+                    return Plan(row_tile, unit_tile, chunk, warps, resident, at_once=on.processors)
     unit_tile = power_of_two(-(-units // on.processors), 32)
-    return Plan(16, unit_tile, min(chunk, STREAMED_CHUNK), 8, fitting(16, unit_tile), ahead=1, at_once=on.processors)
+    return Plan(16, unit_tile, min(chunk, STREAMED_CHUNK), 8, fitting(16, unit_tile), at_once=on.processors)
