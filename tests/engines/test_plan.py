@@ -13,9 +13,12 @@ def test_a_launch_never_has_more_programs_than_fit_at_once(units, rows, replicas
     for backward in (False, True):
         for blocks, itemsize in ((3, 4), (5, 4), (4, 2)):
             tiles = plan.make(units, rows, replicas, blocks, itemsize, backward, chip)
-            assert tiles.at_once <= chip.processors
+            assert tiles.at_once <= chip.processors * tiles.per_processor
             assert tiles.unit_tiles(units) <= tiles.at_once
-            assert tiles.resident * tiles.unit_tile * tiles.chunks(units) * tiles.chunk * itemsize < chip.shared
+            assert (
+                tiles.per_processor * tiles.resident * tiles.unit_tile * tiles.chunks(units) * tiles.chunk * itemsize
+                < chip.shared
+            )
 
 
 def test_small_layers_keep_all_of_their_matrix_on_chip():
@@ -42,3 +45,28 @@ def test_what_needs_more_memory_than_there_is_gets_less_of_the_matrix_and_then_s
     assert tried == [(2, 128), (1, 64), (0, 64), (0, 32)]
     plan.fitted(tiles, start)
     assert tried[4:] == [(0, 32)]  # what was found out is remembered
+
+
+def test_programs_that_do_not_fit_two_by_two_run_one_by_one():
+    pytest.importorskip("triton")
+    tried = []
+
+    def start(tiles):
+        tried.append((tiles.at_once, tiles.per_processor))
+        if tiles.per_processor > 1:
+            raise RuntimeError("Triton Error [CUDA]: too many blocks in cooperative launch")
+
+    tiles = plan.make(128, 128, 8, 4, 4, False, plan.Chip(processors=132, shared=232448))
+    plan.fitted(tiles, start)
+    assert tried == [(264, 2), (132, 1)]
+
+
+def test_any_other_refusal_is_not_swallowed():
+    pytest.importorskip("triton")
+
+    def start(tiles):
+        raise RuntimeError("Triton Error [CUDA]: misaligned address")
+
+    tiles = plan.make(128, 128, 8, 4, 4, False, plan.Chip(processors=132, shared=232448))
+    with pytest.raises(RuntimeError, match="misaligned"):
+        plan.fitted(tiles, start)

@@ -38,7 +38,7 @@ class Together:
             made = LAYERS[layer](shape.inputs, shape.units, device=plan.device, dtype=plan.dtype)
             blank = blank_task(made.cell, shape, plan)
             weights = {name.removesuffix("_l0"): weight for name, weight in made.named_parameters()}
-            state = tuple(torch.zeros_like(part) for part in blank.state)
+            state = tuple(torch.zeros_like(part) for part in blank.first_state)
             inputs = make_inputs(shape, plan).requires_grad_()
             self.tasks.append(replace(blank, weights=weights, inputs=inputs, state=state))
         size = (shape.steps, shape.batch, shape.units)

@@ -1,8 +1,8 @@
 """Engines: ways to run a cell over time, and the choice between them."""
 
 from . import loop
-from .base import Engine, Result, Task
+from .base import Engine, Result, Task, Zeros
 from .check import check
 from .choice import KNOWN, check_name, choose, run
 
-__all__ = ["KNOWN", "Engine", "Result", "Task", "check", "check_name", "choose", "loop", "run"]
+__all__ = ["KNOWN", "Engine", "Result", "Task", "Zeros", "check", "check_name", "choose", "loop", "run"]

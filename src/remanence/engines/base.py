@@ -7,7 +7,14 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from ..cells import Cell, Weights
+from ..cells import Cell, Weights, wide
+
+
+class Zeros(NamedTuple):
+    """A state of zeros that nobody has made yet: not every engine needs it."""
+
+    widths: tuple[int, ...]
+    """Of its parts, hidden first."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +30,7 @@ class Task:
     """Matrices in the dtype of `inputs`; biases and the rest in any floating dtype."""
     inputs: Tensor
     """`(T, B, I)`."""
-    state: tuple[Tensor, ...]
+    state: tuple[Tensor, ...] | Zeros
     """State before the first step, `(B, width)` each, hidden first."""
     dt: Tensor | None = None
     """`(T, B)`: at index t, the time between the step at t and the one processed before it; None for unit steps."""
@@ -31,6 +38,21 @@ class Task:
     """`(B,)` on the device of `inputs`; None where all sequences have T steps."""
     reverse: bool = False
     """Whether to go from the last step to the first."""
+
+    @property
+    def first_state(self) -> tuple[Tensor, ...]:
+        """The state before the first step as tensors."""
+        if not isinstance(self.state, Zeros):
+            return self.state
+        batch, dtype = self.inputs.shape[1], self.inputs.dtype
+        hidden, *others = self.state.widths
+        zeros = self.inputs.new_zeros
+        return zeros(batch, hidden), *(zeros(batch, width, dtype=wide(dtype)) for width in others)
+
+    @property
+    def width(self) -> int:
+        """Of the hidden state."""
+        return self.state.widths[0] if isinstance(self.state, Zeros) else self.state[0].shape[1]
 
 
 class Result(NamedTuple):

@@ -267,12 +267,15 @@ def run(engine: Engine, task: Task, dtype: torch.dtype) -> tuple[dict[str, Tenso
         task,
         weights=weights,
         inputs=leaf(task.inputs),
-        state=tuple(leaf(part) for part in task.state),
+        state=tuple(leaf(part) for part in task.first_state),
         dt=None if task.dt is None else leaf(task.dt),
     )
-    units = task.state[0].shape[1]
+    units = task.width
     parts = tuple(task.cell.widths(units, units))
-    leaves = {"input": task.inputs, **{f"first {name}": part for name, part in zip(parts, task.state, strict=True)}}
+    leaves = {
+        "input": task.inputs,
+        **{f"first {name}": part for name, part in zip(parts, task.first_state, strict=True)},
+    }
     leaves |= weights if task.dt is None else {"dt": task.dt, **weights}
 
     result = engine.run(task)
@@ -368,7 +371,7 @@ def widened(task: Task) -> Task:
         task,
         weights={name: weight.double() for name, weight in task.weights.items()},
         inputs=task.inputs.double(),
-        state=tuple(part.double() for part in task.state),
+        state=tuple(part.double() for part in task.first_state),
         dt=None if task.dt is None else task.dt.double(),
     )
 

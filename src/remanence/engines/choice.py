@@ -53,7 +53,7 @@ def choose(name: str, task: Task, several: bool = False) -> Engine:
 def _preferred(task: Task, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
-    if task.inputs.is_cuda and not several and task.state[0].shape[1] <= CUDNN_WINS:
+    if task.inputs.is_cuda and not several and task.width <= CUDNN_WINS:
         engines.insert(0, KNOWN["torch"])
     return engines
 

@@ -32,7 +32,7 @@ def record(task: Task, watch: bool = True) -> tuple[Result, dict[str, Tensor]]:
     dtype = task.inputs.dtype
     with no_autocast(task.inputs.device.type):
         projected = task.cell.project(task.inputs, task.weights)
-        state = tuple(part.to(wide(dtype)) for part in task.state)
+        state = tuple(part.to(wide(dtype)) for part in task.first_state)
         dt = None if task.dt is None else task.dt.to(wide(dtype)).unsqueeze(-1)
         outputs: list[Tensor] = []
         seen: list[Mapping[str, Tensor]] = []

@@ -36,7 +36,7 @@ def run(task: Task) -> Result:
     inputs = task.inputs.flip(0) if task.reverse else task.inputs
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
     weights = [task.weights[name] for name in names if name in task.weights]
-    state = tuple(part.to(inputs.dtype).unsqueeze(0).contiguous() for part in task.state)
+    state = tuple(part.to(inputs.dtype).unsqueeze(0).contiguous() for part in task.first_state)
     settings = ("bias_ih" in task.weights, 1, 0.0, torch.is_grad_enabled(), False, False)
     with warnings.catch_warnings():
         # cuDNN copies weights that do not lie in one piece of memory; these may be dropped or frozen and never do.

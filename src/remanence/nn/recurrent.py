@@ -278,7 +278,8 @@ class _Run:
         self.values = sequences.values.to(dtype)
         widths = layer.cell.widths(layer.hidden_size, layer.output_size)
         dtypes = {name: dtype if name == "hidden" else wide(dtype) for name in widths}
-        self.before = sequences.arrange_state(state, widths, len(layer.places), dtypes)
+        self.zeros = engines.Zeros(tuple(widths.values()))
+        self.before = None if state is None else sequences.arrange_state(state, widths, len(layer.places), dtypes)
         self.dt = layer._expect_dt(sequences, dt, wide(dtype))
         self.reverse_dt = None if self.dt is None else sequences.reversed_dt(self.dt)
         self.outputs: list[Tensor] = []
@@ -290,7 +291,7 @@ class _Run:
             cell=self.layer._cell_now(),
             weights=self.layer._weights(place, self.dtype),
             inputs=self.values,
-            state=tuple(part[index] for part in self.before),
+            state=self.zeros if self.before is None else tuple(part[index] for part in self.before),
             dt=self.reverse_dt if place.reverse else self.dt,
             lengths=self.sequences.lengths,
             reverse=place.reverse,

@@ -79,11 +79,7 @@ class Sequences:
     # State: a tuple of (S, B, W), or (S, W) for unbatched input.
 
     def arrange_state(self, state: Any, widths: dict[str, int], stacked: int, dtypes: dict[str, torch.dtype]) -> Any:
-        """Check a state and lay it out as a tuple of `(S, B, W)`; zeros for None."""
-        if state is None:
-            return tuple(
-                self.values.new_zeros(stacked, self.batch, width, dtype=dtypes[name]) for name, width in widths.items()
-            )
+        """Check a state and lay it out as a tuple of `(S, B, W)`."""
         parts = (state,) if isinstance(state, Tensor) else state
         self._expect_state(parts, widths, stacked)
         parts = tuple(

@@ -76,7 +76,7 @@ def _arrange(task: Task) -> tuple[Plan, Given]:
         weights.bias,
         weights.bias_hh,
         tuple(weights.units.values()),
-        tuple(part.to(dtype) for part in task.state),
+        tuple(part.to(dtype) for part in task.first_state),
     )
     return Plan(kernel, task.reverse, _padding(task), tuple(weights.units)), given
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell
-from ...gates import KNOWN, PowerLaw
-from ..base import Result, Task
+from ...gates import KNOWN
+from ..base import Result, Task, Zeros
 from ..machine import tf32_in_recurrent_layers
+
+if TYPE_CHECKING:
+    from .launch import Given, Kind
 
 name = "triton"
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-ALIGNMENT = 16
-"""Units are padded to a multiple of this."""
 CELLS = (LSTMCell, GRUCell, JANETCell)
 
 
@@ -59,107 +59,97 @@ def run_together(tasks: Sequence[Task]) -> list[Result]:
     """Run tasks of one kind and shape, each with weights of its own, side by side in one launch."""
     from .operator import fused
 
-    task = tasks[0]
-    cell = task.cell
+    first = tasks[0]
+    cell = first.cell
     assert isinstance(cell, GatedCell)
-    dtype = task.inputs.dtype
-    units = task.state[0].shape[1]
-    blocks = len(cell.blocks)
-    more = -units % ALIGNMENT
-    split = cell.blocks.index("candidate") if isinstance(cell, GRUCell) else -1
-    has_age = isinstance(cell.gate, PowerLaw)
-    empty = task.inputs.new_empty(0, dtype=torch.float32)
-
-    def each(value: Callable[[Task], Tensor], *amounts: int) -> Tensor:
-        """What all tasks have, padded and in one tensor with the tasks first."""
-        values = [value(task) for task in tasks]
-        together = values[0].unsqueeze(0) if len(values) == 1 else torch.stack(values)
-        # Units that do nothing are added: rows of whole vectors are read and written several times as fast.
-        return pad(together, amounts) if any(amounts) else together.contiguous()
-
-    def rows(value: Callable[[Task], Tensor], *amounts: int) -> Tensor:
-        """The same for what has a row per block and unit."""
-
-        def by_block(task: Task) -> Tensor:
-            tensor = value(task)
-            return tensor.reshape(blocks, units, *tensor.shape[1:])
-
-        return each(by_block, *amounts).flatten(1, 2)
-
-    outputs, last_hidden, last_cell, last_age, *_ = fused(
-        each(lambda task: task.inputs),
-        rows(lambda task: task.weights["weight_ih"], 0, 0, 0, more),
-        rows(lambda task: task.weights["weight_hh"], 0, more, 0, more),
-        rows(lambda task: _bias(task, units, split), 0, more),
-        each(lambda task: _candidate_bias(task, units, split), 0, more) if split >= 0 else empty,
-        each(lambda task: _exponent(task, units), 0, more) if has_age else empty,
-        None if task.dt is None else each(lambda task: cast(Tensor, task.dt).float()),
-        None if task.lengths is None else each(lambda task: cast(Tensor, task.lengths).to(torch.int32)),
-        each(lambda task: task.state[0].to(dtype), 0, more),
-        each(lambda task: task.state[0 if isinstance(cell, GRUCell) else 1].float(), 0, more),
-        each(lambda task: task.state[-1].float(), 0, more) if has_age else empty,
-        torch.is_grad_enabled() and any(_tracked(task) for task in tasks),
-        cell.name,
-        cell.gate.name,
-        blocks,
-        split,
-        bool(getattr(cell, "coupled", False)),
-        float(getattr(cell, "beta", 0.0)),
-        float(getattr(cell.gate, "eps", 0.0)),
-        task.reverse,
-        "tf32" if tf32_in_recurrent_layers() else "tf32x3",
+    units = first.width
+    outputs, final = fused(
+        kind_of(cell, first.reverse, "tf32" if tf32_in_recurrent_layers() else "tf32x3"),
+        [given(task) for task in tasks],
+        save=torch.is_grad_enabled() and any(tracked(task) for task in tasks),
     )
-    parts = [last_hidden.to(dtype)]
-    if not isinstance(cell, GRUCell):
-        parts.append(last_cell)
-    if has_age:
-        parts.append(last_age)
+    parts = (
+        final.hidden,
+        *(() if isinstance(cell, GRUCell) else (final.cell,)),
+        *(final.age,) * bool(cell.gate.carries),
+    )
+    whole = [outputs, *(part for part in parts if part is not None)]
+    if whole[0].shape[-1] != units:
+        whole = [part[..., :units] for part in whole]
+    each = [whole] if len(tasks) == 1 else zip(*(part.unbind() for part in whole), strict=True)
     return [
-        Result(_without_padding(task, outputs[n, ..., :units]), tuple(part[n, :, :units] for part in parts))
-        for n, task in enumerate(tasks)
+        Result(without_padding(task, output), tuple(state)) for task, (output, *state) in zip(tasks, each, strict=True)
     ]
 
 
-def _tracked(task: Task) -> bool:
+_kinds: dict[tuple[GatedCell, bool, str], Kind] = {}
+
+
+def kind_of(cell: GatedCell, reverse: bool, precision: str) -> Kind:
+    """Which kernel runs a cell."""
+    if torch.compiler.is_compiling():
+        return make_kind(cell, reverse, precision)
+    key = (cell, reverse, precision)
+    if key not in _kinds:
+        _kinds[key] = make_kind(*key)
+    return _kinds[key]
+
+
+def make_kind(cell: GatedCell, reverse: bool, precision: str) -> Kind:
+    """The same, without a memory of it."""
+    from .launch import Kind
+
+    return Kind(
+        cell=cell.name,
+        gate=cell.gate.name,
+        blocks=len(cell.blocks),
+        split=cell.blocks.index("candidate") if isinstance(cell, GRUCell) else -1,
+        coupled=bool(getattr(cell, "coupled", False)),
+        beta=float(getattr(cell, "beta", 0.0)),
+        eps=float(getattr(cell.gate, "eps", 0.0)),
+        fixed_p=float(getattr(cell.gate, "p", None) or 0.0),
+        reverse=reverse,
+        precision=precision,
+    )
+
+
+def given(task: Task) -> Given:
+    """What a task starts from, as the operators want it."""
+    from .launch import Given
+
+    weights, state = task.weights, task.state
+    assert isinstance(task.cell, GatedCell)
+    hidden = cell = age = None
+    if not isinstance(state, Zeros):
+        hidden = state[0].to(task.inputs.dtype)
+        cell = hidden if isinstance(task.cell, GRUCell) else state[1]
+        age = state[-1] if task.cell.gate.carries else None
+    return Given(
+        task.inputs,
+        weights["weight_ih"],
+        weights["weight_hh"],
+        weights.get("bias_ih"),
+        weights.get("bias_hh"),
+        weights.get("p_hat"),
+        None if task.dt is None else task.dt.float(),
+        task.lengths,
+        hidden,
+        cell,
+        age,
+    )
+
+
+def tracked(task: Task) -> bool:
     """Whether anything of it wants a gradient."""
-    times = () if task.dt is None else (task.dt,)
-    return any(tensor.requires_grad for tensor in (task.inputs, *task.state, *task.weights.values(), *times))
+    if any(weight.requires_grad for weight in task.weights.values()) or task.inputs.requires_grad:
+        return True
+    state = () if isinstance(task.state, Zeros) else task.state
+    return any(part.requires_grad for part in state) or (task.dt is not None and task.dt.requires_grad)
 
 
-def _without_padding(task: Task, output: Tensor) -> Tensor:
+def without_padding(task: Task, output: Tensor) -> Tensor:
     """Zero past the end of a sequence, where the kernel holds the last state."""
     if task.lengths is None:
         return output
     steps = torch.arange(len(output), device=output.device)
     return torch.where((steps[:, None] < task.lengths)[..., None], output, 0)
-
-
-def _bias(task: Task, units: int, split: int) -> Tensor:
-    """What is added to all pre-activations, `(G H,)`: both biases, but for the recurrent one of the GRU's candidate."""
-    weights = task.weights
-    if "bias_ih" not in weights:
-        return task.inputs.new_zeros(len(weights["weight_hh"]), dtype=torch.float32)
-    total = weights["bias_ih"].float()
-    if "bias_hh" not in weights:
-        return total
-    recurrent = weights["bias_hh"].float()
-    if split >= 0:
-        parts = list(torch.split(recurrent, units))
-        parts[split] = torch.zeros_like(parts[split])
-        recurrent = torch.cat(parts)
-    return total + recurrent
-
-
-def _candidate_bias(task: Task, units: int, split: int) -> Tensor:
-    """What is added to the recurrent part of the GRU's candidate, `(H,)`."""
-    if "bias_hh" not in task.weights:
-        return task.inputs.new_zeros(units, dtype=torch.float32)
-    return torch.split(task.weights["bias_hh"].float(), units)[split]
-
-
-def _exponent(task: Task, units: int) -> Tensor:
-    """p of every unit, `(H,)`."""
-    assert isinstance(task.cell, GatedCell)
-    assert isinstance(task.cell.gate, PowerLaw)
-    p = task.cell.gate.exponent(task.weights, torch.float32)
-    return p if isinstance(p, Tensor) else task.inputs.new_full((units,), p, dtype=torch.float32)

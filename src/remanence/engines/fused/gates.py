@@ -1,15 +1,19 @@
-"""Every forget gate as two device functions: one step, and its derivative.
+"""Every forget gate as three device functions: one step, its slopes, and the derivative from these.
 
-    forward(z, z2, age, p, dt, eps, HAS_DT)                   -> forget, complement, age after the step
-    backward(z, z2, age, p, dt, eps, HAS_DT, d_forget, d_age) -> d_z, d_z2, d_age before the step, d_p, d_dt
+    forward(z, z2, age, p, dt, eps, HAS_DT)  -> forget, complement, age after the step
+    slopes(z, z2, age, p, dt, eps, HAS_DT)   -> forget, complement, a tuple of the gate's own
+    backward(slopes, d_forget, d_age, HAS_DT) -> d_z, d_z2, d_age before the step, d_p, d_dt
 
 All tensors are (rows, units) float32 tiles of one program. z and z2 are the pre-activations of the gate's rows (z2
 means nothing to a gate with one row), age is what the gate carries, p its own weight per unit. The complement is one
 minus the forget value, so d_forget already holds both. What a gate has no use for comes in as zeros and goes out as
 zeros.
 
-The equations are those of `remanence.gates`, file by file. To give a new gate a kernel, write its pair of functions
-here and name it in `DEVICE`.
+Slopes are all that can be computed before the derivatives of a step are known: the kernel does it while it waits for
+them, and what is left, a few products, is the backward function.
+
+The equations are those of `remanence.gates`, file by file. To give a new gate a kernel, write its functions here and
+name it in `DEVICE`.
 """
 
 # ruff: noqa: D103, N803
@@ -25,16 +29,21 @@ SMALLEST = tl.constexpr(2.0**-126)
 
 
 @triton.jit
+def one_row_backward(slopes, d_forget, d_age, HAS_DT: tl.constexpr):
+    zero = tl.zeros_like(d_forget)
+    return d_forget * slopes[0], zero, zero, zero, zero
+
+
+@triton.jit
 def sigmoid_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
     forget, complement = sigmoids(z)
     return forget, complement, age
 
 
 @triton.jit
-def sigmoid_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
+def sigmoid_slopes(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
     forget, complement = sigmoids(z)
-    zero = tl.zeros_like(z)
-    return d_forget * forget * complement, zero, zero, zero, zero
+    return forget, complement, (forget * complement,)
 
 
 @triton.jit
@@ -44,11 +53,10 @@ def fast_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
 
 
 @triton.jit
-def fast_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
+def fast_slopes(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
     clamped = tl.clamp(z, -SATURATED, SATURATED)
     forget, complement = sigmoids(sinh(clamped))
-    zero = tl.zeros_like(z)
-    return d_forget * forget * complement * cosh(clamped), zero, zero, zero, zero
+    return forget, complement, (forget * complement * cosh(clamped),)
 
 
 @triton.jit
@@ -58,10 +66,10 @@ def softsign_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
 
 
 @triton.jit
-def softsign_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
+def softsign_slopes(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
     smaller = 1.0 / (2.0 + tl.abs(z))
-    zero = tl.zeros_like(z)
-    return d_forget * smaller * smaller, zero, zero, zero, zero
+    forget = tl.where(z >= 0, 1.0 - smaller, smaller)
+    return forget, tl.where(z >= 0, smaller, 1.0 - smaller), (smaller * smaller,)
 
 
 @triton.jit
@@ -72,13 +80,18 @@ def refine_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
 
 
 @triton.jit
-def refine_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
+def refine_slopes(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
     f, u = sigmoids(z)
     r, v = sigmoids(z2)
-    zero = tl.zeros_like(z)
-    d_z = d_forget * 2.0 * (r * u + v * f) * f * u
-    d_z2 = d_forget * 2.0 * f * u * r * v
-    return d_z, d_z2, zero, zero, zero
+    by_z = 2.0 * (r * u + v * f) * f * u
+    by_z2 = 2.0 * f * u * r * v
+    return r * f * (1.0 + u) + (1.0 - r) * f * f, r * u * u + v * u * (1.0 + f), (by_z, by_z2)
+
+
+@triton.jit
+def refine_backward(slopes, d_forget, d_age, HAS_DT: tl.constexpr):
+    zero = tl.zeros_like(d_forget)
+    return d_forget * slopes[0], d_forget * slopes[1], zero, zero, zero
 
 
 @triton.jit
@@ -96,40 +109,49 @@ def power_law_forward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
 
 
 @triton.jit
-def power_law_backward(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr, d_forget, d_age):
+def power_law_slopes(z, z2, age, p, dt, eps, HAS_DT: tl.constexpr):
     reset, keep = sigmoids(z)
+    turn = reset * keep
     raw = keep * (age + 1.0) + eps
     held = tl.maximum(raw, SMALLEST)
     if HAS_DT:
-        step = dt
         elapsed = reset + keep * dt
+        lost = tl.maximum(elapsed - eps, 0.0)
     else:
-        step = tl.zeros_like(z) + 1.0
-        elapsed = step
-    lost = tl.maximum(elapsed - eps, 0.0)
+        lost = tl.zeros_like(z) + (1.0 - eps)
     log_ratio = -log1p(lost / held)
-    d_log_forget = d_forget * tl.exp(p * log_ratio)
-    d_p = d_log_forget * log_ratio
-    d_lost = -d_log_forget * p / (held + lost)
-    d_held = tl.where(raw >= SMALLEST, -d_lost * (lost / held), 0.0)
-    d_keep = d_age * (age + step) + d_held * (age + 1.0)
-    d_before = (d_age + d_held) * keep
-    d_reset = tl.zeros_like(z)
-    d_dt = tl.zeros_like(z)
+    log_forget = p * log_ratio
+    forget = tl.exp(log_forget)
+    by_lost = -forget * p / (held + lost)
+    by_held = tl.where(raw >= SMALLEST, -by_lost * (lost / held), 0.0)
+    by_z = -by_held * (age + 1.0)
+    aged_by_z = -(age + 1.0) * turn
+    by_dt = tl.zeros_like(z)
     if HAS_DT:
-        d_lost = tl.where(elapsed >= eps, d_lost, 0.0)
-        d_keep += d_lost * dt
-        d_reset = d_lost
-        d_dt = (d_age + d_lost) * keep
-    return (d_reset - d_keep) * reset * keep, tl.zeros_like(z), d_before, d_p, d_dt
+        by_elapsed = tl.where(elapsed >= eps, by_lost, 0.0)
+        by_z += by_elapsed * (1.0 - dt)
+        aged_by_z = -(age + dt) * turn
+        by_dt = by_elapsed * keep
+    return forget, -expm1(log_forget), (by_z * turn, by_held * keep, forget * log_ratio, by_dt, aged_by_z, keep)
 
 
-DEVICE: dict[str, tuple[triton.JITFunction, triton.JITFunction]] = {
-    "sigmoid": (sigmoid_forward, sigmoid_backward),
-    "fast": (fast_forward, fast_backward),
-    "softsign": (softsign_forward, softsign_backward),
-    "refine": (refine_forward, refine_backward),
-    "ur": (refine_forward, refine_backward),
-    "power_law": (power_law_forward, power_law_backward),
+@triton.jit
+def power_law_backward(slopes, d_forget, d_age, HAS_DT: tl.constexpr):
+    by_z, by_age, by_p, by_dt, aged_by_z, keep = slopes
+    zero = tl.zeros_like(d_forget)
+    kept = d_age * keep
+    d_dt = zero
+    if HAS_DT:
+        d_dt = d_forget * by_dt + kept
+    return d_forget * by_z + d_age * aged_by_z, zero, d_forget * by_age + kept, d_forget * by_p, d_dt
+
+
+DEVICE: dict[str, tuple[triton.JITFunction, triton.JITFunction, triton.JITFunction]] = {
+    "sigmoid": (sigmoid_forward, sigmoid_slopes, one_row_backward),
+    "fast": (fast_forward, fast_slopes, one_row_backward),
+    "softsign": (softsign_forward, softsign_slopes, one_row_backward),
+    "refine": (refine_forward, refine_slopes, refine_backward),
+    "ur": (refine_forward, refine_slopes, refine_backward),
+    "power_law": (power_law_forward, power_law_slopes, power_law_backward),
 }
-"""Forward and backward device functions by the name of the gate."""
+"""Device functions by the name of the gate: forward, slopes, backward."""

@@ -13,14 +13,17 @@ The programs of a group meet at a counter: added to with release after writing, 
 (Words that carry the number of their step, polled until all are right, take one trip instead of two but twice the
 bytes; they measured slower at every size.)
 
-What a step needs from memory is loaded at the end of the step before, so that it arrives during the exchange.
+What a step needs from memory is loaded at the end of the step before, so that it arrives during the exchange; and
+what the backward pass can compute without the derivatives it waits for, it computes before it waits.
 
 Names in capitals are known at compile time. ROW_TILE and UNIT_TILE are the rows and units of a program; CHUNK and
 CHUNKS cut the H inputs of a product. ALONE: one program holds all units of its group
 and exchanges nothing. RESIDENT: so many blocks of the slice are kept on chip, the others come from L2 at every step.
+
+Pointers may be None: no biases, a fixed exponent, a state that starts at zero, gradients nobody asked for or gave.
 """
 
-# ruff: noqa: N803, RUF005, SIM102, SIM108, B007
+# ruff: noqa: N803, N806, RUF005, SIM102, SIM108, B007
 # mypy: ignore-errors
 
 import triton
@@ -57,8 +60,8 @@ def signal(counter, UNIT_TILES: tl.constexpr):
 def sum_shares(shares, base, inner, mask, stride, UNIT_TILES: tl.constexpr):
     """The sum of the shares of all programs, tile after tile."""
     total = tl.load(shares + base + inner, mask=mask, other=0.0, cache_modifier=".cg")
-    for tile in tl.static_range(1, UNIT_TILES):
-        total += tl.load(shares + base + tile * stride + inner, mask=mask, other=0.0, cache_modifier=".cg")
+    for program in tl.static_range(1, UNIT_TILES):
+        total += tl.load(shares + base + program * stride + inner, mask=mask, other=0.0, cache_modifier=".cg")
     return total
 
 
@@ -74,19 +77,77 @@ def factor(value, like, PRECISION: tl.constexpr):
 
 
 @triton.jit
-def matrix_slice(matrix, block, chunk, unit, H, CHUNK: tl.constexpr):
-    """Rows `unit` of a block, columns of a chunk, as (CHUNK, units): the slice transposed."""
+def matrix_slice(matrix, block, chunk, unit, H, CHUNK: tl.constexpr, PRECISION: tl.constexpr, READY: tl.constexpr):
+    """Rows `unit` of a block, columns of a chunk, as (CHUNK, units): the slice transposed, ready for products."""
     column = chunk * CHUNK + tl.arange(0, CHUNK)
     mask = (column[:, None] < H) & (unit[None, :] < H)
-    return tl.load(matrix + (block * H + unit[None, :]) * H + column[:, None], mask=mask, other=0.0)
+    piece = tl.load(matrix + (block * H + unit[None, :]) * H + column[:, None], mask=mask, other=0.0)
+    if not READY:
+        piece = factor(piece, matrix, PRECISION)
+    return piece
 
 
 @triton.jit
-def stream(matrix, chunk, unit, H, RESIDENT: tl.constexpr, G: tl.constexpr, CHUNK: tl.constexpr):
+def resident_slices(
+    matrix,
+    unit,
+    H,
+    RESIDENT: tl.constexpr,
+    CHUNK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    PRECISION: tl.constexpr,
+    READY: tl.constexpr,
+):
+    """The blocks that stay on chip, cut into chunks."""
+    slices = ()
+    for block in tl.static_range(RESIDENT):
+        for chunk in tl.static_range(CHUNKS):
+            slices = slices + (matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION, READY),)
+    return slices
+
+
+@triton.jit
+def vector(values, at, mask):
+    """Entries of a vector as float32, one row; zeros where there is none."""
+    return tile(values, at, mask)[None, :]
+
+
+@triton.jit
+def tile(values, at, mask):
+    """Entries of a tensor as float32; zeros where there is none."""
+    if values is not None:
+        found = tl.load(values + at, mask=mask, other=0.0).to(tl.float32)
+    else:
+        found = mask.to(tl.float32) * 0.0
+    return found
+
+
+@triton.jit
+def exponents(p_hat, fixed_p, at, mask):
+    """p of every unit, one row."""
+    if p_hat is not None:
+        p = tl.sigmoid(tl.load(p_hat + at, mask=mask, other=0.0).to(tl.float32))
+    else:
+        p = mask.to(tl.float32) * 0.0 + fixed_p
+    return p[None, :]
+
+
+@triton.jit
+def stream(
+    matrix,
+    chunk,
+    unit,
+    H,
+    RESIDENT: tl.constexpr,
+    G: tl.constexpr,
+    CHUNK: tl.constexpr,
+    PRECISION: tl.constexpr,
+    READY: tl.constexpr,
+):
     """A chunk of the blocks that are not resident; asked for one chunk ahead, it arrives during the product before."""
     tiles = ()
     for block in tl.static_range(RESIDENT, G):
-        tiles = tiles + (matrix_slice(matrix, block, chunk, unit, H, CHUNK),)
+        tiles = tiles + (matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION, READY),)
     return tiles
 
 
@@ -102,15 +163,15 @@ def load_blocks(pre, at, row, unit, ok, H, G: tl.constexpr):
 @triton.jit(do_not_specialize=["first_group", "T", "B"])
 def forward_kernel(
     pre,  # (N, T, B, G H) float32: what the inputs contribute; overwritten by all of the pre-activations if SAVE
-    matrix,  # (N, G H, H), rounded to TF32 where products are
-    bias,  # (N, G H) float32: added to the pre-activations
-    candidate_bias,  # (N, H) float32: GRU only, added to the recurrent part of the candidate
-    exponent,  # (N, H) float32: p of power_law
+    matrix,  # (N, G H, H)
+    bias_ih,  # (N, G H)
+    bias_hh,  # (N, G H)
+    p_hat,  # (N, H): power_law's p is its sigmoid
     dt,  # (N, T, B) float32
     lengths,  # (N, B) int32
-    first_hidden,  # (N, B, H) dtype of the products
-    first_cell,  # (N, B, H) float32
-    first_age,  # (N, B, H) float32
+    first_hidden,  # (N, B, H)
+    first_cell,  # (N, B, H)
+    first_age,  # (N, B, H)
     hidden,  # (N, T, B, H) dtype of the products: h_t, held past the end of a sequence
     cells,  # (N, T, B, H) float32, if SAVE
     ages,  # (N, T, B, H) float32, if SAVE and HAS_AGE
@@ -124,6 +185,7 @@ def forward_kernel(
     B,
     H,
     eps,
+    fixed_p,  # where there is no p_hat
     CELL: tl.constexpr,
     GATE: tl.constexpr,
     G: tl.constexpr,
@@ -131,13 +193,12 @@ def forward_kernel(
     COUPLED: tl.constexpr,
     BETA: tl.constexpr,
     HAS_AGE: tl.constexpr,
-    HAS_DT: tl.constexpr,
-    HAS_LENGTHS: tl.constexpr,
     REVERSE: tl.constexpr,
     SAVE: tl.constexpr,
     ALONE: tl.constexpr,
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
+    READY: tl.constexpr,  # whether the matrix has been rounded to what products take
     ROW_TILE: tl.constexpr,
     UNIT_TILE: tl.constexpr,
     UNIT_TILES: tl.constexpr,
@@ -145,6 +206,8 @@ def forward_kernel(
     CHUNKS: tl.constexpr,
 ):
     """All steps of one tile of units of one group."""
+    HAS_DT: tl.constexpr = dt is not None
+    HAS_LENGTHS: tl.constexpr = lengths is not None
     program = tl.program_id(0)
     group = first_group + program // UNIT_TILES
     row_tiles = tl.cdiv(B, ROW_TILE)
@@ -165,17 +228,15 @@ def forward_kernel(
 
     matrix += replica * G * H * H
     start = replica * B * H
-    own_hidden = tl.load(first_hidden + start + here, mask=ok, other=0.0).to(tl.float32)
-    cell = tl.load(first_cell + start + here, mask=ok, other=0.0)
+    own_hidden = tile(first_hidden, start + here, ok)
+    cell = tile(first_cell, start + here, ok)
     age = tl.zeros((ROW_TILE, UNIT_TILE), tl.float32)
     p = age
     step = age
     apart = age
     if HAS_AGE:
-        age = tl.load(first_age + start + here, mask=ok, other=0.0)
-        p += tl.load(exponent + replica * H + unit, mask=unit_ok, other=0.5)[None, :]
-    if SPLIT >= 0:
-        apart += tl.load(candidate_bias + replica * H + unit, mask=unit_ok, other=0.0)[None, :]
+        age = tile(first_age, start + here, ok)
+        p += exponents(p_hat, fixed_p, replica * H + unit, unit_ok)
     if HAS_DT:
         step += tl.load(dt + at + row, mask=row_ok, other=1.0)[:, None]
     length = tl.zeros((ROW_TILE,), tl.int32)
@@ -183,18 +244,21 @@ def forward_kernel(
         length = tl.load(lengths + replica * B + row, mask=row_ok, other=0)
     biases = ()
     for block in tl.static_range(G):
-        biases = biases + (tl.load(bias + (replica * G + block) * H + unit, mask=unit_ok, other=0.0)[None, :],)
-    slices = ()
-    for block in tl.static_range(RESIDENT):
-        for chunk in tl.static_range(CHUNKS):
-            slices = slices + (matrix_slice(matrix, block, chunk, unit, H, CHUNK),)
+        entry = (replica * G + block) * H + unit
+        recurrent = vector(bias_hh, entry, unit_ok)
+        if block == SPLIT:
+            apart += recurrent
+            biases = biases + (vector(bias_ih, entry, unit_ok),)
+        else:
+            biases = biases + (vector(bias_ih, entry, unit_ok) + recurrent,)
+    slices = resident_slices(matrix, unit, H, RESIDENT, CHUNK, CHUNKS, PRECISION, READY)
 
     z = load_blocks(pre, at, row, unit, ok, H, G)
     for s in range(T):
         products = ()
         for block in tl.static_range(G):
             products = products + (tl.zeros((ROW_TILE, UNIT_TILE), tl.float32),)
-        streamed = stream(matrix, 0, unit, H, RESIDENT, G, CHUNK)
+        streamed = stream(matrix, 0, unit, H, RESIDENT, G, CHUNK, PRECISION, READY)
         source = first_hidden + start
         if s > 0:
             source = hidden + (at - stride) * H
@@ -210,7 +274,7 @@ def forward_kernel(
             h = factor(h, matrix, PRECISION)
             now = streamed
             if chunk + 1 < CHUNKS:
-                streamed = stream(matrix, chunk + 1, unit, H, RESIDENT, G, CHUNK)
+                streamed = stream(matrix, chunk + 1, unit, H, RESIDENT, G, CHUNK, PRECISION, READY)
             more = ()
             for block in tl.static_range(G):
                 if block < RESIDENT:
@@ -267,11 +331,11 @@ def forward_kernel(
 def backward_kernel(
     pre,  # (N, T, B, G H) float32: pre-activations saved by the forward pass
     matrix,  # (N, G H, H)
-    exponent,  # (N, H) float32
+    p_hat,  # (N, H)
     dt,  # (N, T, B) float32
     lengths,  # (N, B) int32
-    first_cell,  # (N, B, H) float32
-    first_age,  # (N, B, H) float32
+    first_cell,  # (N, B, H)
+    first_age,  # (N, B, H)
     cells,  # (N, T, B, H) float32, saved
     ages,  # (N, T, B, H) float32, saved, if HAS_AGE
     parts,  # (N, T, B, H) float32, saved, GRU only
@@ -279,13 +343,13 @@ def backward_kernel(
     d_last_hidden,  # (N, B, H) float32
     d_last_cell,  # (N, B, H) float32
     d_last_age,  # (N, B, H) float32
-    d_pre,  # (N, T, B, G H) dtype of the products
-    d_parts,  # (N, T, B, H) dtype of the products, GRU only
+    d_pre,  # (N, T, B, G H) dtype of the products; may be `pre` itself: an entry is read before it is written
+    d_parts,  # (N, T, B, H) dtype of the products, GRU only; may be `parts` itself
     d_first_hidden,  # (N, B, H) float32
     d_first_cell,  # (N, B, H) float32
     d_first_age,  # (N, B, H) float32
-    d_exponent,  # (groups, H) float32: each group's share
-    d_dt,  # (UNIT_TILES, N, T, B) float32: each tile's share, if NEEDS_DT
+    d_p_hat,  # (groups, H) float32: each group's share
+    d_dt,  # (UNIT_TILES, N, T, B) float32: each tile's share
     shares,  # (2, groups, UNIT_TILES, ROW_TILE, H), float32: what programs exchange
     counters,  # (groups, 32) int32, zero
     first_group,
@@ -294,21 +358,21 @@ def backward_kernel(
     B,
     H,
     eps,
-    CELL: tl.constexpr,
-    GATE: tl.constexpr,
+    fixed_p,  # where there is no p_hat
+    CELL_SLOPES: tl.constexpr,
+    CELL_BACK: tl.constexpr,
+    GATE_SLOPES: tl.constexpr,
     GATE_BACK: tl.constexpr,
     G: tl.constexpr,
     SPLIT: tl.constexpr,
     COUPLED: tl.constexpr,
     BETA: tl.constexpr,
     HAS_AGE: tl.constexpr,
-    HAS_DT: tl.constexpr,
-    NEEDS_DT: tl.constexpr,
-    HAS_LENGTHS: tl.constexpr,
     REVERSE: tl.constexpr,
     ALONE: tl.constexpr,
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
+    READY: tl.constexpr,  # whether the matrix has been rounded to what products take
     ROW_TILE: tl.constexpr,
     UNIT_TILE: tl.constexpr,
     UNIT_TILES: tl.constexpr,
@@ -316,14 +380,16 @@ def backward_kernel(
     CHUNKS: tl.constexpr,
 ):
     """All steps of one tile of units of one group, from the last that was computed to the first."""
+    HAS_DT: tl.constexpr = dt is not None
+    HAS_LENGTHS: tl.constexpr = lengths is not None
     program = tl.program_id(0)
     group = first_group + program // UNIT_TILES
     row_tiles = tl.cdiv(B, ROW_TILE)
     replica = (group // row_tiles).to(tl.int64)
     local = tl.arange(0, ROW_TILE)
     row = (group % row_tiles) * ROW_TILE + local
-    tile = program % UNIT_TILES
-    unit = tile * UNIT_TILE + tl.arange(0, UNIT_TILE)
+    own = program % UNIT_TILES
+    unit = own * UNIT_TILE + tl.arange(0, UNIT_TILE)
     counter = counters + group * 32
     row_ok = row < B
     unit_ok = unit < H
@@ -338,8 +404,8 @@ def backward_kernel(
     matrix += replica * G * H * H
     start = replica * B * H
     zero = tl.zeros((ROW_TILE, UNIT_TILE), tl.float32)
-    held = tl.load(d_last_hidden + start + here, mask=ok, other=0.0)
-    d_cell = tl.load(d_last_cell + start + here, mask=ok, other=0.0)
+    held = tile(d_last_hidden, start + here, ok)
+    d_cell = tile(d_last_cell, start + here, ok)
     d_age = zero
     d_p = zero
     p = zero
@@ -347,27 +413,27 @@ def backward_kernel(
     age = zero
     hn = zero
     if HAS_AGE:
-        d_age = tl.load(d_last_age + start + here, mask=ok, other=0.0)
-        p += tl.load(exponent + replica * H + unit, mask=unit_ok, other=0.5)[None, :]
+        d_age = tile(d_last_age, start + here, ok)
+        p += exponents(p_hat, fixed_p, replica * H + unit, unit_ok)
     length = tl.zeros((ROW_TILE,), tl.int32)
     if HAS_LENGTHS:
         length = tl.load(lengths + replica * B + row, mask=row_ok, other=0)
 
+    upright = resident_slices(matrix, unit, H, RESIDENT, CHUNK, CHUNKS, PRECISION, READY)
     slices = ()
-    for block in tl.static_range(RESIDENT):
-        for chunk in tl.static_range(CHUNKS):
-            slices = slices + (tl.trans(matrix_slice(matrix, block, chunk, unit, H, CHUNK)),)
+    for piece in tl.static_range(RESIDENT * CHUNKS):
+        slices = slices + (tl.trans(upright[piece]),)
 
     # Loads of a step; those of the first one here, of every other at the end of the step before.
     inner = local[:, None] * H + unit[None, :]
     share_stride = ROW_TILE * H
     z = load_blocks(pre, at, row, unit, ok, H, G)
-    d_h = tl.load(d_hidden + at * H + here, mask=ok, other=0.0).to(tl.float32)
+    d_h = tile(d_hidden, at * H + here, ok)
     inside = ok & (local * 0 + T > 1)[:, None]
     outside = ok & (local * 0 + T == 1)[:, None]
-    cell = tl.load(cells + (at + stride) * H + here, inside, 0.0) + tl.load(first_cell + start + here, outside, 0.0)
+    cell = tl.load(cells + (at + stride) * H + here, inside, 0.0) + tile(first_cell, start + here, outside)
     if HAS_AGE:
-        age = tl.load(ages + (at + stride) * H + here, inside, 0.0) + tl.load(first_age + start + here, outside, 0.0)
+        age = tl.load(ages + (at + stride) * H + here, inside, 0.0) + tile(first_age, start + here, outside)
     if HAS_DT:
         step = zero + tl.load(dt + at + row, mask=row_ok, other=1.0)[:, None]
     if SPLIT >= 0:
@@ -375,15 +441,14 @@ def backward_kernel(
 
     from_later = zero
     for s in range(T):
+        slopes, of_gate = CELL_SLOPES(z, hn, cell, age, p, step, eps, GATE_SLOPES, COUPLED, HAS_DT, BETA)
         if not ALONE:
             if s > 0:
                 base = (((s - 1) % 2) * groups + group).to(tl.int64) * UNIT_TILES * ROW_TILE * H
                 wait(counter, s * UNIT_TILES, UNIT_TILES)
                 from_later = sum_shares(shares, base, inner, ok, share_stride, UNIT_TILES)
         d_h += held + from_later
-        d_z, d_hn, d_c, d_a, d_q, d_step = CELL(
-            z, hn, cell, age, p, step, eps, GATE, GATE_BACK, COUPLED, HAS_DT, BETA, d_h, d_cell, d_age
-        )
+        d_z, d_hn, d_c, d_a, d_q, d_step = CELL_BACK(slopes, of_gate, d_h, d_cell, d_age, GATE_BACK, COUPLED, HAS_DT, G)
         held = zero
         if HAS_LENGTHS:
             t = T - 1 - s
@@ -412,11 +477,11 @@ def backward_kernel(
                 factors = factors + (factor(d_hn, matrix, PRECISION),)
             else:
                 factors = factors + (factor(d_z[block], matrix, PRECISION),)
-        streamed = stream(matrix, 0, unit, H, RESIDENT, G, CHUNK)
+        streamed = stream(matrix, 0, unit, H, RESIDENT, G, CHUNK, PRECISION, READY)
         for chunk in tl.static_range(CHUNKS):
             now = streamed
             if chunk + 1 < CHUNKS:
-                streamed = stream(matrix, chunk + 1, unit, H, RESIDENT, G, CHUNK)
+                streamed = stream(matrix, chunk + 1, unit, H, RESIDENT, G, CHUNK, PRECISION, READY)
             share = tl.zeros((ROW_TILE, CHUNK), tl.float32)
             for block in tl.static_range(G):
                 if block < RESIDENT:
@@ -428,7 +493,7 @@ def backward_kernel(
                 from_later = share
             else:
                 column = chunk * CHUNK + tl.arange(0, CHUNK)
-                place = (((s % 2) * groups + group).to(tl.int64) * UNIT_TILES + tile) * ROW_TILE * H
+                place = (((s % 2) * groups + group).to(tl.int64) * UNIT_TILES + own) * ROW_TILE * H
                 place = place + local[:, None] * H + column[None, :]
                 writes = (column[None, :] < H) & row_ok[:, None]
                 tl.store(shares + place, share, mask=writes)
@@ -443,10 +508,10 @@ def backward_kernel(
             )
         if SPLIT >= 0:
             tl.store(d_parts + at * H + here, d_hn.to(d_parts.dtype.element_ty), mask=ok)
-        if NEEDS_DT:
+        if d_dt is not None:
             d_step = tl.sum(tl.where(ok, d_step, 0.0), 1)
             replicas = groups // row_tiles
-            tl.store(d_dt + tile.to(tl.int64) * replicas * T * B + at + row, d_step, mask=row_ok)
+            tl.store(d_dt + own.to(tl.int64) * replicas * T * B + at + row, d_step, mask=row_ok)
 
         at += stride
         row_coming = row_ok & (local * 0 + s < T - 1)
@@ -454,11 +519,11 @@ def backward_kernel(
         inside = ok & (local * 0 + s < T - 2)[:, None]
         outside = ok & (local * 0 + s == T - 2)[:, None]
         z = load_blocks(pre, at, row, unit, coming, H, G)
-        d_h = tl.load(d_hidden + at * H + here, mask=coming, other=0.0).to(tl.float32)
-        cell = tl.load(cells + (at + stride) * H + here, inside, 0.0) + tl.load(first_cell + start + here, outside, 0.0)
+        d_h = tile(d_hidden, at * H + here, coming)
+        cell = tl.load(cells + (at + stride) * H + here, inside, 0.0) + tile(first_cell, start + here, outside)
         if HAS_AGE:
             before = tl.load(ages + (at + stride) * H + here, inside, 0.0)
-            age = before + tl.load(first_age + start + here, outside, 0.0)
+            age = before + tile(first_age, start + here, outside)
         if HAS_DT:
             step = zero + tl.load(dt + at + row, mask=row_coming, other=1.0)[:, None]
         if SPLIT >= 0:
@@ -468,8 +533,11 @@ def backward_kernel(
         base = (((T - 1) % 2) * groups + group).to(tl.int64) * UNIT_TILES * ROW_TILE * H
         wait(counter, T * UNIT_TILES, UNIT_TILES)
         from_later = sum_shares(shares, base, inner, ok, share_stride, UNIT_TILES)
-    tl.store(d_first_hidden + start + here, held + from_later, mask=ok)
-    tl.store(d_first_cell + start + here, d_cell, mask=ok)
-    if HAS_AGE:
-        tl.store(d_first_age + start + here, d_age, mask=ok)
-        tl.store(d_exponent + group.to(tl.int64) * H + unit, tl.sum(d_p, 0), mask=unit_ok)
+    if d_first_hidden is not None:
+        tl.store(d_first_hidden + start + here, held + from_later, mask=ok)
+        tl.store(d_first_cell + start + here, d_cell, mask=ok)
+        if HAS_AGE:
+            tl.store(d_first_age + start + here, d_age, mask=ok)
+    if d_p_hat is not None:
+        slope = tl.sum(d_p * p * (1.0 - p), 0)
+        tl.store(d_p_hat + group.to(tl.int64) * H + unit, slope, mask=unit_ok)

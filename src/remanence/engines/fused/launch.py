@@ -1,6 +1,9 @@
 """Running the kernels: buffers, launches, and the matrix products before and after.
 
-N replicas, T steps, B rows, I inputs, H units, G blocks.
+N replicas, T steps, B rows, I inputs, H units, G blocks. A single replica comes without the leading N.
+
+Everything here runs on every call, and a short sequence takes hardly longer than the host needs to start it: no tensor
+operation that can be left out.
 """
 
 from __future__ import annotations
@@ -8,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..machine import matrix_products
-from . import cells, gates, plan
+from . import cells, direct, gates, plan
 from .kernels import backward_kernel, forward_kernel
 
-Forwards = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
-Backwards = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+SMALL = 256
+"""Up to so many units a program usually finds room for all of its slice of the recurrent matrix."""
 
 
 @dataclass(frozen=True)
@@ -29,243 +32,291 @@ class Kind:
     gate: str
     blocks: int
     split: int
+    """Index of the block whose recurrent part is kept apart (the GRU's candidate), or -1."""
     coupled: bool
     beta: float
     eps: float
-    has_age: bool
+    fixed_p: float
+    """Exponent of all units, where it is not learned."""
     reverse: bool
     precision: str
     """Of float32 products: "tf32", or "tf32x3" for full float32."""
+
+    @property
+    def has_age(self) -> bool:
+        return self.gate == "power_law"
 
     def bytes_on_chip(self, matrix: Tensor) -> int:
         """Of an entry of the matrix: full float32 keeps two TF32 numbers for it."""
         twice = matrix.dtype == torch.float32 and self.precision == "tf32x3"
         return matrix.element_size() * (2 if twice else 1)
 
-    def constants(self) -> dict[str, Any]:
-        return {
-            "G": self.blocks,
-            "SPLIT": self.split,
-            "COUPLED": self.coupled,
-            "BETA": self.beta,
-            "HAS_AGE": self.has_age,
-            "REVERSE": self.reverse,
-            "PRECISION": self.precision,
-        }
+
+class Given(NamedTuple):
+    """What a pass starts from, H a multiple of 16, all contiguous."""
+
+    inputs: Tensor
+    """`(N, T, B, I)`."""
+    weight_ih: Tensor
+    """`(N, G H, I)`."""
+    weight_hh: Tensor
+    """`(N, G H, H)`."""
+    bias_ih: Tensor | None
+    """`(N, G H)`."""
+    bias_hh: Tensor | None
+    """`(N, G H)`."""
+    p_hat: Tensor | None
+    """`(N, H)`."""
+    dt: Tensor | None
+    """`(N, T, B)` float32."""
+    lengths: Tensor | None
+    """`(N, B)` int32."""
+    hidden: Tensor | None
+    """`(N, B, H)` in the dtype of the inputs; None for a state of zeros."""
+    cell: Tensor | None
+    """`(N, B, H)`; of the GRU, which has no cell, the hidden state once more."""
+    age: Tensor | None
+    """`(N, B, H)`."""
 
 
-def forward(
-    kind: Kind,
-    inputs: Tensor,  # (N, T, B, I)
-    weight_ih: Tensor,  # (N, G H, I)
-    weight_hh: Tensor,  # (N, G H, H)
-    bias: Tensor,  # (N, G H) float32
-    candidate_bias: Tensor,  # (N, H) float32, or empty
-    exponent: Tensor,  # (N, H) float32, or empty
-    dt: Tensor | None,  # (N, T, B) float32
-    lengths: Tensor | None,  # (N, B) int32
-    hidden: Tensor,  # (N, B, H)
-    cell: Tensor,  # (N, B, H) float32
-    age: Tensor,  # (N, B, H) float32, or empty
-    save: bool,
-    tiles: plan.Plan | None = None,
-) -> Forwards:
-    """All h_t; the state after the last step; and, if `save`, what the backward pass needs."""
-    replicas, steps, rows, _ = inputs.shape
-    units = weight_hh.shape[2]
-    wide = partial(torch.empty, dtype=torch.float32, device=inputs.device)
+class Kept(NamedTuple):
+    """What the backward pass needs of the forward pass, `(N, T, B, ...)`."""
+
+    outputs: Tensor
+    pre: Tensor | None
+    cells: Tensor | None
+    ages: Tensor | None
+    parts: Tensor | None
+
+
+class Final(NamedTuple):
+    """State after the last step, `(N, B, H)` float32 each, or derivatives by it."""
+
+    hidden: Tensor | None
+    cell: Tensor | None
+    age: Tensor | None
+
+
+class Wanted(NamedTuple):
+    """Derivatives that somebody asked for. Those by weights are always computed."""
+
+    inputs: bool
+    dt: bool
+    state: bool
+
+
+class Slopes(NamedTuple):
+    """Derivatives; None where they were not wanted or do not exist."""
+
+    inputs: Tensor | None
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias_ih: Tensor
+    bias_hh: Tensor
+    p_hat: Tensor | None
+    dt: Tensor | None
+    hidden: Tensor | None
+    cell: Tensor | None
+    age: Tensor | None
+
+
+def forward(kind: Kind, given: Given, save: bool) -> tuple[Kept, Final]:
+    """All h_t, and, if `save`, what the backward pass needs; the state after the last step.
+
+    The recurrent matrix has to be `ready`.
+    """
+    inputs, weight_hh = given.inputs, given.weight_hh
+    *lead, steps, rows, _ = inputs.shape
+    replicas = lead[0] if lead else 1
+    units = weight_hh.shape[-1]
+    new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
     with matrix_products(kind.precision == "tf32"):
-        pre = _product(inputs.flatten(1, 2), weight_ih.mT).view(replicas, steps, rows, kind.blocks * units)
-    outputs = torch.empty(replicas, steps, rows, units, dtype=inputs.dtype, device=inputs.device)
-    kept = (replicas, steps, rows, units)
-    cells_kept = wide(kept if save else 0)
-    ages_kept = wide(kept if save and kind.has_age else 0)
-    parts_kept = wide(kept if save and kind.split >= 0 else 0)
-    last_hidden, last_cell = (wide(replicas, rows, units) for _ in range(2))
-    last_age = wide((replicas, rows, units) if kind.has_age else 0)
-    if rows:
-        on = plan.chip(inputs.device)
-        tiles = tiles or plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), False, on)
-        groups = replicas * -(-rows // tiles.row_tile)
-        counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
-        matrix = _rounded(weight_hh, kind.precision)
-
-        def start(tiles: plan.Plan) -> None:
-            for first, grid in _launches(groups, tiles, units):
-                forward_kernel[grid](
-                    pre,
-                    matrix,
-                    bias,
-                    candidate_bias,
-                    exponent,
-                    dt,
-                    lengths,
-                    hidden,
-                    cell,
-                    age,
-                    outputs,
-                    cells_kept,
-                    ages_kept,
-                    parts_kept,
-                    last_hidden,
-                    last_cell,
-                    last_age,
-                    counters,
-                    first,
-                    steps,
-                    rows,
-                    units,
-                    kind.eps,
-                    CELL=cells.DEVICE[kind.cell][0],
-                    GATE=gates.DEVICE[kind.gate][0],
-                    HAS_DT=dt is not None,
-                    HAS_LENGTHS=lengths is not None,
-                    SAVE=save,
-                    **kind.constants(),
-                    **_constants(tiles, units),
-                )
-
-        plan.fitted(tiles, start)
-    return (
+        pre = _product(inputs.flatten(-3, -2), given.weight_ih.mT)
+    shape, state = (*lead, steps, rows, units), (*lead, rows, units)
+    outputs = torch.empty(shape, dtype=inputs.dtype, device=inputs.device)
+    kept = Kept(
         outputs,
-        last_hidden,
-        last_cell,
-        last_age,
-        pre if save else pre.new_empty(0),
-        cells_kept,
-        ages_kept,
-        parts_kept,
+        pre if save else None,
+        new(shape) if save else None,
+        new(shape) if save and kind.has_age else None,
+        new(shape) if save and kind.split >= 0 else None,
     )
+    final = Final(new(state), new(state), new(state) if kind.has_age else None)
+    if not rows:
+        return kept, final
+    on = plan.chip(inputs.device)
+    tiles = plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), False, on)
+    groups = replicas * -(-rows // tiles.row_tile)
+    counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
+    hidden = outputs.new_zeros(state) if given.hidden is None else given.hidden
+
+    def start(tiles: plan.Plan) -> None:
+        tensors = (
+            pre,
+            weight_hh,
+            *given[3:8],
+            hidden,
+            *given[9:],
+            outputs,
+            *kept[2:],
+            *final,
+            counters,
+        )
+        for first, grid in _launches(groups, tiles, units):
+            numbers = (first, steps, rows, units, kind.eps, kind.fixed_p)
+            direct.start(forward_kernel, _forward_constants, (kind, tiles, units, save), grid, tensors, numbers)
+
+    plan.fitted(tiles, start)
+    return kept, final
 
 
 def backward(
     kind: Kind,
-    inputs: Tensor,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    exponent: Tensor,
-    dt: Tensor | None,
-    lengths: Tensor | None,
-    hidden: Tensor,
-    cell: Tensor,
-    age: Tensor,
-    outputs: Tensor,
-    pre: Tensor,
-    cells_kept: Tensor,
-    ages_kept: Tensor,
-    parts_kept: Tensor,
-    d_outputs: Tensor,  # (N, T, B, H)
-    d_last_hidden: Tensor,  # (N, B, H) float32
-    d_last_cell: Tensor,
-    d_last_age: Tensor,
-    needs_dt: bool,
-    tiles: plan.Plan | None = None,
-) -> Backwards:
-    """Derivatives by inputs, weight_ih, weight_hh, bias, candidate_bias, exponent, dt, hidden, cell, age."""
-    replicas, steps, rows, features = inputs.shape
-    units = weight_hh.shape[2]
-    device, dtype = inputs.device, inputs.dtype
-    wide = partial(torch.empty, dtype=torch.float32, device=device)
-    d_pre = torch.empty(replicas, steps, rows, kind.blocks * units, dtype=dtype, device=device)
-    d_parts = torch.empty((replicas, steps, rows, units) if kind.split >= 0 else 0, dtype=dtype, device=device)
-    d_hidden, d_cell = (wide(replicas, rows, units) for _ in range(2))
-    d_age = wide((replicas, rows, units) if kind.has_age else 0)
-    d_exponent, d_dt = wide(exponent.shape), wide(dt.shape if needs_dt and dt is not None else 0)
-    if not rows:
-        d_exponent.zero_()  # the others are empty
-    else:
-        on = plan.chip(device)
-        tiles = tiles or plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), True, on)
+    given: Given,
+    kept: Kept,
+    d_outputs: Tensor | None,
+    d_final: Final,
+    wanted: Wanted,
+    overwrite: bool,
+    real: int | None = None,
+) -> Slopes:
+    """Derivatives by everything that was given.
+
+    Args:
+        kind: which kernel.
+        given: what the forward pass started from.
+        kept: what it kept.
+        d_outputs: derivative by all h_t, `(N, T, B, H)`; None for zero.
+        d_final: derivatives by the last state, None for zero.
+        wanted: which derivatives to compute.
+        overwrite: whether what was kept may be overwritten, which saves most of the memory of this pass.
+        real: how many units are no padding: derivatives by the matrices come without it.
+    """
+    inputs, weight_hh, dt = given.inputs, given.weight_hh, given.dt
+    outputs, pre, _, _, parts = kept
+    assert pre is not None
+    *lead, steps, rows, _ = inputs.shape
+    replicas = lead[0] if lead else 1
+    units = weight_hh.shape[-1]
+    new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
+    overwrite = overwrite and inputs.dtype == torch.float32
+    d_pre = pre if overwrite else torch.empty_like(pre, dtype=inputs.dtype)
+    d_parts = None
+    if parts is not None:
+        d_parts = parts if overwrite else torch.empty_like(parts, dtype=inputs.dtype)
+    state = (*lead, rows, units)
+    d_hidden, d_cell = (new(state) if wanted.state else None for _ in range(2))
+    d_age = new(state) if wanted.state and kind.has_age else None
+    d_p_hat, d_dt = None, None
+    if rows:
+        on = plan.chip(inputs.device)
+        tiles = plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), True, on)
         unit_tiles = tiles.unit_tiles(units)
         groups = replicas * -(-rows // tiles.row_tile)
-        counters = torch.zeros(groups, 32, dtype=torch.int32, device=device)
-        matrix = _rounded(weight_hh, kind.precision)
-        shares = wide(0 if tiles.alone else 2 * groups * unit_tiles * tiles.row_tile * units)
-        exponent_shares = wide((groups, units) if kind.has_age else 0)
-        dt_shares = wide((unit_tiles, replicas, steps, rows) if needs_dt else 0)
+        counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
+        shares = None if tiles.alone else new(2 * groups * unit_tiles * tiles.row_tile * units)
+        d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
+        d_dt = new((unit_tiles, *lead, steps, rows)) if wanted.dt else None
 
         def start(tiles: plan.Plan) -> None:
+            tensors = (
+                pre,
+                weight_hh,
+                given.p_hat,
+                dt,
+                given.lengths,
+                given.cell,
+                given.age,
+                *kept[2:],
+                d_outputs,
+                *d_final,
+                d_pre,
+                d_parts,
+                d_hidden,
+                d_cell,
+                d_age,
+                d_p_hat,
+                d_dt,
+                shares,
+                counters,
+            )
             for first, grid in _launches(groups, tiles, units):
-                backward_kernel[grid](
-                    pre,
-                    matrix,
-                    exponent,
-                    dt,
-                    lengths,
-                    cell,
-                    age,
-                    cells_kept,
-                    ages_kept,
-                    parts_kept,
-                    d_outputs,
-                    d_last_hidden,
-                    d_last_cell,
-                    d_last_age,
-                    d_pre,
-                    d_parts,
-                    d_hidden,
-                    d_cell,
-                    d_age,
-                    exponent_shares,
-                    dt_shares,
-                    shares,
-                    counters,
-                    first,
-                    groups,
-                    steps,
-                    rows,
-                    units,
-                    kind.eps,
-                    CELL=cells.DEVICE[kind.cell][1],
-                    GATE=gates.DEVICE[kind.gate][0],
-                    GATE_BACK=gates.DEVICE[kind.gate][1],
-                    HAS_DT=dt is not None,
-                    NEEDS_DT=needs_dt,
-                    HAS_LENGTHS=lengths is not None,
-                    **kind.constants(),
-                    **_constants(tiles, units),
-                )
+                numbers = (first, groups, steps, rows, units, kind.eps, kind.fixed_p)
+                direct.start(backward_kernel, _backward_constants, (kind, tiles, units), grid, tensors, numbers)
 
         plan.fitted(tiles, start)
-        if kind.has_age:
-            d_exponent = exponent_shares.view(replicas, -1, units).sum(1)
-        if needs_dt:
-            d_dt = dt_shares.sum(0)
+        d_p_hat = None if d_p_hat is None else d_p_hat.sum(-2)
+        d_dt = None if d_dt is None else d_dt.sum(0)
+    else:
+        d_p_hat = None if given.p_hat is None else torch.zeros_like(given.p_hat)
+        d_dt = torch.zeros_like(dt) if wanted.dt and dt is not None else None
     with matrix_products(kind.precision == "tf32"):
-        flat = d_pre.flatten(1, 2)
-        d_inputs = torch.bmm(flat, weight_ih).view(replicas, steps, rows, features)
-        d_weight_ih = torch.bmm(flat.mT, inputs.flatten(1, 2))
-        d_weight_hh = _recurrent(d_pre, outputs, hidden, kind.reverse)
-        d_bias = d_pre.sum((1, 2), dtype=torch.float32)
-        d_candidate_bias = wide(0)
-        if kind.split >= 0:
+        d_inputs = _times(d_pre, given.weight_ih).view(inputs.shape) if wanted.inputs else None
+        real = units if real is None else real
+        d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
+        d_weight_hh = _recurrent(d_pre, outputs, given.hidden, kind, kind.blocks, real)
+        d_bias_ih = d_bias_hh = d_pre.sum(-2, dtype=torch.float32)
+        if d_parts is not None:
+            flat = d_parts.flatten(-3, -2)
+            own = slice(kind.split * real, (kind.split + 1) * real)
+            d_weight_hh[..., own, :] = _recurrent(flat, outputs, given.hidden, kind, 1, real)
             block = slice(kind.split * units, (kind.split + 1) * units)
-            d_weight_hh[:, block] = _recurrent(d_parts, outputs, hidden, kind.reverse)
-            d_candidate_bias = d_parts.sum((1, 2), dtype=torch.float32)
-    return d_inputs, d_weight_ih, d_weight_hh, d_bias, d_candidate_bias, d_exponent, d_dt, d_hidden, d_cell, d_age
+            d_bias_hh = d_bias_ih.clone()
+            d_bias_hh[..., block] = flat.sum(-2, dtype=torch.float32)
+    return Slopes(d_inputs, d_weight_ih, d_weight_hh, d_bias_ih, d_bias_hh, d_p_hat, d_dt, d_hidden, d_cell, d_age)
 
 
-def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor, reverse: bool) -> Tensor:
-    """The sum over steps of d_pre_t^T h_{t-1}."""
-    later, before = (d_pre[:, :-1], outputs[:, 1:]) if reverse else (d_pre[:, 1:], outputs[:, :-1])
-    first = d_pre[:, -1] if reverse else d_pre[:, 0]
-    return torch.baddbmm(torch.bmm(first.mT, hidden), later.flatten(1, 2).mT, before.flatten(1, 2))
+def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, kind: Kind, blocks: int, real: int) -> Tensor:
+    """The sum over steps of d_pre_t^T h_{t-1}, with d_pre `(N, T B, ...)`."""
+    rows = outputs.shape[-2]
+    h = outputs.flatten(-3, -2)[..., :real]
+    count = h.shape[-2] - rows
+    if kind.reverse:
+        later, before, first = d_pre[..., :count, :], h[..., rows:, :], d_pre[..., count:, :]
+    else:
+        later, before, first = d_pre[..., rows:, :], h[..., :count, :], d_pre[..., :rows, :]
+    total = _by_block(later, before, blocks, real)
+    if hidden is not None:
+        total += _by_block(first, hidden[..., :real], blocks, real)
+    return total
 
 
-def _rounded(matrix: Tensor, precision: str) -> Tensor:
-    """Nearest TF32 numbers where products are TF32: the tensor cores would cut digits off."""
-    if matrix.dtype != torch.float32 or precision != "tf32":
-        return matrix
-    return ((matrix.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
+def _by_block(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor:
+    """d_pre^T factors, of the first `units` of every block, `(N, G units, ...)`."""
+    width = d_pre.shape[-1] // blocks
+    if width == units:
+        return _times(d_pre.mT, factors)
+    total = factors.new_empty(*factors.shape[:-2], blocks * units, factors.shape[-1])
+    for block in range(blocks):
+        part = d_pre[..., block * width : block * width + units].mT
+        total[..., block * units : (block + 1) * units, :] = _times(part, factors)
+    return total
+
+
+def ready(kind: Kind, given: Given) -> Given:
+    """With a recurrent matrix that the kernels can use.
+
+    Where products are TF32 its entries have to be the nearest TF32 numbers: the tensor cores would cut digits off.
+    Kernels see to that themselves for small matrices, which they read once.
+    """
+    matrix = given.weight_hh
+    if matrix.dtype != torch.float32 or kind.precision != "tf32" or matrix.shape[-1] <= SMALL:
+        return given
+    return given._replace(weight_hh=(matrix.view(torch.int32) + 0x1000).bitwise_and_(-0x2000).view(torch.float32))
+
+
+def _times(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, of all replicas."""
+    return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b in float32, from factors that may be narrower."""
     if a.dtype == torch.float32:
-        return torch.bmm(a, b)
-    if a.is_cuda:
-        return torch.bmm(a, b, out_dtype=torch.float32)
-    return torch.bmm(a.float(), b.float())
+        return _times(a, b)
+    if not a.is_cuda:
+        return _times(a.float(), b.float())
+    return torch.mm(a, b, out_dtype=torch.float32) if a.dim() == 2 else torch.bmm(a, b, out_dtype=torch.float32)
 
 
 def _launches(groups: int, tiles: plan.Plan, units: int) -> Iterator[tuple[int, tuple[int]]]:
@@ -276,8 +327,35 @@ def _launches(groups: int, tiles: plan.Plan, units: int) -> Iterator[tuple[int, 
         yield first, (min(per_launch, groups - first) * unit_tiles,)
 
 
-def _constants(tiles: plan.Plan, units: int) -> dict[str, Any]:
+def _forward_constants(kind: Kind, tiles: plan.Plan, units: int, save: bool) -> dict[str, Any]:
     return {
+        "CELL": cells.DEVICE[kind.cell][0],
+        "GATE": gates.DEVICE[kind.gate][0],
+        "SAVE": save,
+        **_constants(kind, tiles, units),
+    }
+
+
+def _backward_constants(kind: Kind, tiles: plan.Plan, units: int) -> dict[str, Any]:
+    return {
+        "CELL_SLOPES": cells.DEVICE[kind.cell][1],
+        "CELL_BACK": cells.DEVICE[kind.cell][2],
+        "GATE_SLOPES": gates.DEVICE[kind.gate][1],
+        "GATE_BACK": gates.DEVICE[kind.gate][2],
+        **_constants(kind, tiles, units),
+    }
+
+
+def _constants(kind: Kind, tiles: plan.Plan, units: int) -> dict[str, Any]:
+    return {
+        "G": kind.blocks,
+        "SPLIT": kind.split,
+        "COUPLED": kind.coupled,
+        "BETA": kind.beta,
+        "HAS_AGE": kind.has_age,
+        "REVERSE": kind.reverse,
+        "PRECISION": kind.precision,
+        "READY": units > SMALL,
         "ALONE": tiles.alone,
         "RESIDENT": tiles.resident,
         "ROW_TILE": tiles.row_tile,

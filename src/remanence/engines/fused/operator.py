@@ -1,136 +1,123 @@
 """The fused engine as an operation of torch: it differentiates, and `torch.compile` takes it as it is.
 
-The arguments are those of `launch.forward` and `launch.backward` without the kind of kernel, whose parts come last.
+Without a compiler all of it is one node of the graph, from the tensors as they are to their derivatives: what tensor
+operations and custom operators cost the host on every call takes longer than a short sequence.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import launch
+from .launch import Final, Given, Kept, Kind, Wanted
+from .side_by_side import put_together, taken_apart
 
-KIND = (
-    "str cell_name, str gate_name, int blocks, int split, bool coupled, float beta, float eps, bool reverse, "
-    "str precision"
-)
-"""What makes a `launch.Kind`."""
-PARTS = KIND.count(",") + 1
-
-FORWARD = (
-    "(Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor bias, Tensor candidate_bias, Tensor exponent, "
-    f"Tensor? dt, Tensor? lengths, Tensor hidden, Tensor cell, Tensor age, bool save, {KIND}) "
-    f"-> ({', '.join(['Tensor'] * 8)})"
-)
-BACKWARD = (
-    "(Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor exponent, Tensor? dt, Tensor? lengths, Tensor hidden, "
-    "Tensor cell, Tensor age, Tensor outputs, Tensor pre, Tensor cells_kept, Tensor ages_kept, Tensor parts_kept, "
-    "Tensor d_outputs, Tensor d_last_hidden, Tensor d_last_cell, Tensor d_last_age, bool needs_dt, "
-    f"{KIND}) -> ({', '.join(['Tensor'] * 10)})"
-)
+FIELDS = len(Given._fields)
 
 
-def fused(*arguments: Any) -> tuple[Tensor, ...]:
-    """All steps of a task: outputs, last hidden, cell and age, and what the backward pass needs."""
+def fused(kind: Kind, tasks: Sequence[Given], save: bool) -> tuple[Tensor, Final]:
+    """All steps of tasks side by side: outputs `(N, T, B, H)` and the last state, padded; N only if there are several.
+
+    Args:
+        kind: which kernel.
+        tasks: what every task starts from, unpadded and without N.
+        save: whether there will be a backward pass.
+    """
     if torch.compiler.is_compiling():
-        compiled: tuple[Tensor, ...] = fused_forward(*arguments)
-        return compiled
-    results: tuple[Tensor, ...] = _Fused.apply(*arguments)  # type: ignore[no-untyped-call]
-    return results
+        given = put_together(kind.blocks, tasks)
+        outputs, hidden, cell, age, *_ = fused_forward(*given, save, *astuple(kind))
+    elif save:
+        flat = [value for task in tasks for value in task]
+        outputs, hidden, cell, age = _Fused.apply(kind, len(tasks), *flat)  # type: ignore[no-untyped-call]
+    else:
+        kept, final = launch.forward(kind, launch.ready(kind, put_together(kind.blocks, tasks)), save=False)
+        return kept.outputs, _narrowed(final, kept.outputs)
+    return outputs, Final(hidden, cell, age if kind.has_age else None)
 
 
-# For the compiler: operators with a schema, and what their results look like.
+def _narrowed(final: Final, outputs: Tensor) -> Final:
+    """The last hidden state in the dtype of the outputs."""
+    assert final.hidden is not None
+    return final._replace(hidden=final.hidden.to(outputs.dtype))
 
 
-def _kind(
-    cell: str, gate: str, blocks: int, split: int, coupled: bool, beta: float, eps: float, reverse: bool, precision: str
-) -> launch.Kind:
-    return launch.Kind(cell, gate, blocks, split, coupled, beta, eps, gate == "power_law", reverse, precision)
+def _wanted(needs: Sequence[bool]) -> Wanted:
+    """What a backward pass has to compute, from the needs of all fields of all tasks."""
+
+    def any_of(*names: str) -> bool:
+        places = [Given._fields.index(name) for name in names]
+        return any(needs[place + start] for start in range(0, len(needs), FIELDS) for place in places)
+
+    return Wanted(any_of("inputs"), any_of("dt"), any_of("hidden", "cell", "age"))
 
 
-@torch.library.custom_op("remanence::fused_forward", mutates_args=(), schema=FORWARD)
-def fused_forward(*arguments: Any) -> launch.Forwards:
-    """See `launch.forward`."""
-    return launch.forward(_kind(*arguments[-PARTS:]), *arguments[:-PARTS])
+class _Fused(torch.autograd.Function):
+    """Tasks side by side, as one node of the graph."""
+
+    @staticmethod
+    def forward(ctx: Any, kind: Kind, count: int, *flat: Tensor | None) -> Any:
+        tasks = [Given(*flat[start : start + FIELDS]) for start in range(0, len(flat), FIELDS)]  # type: ignore[arg-type]
+        given = launch.ready(kind, put_together(kind.blocks, tasks))
+        kept, final = launch.forward(kind, given, save=True)
+        ctx.kind, ctx.count, ctx.units = kind, count, tasks[0].weight_hh.shape[-1]
+        ctx.overwritten = False
+        ctx.save_for_backward(*given, *kept)
+        ctx.set_materialize_grads(False)
+        return kept.outputs, *_narrowed(final, kept.outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        if not torch.is_grad_enabled():
+            return _differentiate(ctx, *grads)
+        # A graph of the derivatives is asked for: they are given, and refuse to be differentiated again.
+        inputs = [value for value in (*ctx.saved_tensors, *grads) if value is not None]
+        none = object()
+        slopes = _Once.apply(  # type: ignore[no-untyped-call]
+            lambda: [none if s is None else s for s in _differentiate(ctx, *grads)], *inputs
+        )
+        return tuple(None if slope is none else slope for slope in slopes)
 
 
-@torch.library.custom_op("remanence::fused_backward", mutates_args=(), schema=BACKWARD)
-def fused_backward(*arguments: Any) -> launch.Backwards:
-    """See `launch.backward`."""
-    return launch.backward(_kind(*arguments[-PARTS:]), *arguments[:-PARTS])
-
-
-@fused_forward.register_fake
-def _(*arguments: Any) -> tuple[Tensor, ...]:
-    kind = _kind(*arguments[-PARTS:])
-    inputs, save = arguments[0], arguments[11]
-    replicas, steps, rows, _ = inputs.shape
-    units = arguments[2].shape[2]
-
-    def wide(wanted: bool, *shape: int) -> Tensor:
-        empty: Tensor = inputs.new_empty(shape if wanted else 0, dtype=torch.float32)
-        return empty
-
-    state, kept = (replicas, rows, units), (replicas, steps, rows, units)
-    return (
-        inputs.new_empty(kept),
-        wide(True, *state),
-        wide(True, *state),
-        wide(kind.has_age, *state),
-        wide(save, replicas, steps, rows, kind.blocks * units),
-        wide(save, *kept),
-        wide(save and kind.has_age, *kept),
-        wide(save and kind.split >= 0, *kept),
-    )
-
-
-@fused_backward.register_fake
-def _(*arguments: Any) -> tuple[Tensor, ...]:
-    kind = _kind(*arguments[-PARTS:])
-    inputs, weight_ih, weight_hh, exponent, dt, _, hidden, cell, age = arguments[:9]
-    needs_dt = arguments[18]
-    replicas, rows, units = weight_hh.shape
-
-    def wide(shape: Any) -> Tensor:
-        empty: Tensor = inputs.new_empty(shape, dtype=torch.float32)
-        return empty
-
-    return (
-        inputs.new_empty(inputs.shape),
-        inputs.new_empty(weight_ih.shape),
-        inputs.new_empty(weight_hh.shape),
-        wide((replicas, rows)),
-        wide((replicas, units) if kind.split >= 0 else 0),
-        wide(exponent.shape),
-        wide(dt.shape if needs_dt else 0),
-        wide(hidden.shape),
-        wide(cell.shape),
-        wide(age.shape),
-    )
-
-
-# Differentiation, with a compiler and without.
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight_ih, weight_hh, _, _, exponent, dt, lengths, hidden, cell, age, _, *parts = inputs
-    outputs, _, _, _, *kept = output
-    ctx.parts = parts
-    ctx.save_for_backward(x, weight_ih, weight_hh, exponent, dt, lengths, hidden, cell, age, outputs, *kept)
-    ctx.set_materialize_grads(False)  # what is kept for the backward pass has no gradient to be filled with zeros
-
-
-def _differentiate(ctx: Any, *grads: Tensor | None, operator: Any = fused_backward) -> tuple[Tensor | None, ...]:
+def _differentiate(ctx: Any, d_outputs: Tensor | None, *d_final: Tensor | None) -> tuple[Tensor | None, ...]:
+    kind: Kind = ctx.kind
     saved = ctx.saved_tensors
-    hidden, cell, age, outputs = saved[6:10]
-    like = (outputs, cell, cell, age)
-    given = [torch.zeros_like(t) if grad is None else grad.contiguous() for grad, t in zip(grads, like, strict=False)]
-    needs_dt = bool(ctx.needs_input_grad[6])
-    *slopes, d_dt, d_hidden, d_cell, d_age = operator(*saved, *given, needs_dt, *ctx.parts)
-    no_slope = (None,) * (1 + PARTS)  # save, and the kind
-    return (*slopes, d_dt if needs_dt else None, None, d_hidden.to(hidden.dtype), d_cell, d_age, *no_slope)
+    given, kept = Given(*saved[:FIELDS]), Kept(*saved[FIELDS:])
+    if ctx.overwritten:  # by a backward pass before this one: made again, bit for bit the same
+        kept, _ = launch.forward(kind, given, save=True)
+    ctx.overwritten = True
+    slopes = launch.backward(
+        kind,
+        given,
+        kept,
+        None if d_outputs is None else d_outputs.contiguous(),
+        Final(*(None if grad is None else grad.contiguous() for grad in d_final)),
+        _wanted(ctx.needs_input_grad[2:]),
+        overwrite=True,
+        real=ctx.units,
+    )
+    found = taken_apart(kind, slopes, ctx.count, ctx.units)
+    return (
+        None,
+        None,
+        *(slope if needed else None for slope, needed in zip(found, ctx.needs_input_grad[2:], strict=True)),
+    )
+
+
+class _Once(torch.autograd.Function):
+    """Whatever is computed has no derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[[], Any], *inputs: Tensor) -> Any:
+        return tuple(compute())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _no_second_derivative()
 
 
 def _no_second_derivative(*_: Any) -> None:
@@ -139,31 +126,122 @@ def _no_second_derivative(*_: Any) -> None:
     )
 
 
-fused_forward.register_autograd(_differentiate, setup_context=_keep)
+# For the compiler: operators with a schema, and what their results look like. What is None elsewhere is empty here.
+
+KIND = (
+    "str cell, str gate, int blocks, int split, bool coupled, float beta, float eps, float fixed_p, bool reverse, "
+    "str precision"
+)
+PARTS = KIND.count(",") + 1
+GIVEN = (
+    "Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? p_hat, Tensor? dt, "
+    "Tensor? lengths, Tensor? hidden, Tensor? cell, Tensor? age"
+)
+FORWARD = f"({GIVEN}, bool save, {KIND}) -> ({', '.join(['Tensor'] * 8)})"
+BACKWARD = (
+    f"({GIVEN}, Tensor outputs, Tensor pre, Tensor cells, Tensor ages, Tensor parts, Tensor? d_outputs, "
+    f"Tensor? d_hidden, Tensor? d_cell, Tensor? d_age, bool needs_inputs, bool needs_dt, bool needs_state, {KIND}) "
+    f"-> ({', '.join(['Tensor'] * 10)})"
+)
+
+
+@torch.library.custom_op("remanence::fused_forward", mutates_args=(), schema=FORWARD)
+def fused_forward(*arguments: Any) -> tuple[Tensor, ...]:
+    """See `launch.forward`: outputs, last hidden, cell and age, and the rest of `Kept`."""
+    kind, given, save = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS]), arguments[FIELDS]
+    kept, final = launch.forward(kind, launch.ready(kind, given), save)
+    return _filled(given, (kept.outputs, *_narrowed(final, kept.outputs), *kept[1:]))
+
+
+@torch.library.custom_op("remanence::fused_backward", mutates_args=(), schema=BACKWARD)
+def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    """See `launch.backward`."""
+    kind, given = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS])
+    kept = Kept(*(value if value.numel() else None for value in arguments[FIELDS : FIELDS + 5]))  # type: ignore[arg-type]
+    d_outputs, *rest = arguments[FIELDS + 5 : -PARTS]
+    given = launch.ready(kind, given)
+    slopes = launch.backward(kind, given, kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False)
+    if kind.split < 0:
+        slopes = slopes._replace(bias_hh=slopes.bias_ih.clone())  # results of an operator must not share memory
+    return _filled(given, slopes)
+
+
+def _filled(given: Given, values: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    return tuple(given.inputs.new_empty(0) if value is None else value for value in values)
+
+
+@fused_forward.register_fake
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    kind, given, save = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS]), arguments[FIELDS]
+    *lead, steps, rows, _ = given.inputs.shape
+    units = given.weight_hh.shape[-1]
+    wide = given.inputs.new_empty(0, dtype=torch.float32).new_empty
+    state, kept = (*lead, rows, units), (*lead, steps, rows, units)
+    return _filled(
+        given,
+        (
+            given.inputs.new_empty(kept),
+            given.inputs.new_empty(state),
+            wide(state),
+            wide(state) if kind.has_age else None,
+            wide((*lead, steps * rows, kind.blocks * units)) if save else None,
+            wide(kept) if save else None,
+            wide(kept) if save and kind.has_age else None,
+            wide(kept) if save and kind.split >= 0 else None,
+        ),
+    )
+
+
+@fused_backward.register_fake
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    kind, given = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS])
+    wanted = Wanted(*arguments[-PARTS - 3 : -PARTS])
+    *lead, _, rows, _ = given.inputs.shape
+    units = given.weight_hh.shape[-1]
+    new = given.inputs.new_empty
+    wide = new(0, dtype=torch.float32).new_empty
+    biases, state = (*lead, kind.blocks * units), (*lead, rows, units)
+    return _filled(
+        given,
+        (
+            new(given.inputs.shape) if wanted.inputs else None,
+            new(given.weight_ih.shape),
+            new(given.weight_hh.shape),
+            wide(biases),
+            wide(biases),
+            None if given.p_hat is None else wide(given.p_hat.shape),
+            wide(given.dt.shape) if wanted.dt and given.dt is not None else None,
+            wide(state) if wanted.state else None,
+            wide(state) if wanted.state else None,
+            wide(state) if wanted.state and kind.has_age else None,
+        ),
+    )
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.parts = inputs[-PARTS:]
+    outputs, _, _, _, *kept = output
+    ctx.save_for_backward(*inputs[:FIELDS], outputs, *kept)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_compiled(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    given = Given(*ctx.saved_tensors[:FIELDS])
+    wanted = _wanted(ctx.needs_input_grad[:FIELDS])
+    kind = Kind(*ctx.parts)
+    known = [None if grad is None else grad.contiguous() for grad in grads[: 3 + kind.has_age]]
+    known += [None] * (4 - len(known))
+    slopes = launch.Slopes(*fused_backward(*ctx.saved_tensors, *known, *wanted, *ctx.parts))
+    # The GRU's cell is its hidden state once more: that it counts twice is the business of whoever passed it twice.
+    found = [slopes.inputs if wanted.inputs else None, slopes.weight_ih, slopes.weight_hh]
+    found += [None if b is None else s for b, s in ((given.bias_ih, slopes.bias_ih), (given.bias_hh, slopes.bias_hh))]
+    found += [None if given.p_hat is None else slopes.p_hat, slopes.dt if wanted.dt else None, None]
+    found += [
+        slope if wanted.state and value is not None else None
+        for value, slope in zip(given[8:], slopes[7:], strict=True)
+    ]
+    return *found, *(None,) * (1 + PARTS)
+
+
+fused_forward.register_autograd(_differentiate_compiled, setup_context=_keep)
 fused_backward.register_autograd(_no_second_derivative)
-
-
-class _Fused(torch.autograd.Function):
-    """The same without a compiler. What a custom operator does on every call takes longer than a short sequence."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Any:
-        results = launch.forward(_kind(*arguments[-PARTS:]), *arguments[:-PARTS])
-        _keep(ctx, arguments, results)
-        return results
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return _differentiate(ctx, *grads, operator=_FusedBackward.apply)
-
-
-class _FusedBackward(torch.autograd.Function):
-    """The backward pass, which has no derivative of its own."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Any:
-        return launch.backward(_kind(*arguments[-PARTS:]), *arguments[:-PARTS])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return _no_second_derivative()

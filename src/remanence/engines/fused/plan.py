@@ -23,6 +23,8 @@ class Plan:
     """Programs in a launch: no more than are on the chip together, or they would wait for each other forever."""
     alone: bool = False
     """Whether one program holds all units of its group."""
+    per_processor: int = 1
+    """Programs that are hoped to share a processor."""
 
     def unit_tiles(self, units: int) -> int:
         """Programs in a group."""
@@ -71,7 +73,7 @@ _smaller: dict[Plan, Plan] = {}
 
 
 def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
-    """Start kernels with these tiles; with less on chip if the compiler needs more memory than there is."""
+    """Start kernels with these tiles; with less on chip if the compiler needs more than there is."""
     from triton.runtime.errors import OutOfResources  # type: ignore[import-untyped]
 
     while True:
@@ -86,6 +88,11 @@ def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
                 _smaller[tiles] = replace(tiles, chunk=tiles.chunk // 2)
             else:
                 raise
+        except RuntimeError as error:
+            # The driver counts the programs of a cooperative launch that fit, and takes no launch with more.
+            if tiles.per_processor == 1 or "cooperative" not in str(error):
+                raise
+            _smaller[tiles] = replace(tiles, at_once=tiles.at_once // tiles.per_processor, per_processor=1)
 
 
 @lru_cache(maxsize=1024)
@@ -110,14 +117,22 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
     chunk = min(128, power_of_two(units))
     width = -(-units // chunk) * chunk
 
+    def footprint(row_tile: int, unit_tile: int) -> int:
+        """Bytes of shared memory of a program that keeps its whole slice on chip."""
+        return blocks * width * unit_tile * itemsize + row_tile * chunk * 4
+
     def fitting(row_tile: int, unit_tile: int) -> int:
         """Blocks that find room on chip, beside the rows in transit or two chunks of each block that does not."""
         room = on.shared - OVERHEAD
         column = unit_tile * itemsize
-        if blocks * width * column + row_tile * chunk * 4 <= room:
+        if footprint(row_tile, unit_tile) <= room:
             return blocks
         streamed = 2 * STREAMED_CHUNK
         return max(0, min(blocks - 1, (room // column - blocks * streamed) // (width - streamed)))
+
+    def launches(row_tile: int, unit_tile: int) -> int:
+        groups = replicas * -(-rows // row_tile)
+        return -(-groups // max(1, on.processors // -(-units // unit_tile)))
 
     def programs(row_tile: int, unit_tile: int) -> int:
         return replicas * -(-rows // row_tile) * -(-units // unit_tile)
@@ -125,6 +140,8 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
     order: tuple[tuple[int, int], ...] = SHAPES_BACKWARD if backward else SHAPES
     if itemsize > 2:
         order = SHAPES_FLOAT32
+        if backward and units >= 256:
+            order = ((16, 16), *order)  # where the sums of many shares take longer than the products
     shapes = [
         (row_tile, unit_tile)
         for row_tile, unit_tile in order
@@ -133,8 +150,16 @@ def make(units: int, rows: int, replicas: int, blocks: int, itemsize: int, backw
         and -(-units // unit_tile) <= on.processors
     ]
     most = blocks if backward or itemsize == 2 else min(blocks, 3)
+    if programs(16, 32) > on.processors >= programs(16, 32) / 2 and 2 * (footprint(16, 32) + 1024) <= on.shared + 1024:
+        # Two small programs on a processor wait in turn; one with twice the rows does twice the work between waits.
+        return Plan(16, 32, chunk, 8 if backward else 4, blocks, 2 * on.processors, per_processor=2)
+    streams_half = all(fitting(*shape) <= blocks - 2 for shape in shapes if programs(*shape) <= on.processors)
     for together in (True, False):
         for least in (most, blocks // 2, 0):
+            if together and least < most and streams_half and launches(32, 16) <= 2 and fitting(32, 16) == blocks:
+                # All of the matrix on chip, twice one after the other, is faster than streaming half of it once.
+                warps, chunk = (8, STREAMED_CHUNK) if backward else (4, chunk)
+                return Plan(32, 16, chunk, warps, blocks, at_once=on.processors)
             for row_tile, unit_tile in shapes if together else sorted(shapes, reverse=True):
                 if together and programs(row_tile, unit_tile) > on.processors:
                     continue

@@ -1,0 +1,207 @@
+"""Which units of a power-law LSTM hold on through a delay, and with which exponents (pLSTM figure A.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..gates import PowerLaw
+from ..models import SequenceModel
+from ..nn import record
+from ..tasks.base import Batch, Task
+from .plain import Result
+from .sequences import home_of, inputs_of, measuring, sequences_of
+
+Numbers = NDArray[numpy.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class UnitAges(Result):
+    """What H units do with their ages between the symbols and the signal. Steps are counted from one."""
+
+    sequences: int
+    """Number of sequences that means are over."""
+    p: Numbers
+    """Exponent of every unit, `(H,)`."""
+    age_at_signal: Numbers
+    """Mean age at the last step before the signal, `(H,)`."""
+    share_held: Numbers
+    """The same in units of the delay, `(H,)`."""
+    reset_step: Numbers
+    """Mean step at which a unit lets go, `(H,)`: see `reset_steps`."""
+    later: NDArray[numpy.int64]
+    """The later-reset units: those whose `share_held` is large enough, the oldest first."""
+    p_mean: float
+    p_later_mean: float | None
+    """Mean exponent of the later-reset units; None where there are none."""
+    p_below_half: int
+    """Number of units with p < 0.5."""
+    example_k: Numbers
+    """Reference time k_t of every unit over the first sequence, `(T, H)`, to a hundredth of a step."""
+    example_order: NDArray[numpy.int64]
+    """Units by the step at which they let go in that sequence, the first first."""
+    example_signal: int
+    """Step of the signal in that sequence."""
+
+
+def ages_and_resets(
+    model: SequenceModel,
+    task: Task,
+    *,
+    sequences: int = 100,
+    seed: int = 0,
+    share: float = 0.5,
+    shown: int | None = None,
+    channel: int = -1,
+    at_once: int = 50,
+) -> UnitAges:
+    """Watch the ages of all units over test sequences of a copy task.
+
+    A sequence shows symbols, makes the model wait, and then gives a signal. A unit is later-reset if at the last step
+    before the signal it is at least as old as `share` of the delay, on average over sequences.
+
+    Args:
+        model: a model with one layer with a power_law gate.
+        task: the copy task.
+        sequences: sequences to watch.
+        seed: which ones.
+        share: the part of the delay that a later-reset unit has held for.
+        shown: steps at the start at which symbols are shown; None takes the task's `length`.
+        channel: the input that is one at the signal.
+        at_once: sequences watched at a time.
+    """
+    if shown is None:
+        shown = getattr(task, "length", None)
+    if shown is None:
+        raise ValueError(f"expected shown, the number of steps with symbols: task {task.name!r} has no length")
+    p = exponents(model)
+    device, _ = home_of(model)
+    ages, shares, resets = [], [], []
+    example: tuple[Numbers, NDArray[numpy.int64], int] | None = None
+    for batch in sequences_of(task, sequences, seed=seed, device=device, at_once=at_once):
+        age = _ages(model, batch)
+        signal = signal_steps(batch, channel)
+        delay = signal - 1 - shown
+        if not bool((delay > 0).all()):
+            raise ValueError(f"expected signals after {shown} steps with symbols and a delay, got one at step {shown}")
+        at_signal = age[signal - 2, torch.arange(len(signal), device=age.device)].double()
+        reset = reset_steps(age, signal, shown, share, batch.lengths)
+        ages.append(at_signal)
+        shares.append(at_signal / delay.unsqueeze(-1))
+        resets.append(reset)
+        if example is None:
+            k = _reference_times(age, batch.dt)[:, 0]
+            order = torch.argsort(reset[0], stable=True)
+            example = k.cpu().numpy().round(2), order.cpu().numpy(), int(signal[0])
+    assert example is not None
+    share_held = _mean(shares)
+    later = numpy.flatnonzero(share_held >= share)
+    later = later[numpy.argsort(-share_held[later], kind="stable")]
+    example_k, example_order, example_signal = example
+    return UnitAges(
+        sequences=sum(len(part) for part in ages),
+        p=p,
+        age_at_signal=_mean(ages),
+        share_held=share_held,
+        reset_step=_mean(resets),
+        later=later,
+        p_mean=float(p.mean()),
+        p_later_mean=float(p[later].mean()) if len(later) else None,
+        p_below_half=int((p < 0.5).sum()),
+        example_k=example_k,
+        example_order=example_order,
+        example_signal=example_signal,
+    )
+
+
+def later_reset_units(
+    model: SequenceModel, task: Task, *, sequences: int = 100, seed: int = 0, share: float = 0.5
+) -> NDArray[numpy.int64]:
+    """The units that hold on until the signal, the oldest first: `ages_and_resets(...).later`."""
+    return ages_and_resets(model, task, sequences=sequences, seed=seed, share=share).later
+
+
+def reference_times(model: SequenceModel, batch: Batch) -> Numbers:
+    """k_t, the time at which what a unit holds began, of every unit over some sequences, `(T, B, H)`.
+
+    Time starts at zero before the first step. Between resets k_t stands still, at a reset it jumps to t.
+    """
+    return _reference_times(_ages(model, batch), batch.dt).cpu().numpy()
+
+
+def exponents(model: SequenceModel) -> Numbers:
+    """p of every unit, `(H,)`."""
+    layer = model.layer
+    gate = _power_law(model)
+    (suffix,) = (place.suffix for place in layer.places)
+    weights = {name: getattr(layer, name + suffix).detach() for name in gate.per_unit}
+    p = torch.as_tensor(gate.exponent(weights, torch.float64), dtype=torch.float64)
+    return p.expand(layer.hidden_size).cpu().numpy().copy()
+
+
+def signal_steps(batch: Batch, channel: int = -1) -> Tensor:
+    """The first step, counted from one, at which an input is one, `(B,)`. By default the last input, the signal."""
+    signal = batch.inputs[..., channel] > 0.5
+    if not bool(signal.any(0).all()):
+        raise ValueError(f"expected a signal on input {channel} of every sequence, got a sequence without one")
+    return signal.int().argmax(0) + 1
+
+
+def reset_steps(age: Tensor, signal: Tensor, shown: int, share: float = 0.5, lengths: Tensor | None = None) -> Tensor:
+    """The step, counted from one, at which every unit lets go of what it held since the symbols, `(B, H)`.
+
+    At step t a unit holds if its age is at least `share` of the steps since the last symbol. One that holds at the last
+    step before the signal lets go at the first step from the signal on at which it does not, or one step after the end
+    of the sequence. One that does not let go at the step after the last one before the signal at which it held, at the
+    earliest right after the symbols.
+
+    Args:
+        age: `(T, B, H)`.
+        signal: `(B,)`, steps counted from one.
+        shown: steps with symbols.
+        share: the part of the time since the symbols that a unit must have held for.
+        lengths: `(B,)` steps of every sequence, None where all have T.
+    """
+    steps = torch.arange(1, len(age) + 1, device=age.device).view(-1, 1, 1)
+    signal = signal.view(1, -1, 1)
+    end = torch.full_like(signal, len(age)) if lengths is None else lengths.view(1, -1, 1)
+    holds = (age >= share * (steps - shown)) & (steps > shown)
+    last_held = torch.where(holds & (steps < signal), steps, shown).amax(0)
+    lets_go = torch.where(~holds & (steps >= signal) & (steps <= end), steps, end + 1).amin(0)
+    return torch.where(last_held == signal[0] - 1, lets_go, last_held + 1)
+
+
+def _ages(model: SequenceModel, batch: Batch) -> Tensor:
+    """`(T, B, H)`."""
+    _power_law(model)
+    inputs, dt = inputs_of(model, batch)
+    with measuring(model):
+        seen = record(model.layer, inputs, dt=dt)
+    return cast("dict[str, Tensor]", seen)["age"]
+
+
+def _reference_times(age: Tensor, dt: Tensor | None) -> Tensor:
+    age = age.double()
+    if dt is None:
+        return torch.arange(1, len(age) + 1, device=age.device, dtype=age.dtype).view(-1, 1, 1) - age
+    return dt.double().cumsum(0).unsqueeze(-1) - age
+
+
+def _power_law(model: SequenceModel) -> PowerLaw:
+    layer = model.layer
+    if len(layer.places) > 1:
+        raise ValueError(f"expected a model with one layer in one direction, got {len(layer.places)}")
+    if not isinstance(layer.gate, PowerLaw):
+        raise ValueError(f"expected a model with gate power_law, whose units have ages, got {layer.gate.name}")
+    return layer.gate
+
+
+def _mean(parts: list[Tensor]) -> Numbers:
+    """Over sequences: `(B, H)` each to `(H,)`."""
+    mean: Numbers = torch.cat(parts).double().mean(0).cpu().numpy()
+    return mean

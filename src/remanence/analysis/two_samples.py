@@ -1,0 +1,62 @@
+"""Do two sets of numbers differ? The two-sample t test and the size of the effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+from torch import Tensor
+
+from .plain import Result
+
+
+@dataclass(frozen=True)
+class TwoSamples(Result):
+    """Two samples compared."""
+
+    counts: tuple[int, int]
+    means: tuple[float, float]
+    stds: tuple[float, float]
+    """Sample standard deviations."""
+    t: float
+    """Student's t, variances pooled; positive where the first mean is larger."""
+    degrees_of_freedom: int
+    p_value: float
+    """Two-sided."""
+    cohens_d: float
+    """Difference of the means in units of the pooled standard deviation."""
+
+
+def two_samples(first: Any, second: Any) -> TwoSamples:
+    """Student's two-sample t test and Cohen's d.
+
+    Args:
+        first: numbers, such as the exponents p of one model.
+        second: numbers to compare them with; not necessarily as many.
+    """
+    from scipy.stats import ttest_ind
+
+    one, two = (_numbers(sample) for sample in (first, second))
+    freedom = len(one) + len(two) - 2
+    variance = ((len(one) - 1) * one.var(ddof=1) + (len(two) - 1) * two.var(ddof=1)) / freedom
+    if not variance > 0:
+        raise ValueError("expected numbers that vary within at least one sample, got constants")
+    test = ttest_ind(one, two)
+    return TwoSamples(
+        counts=(len(one), len(two)),
+        means=(float(one.mean()), float(two.mean())),
+        stds=(float(one.std(ddof=1)), float(two.std(ddof=1))),
+        t=float(test.statistic),
+        degrees_of_freedom=freedom,
+        p_value=float(test.pvalue),
+        cohens_d=float((one.mean() - two.mean()) / numpy.sqrt(variance)),
+    )
+
+
+def _numbers(sample: Any) -> numpy.ndarray[tuple[int], numpy.dtype[numpy.float64]]:
+    values = sample.detach().cpu().numpy() if isinstance(sample, Tensor) else numpy.asarray(sample)
+    values = values.astype(numpy.float64).reshape(-1)
+    if len(values) < 2 or not numpy.isfinite(values).all():
+        raise ValueError(f"expected at least two finite numbers in a sample, got {values[:3].tolist()}")
+    return values

@@ -1,0 +1,112 @@
+"""`remanence data`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .answers import bad_input_is_answered
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..data import Counts, DataSet
+
+
+def command(
+    name: Annotated[
+        str | None, typer.Argument(help="Find or download this data set, and verify it.", show_default=False)
+    ] = None,
+) -> None:
+    """Show the data sets, or verify one.
+
+    Without a name: what there is and where it was found. With a name: looks for its files in $REMANENCE_DATA/NAME and
+    in the cache folder ($REMANENCE_CACHE), else downloads them there unless REMANENCE_OFFLINE=1; verifies checksums,
+    reads everything and prints what each split holds.
+    """
+    from rich.console import Console
+
+    from ..data import KNOWN
+    from ..names import lookup
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=10_000)  # nothing is to be cut or broken in a pipe
+    with bad_input_is_answered():
+        if name is None:
+            show_all(console)
+        else:
+            show(lookup("data set", name, KNOWN), console)
+
+
+def show_all(console: Console) -> None:
+    """A row for each data set."""
+    from rich.markup import escape
+
+    from ..data import KNOWN, cache_folder, data_folder
+
+    shown = table("name", "what", "holds", "found")
+    shown.columns[0].no_wrap = True
+    for known in KNOWN.values():
+        found = known.find()
+        counts = (found and found.form.counts) or known.counts
+        where = escape(found.where) if found else "[yellow]not found[/yellow]"
+        shown.add_row(known.name, escape(known.description), escape(summary(counts)), where)
+    console.print(shown)
+    console.print(
+        f"Looked in {data_folder() or '$REMANENCE_DATA (not set)'}, then in {cache_folder()}.\n"
+        "`remanence data NAME` verifies one, and downloads it where it was not found.",
+        markup=False,
+    )
+
+
+def show(known: DataSet[Any], console: Console) -> None:
+    """Verify a data set and show its files and splits."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(f"verifying {known.name}") as status:
+        found = known.find()
+        if found is None:
+            status.stop()  # a download has a bar of its own
+            found = known.fetch()
+            status.start()
+        counts = known.count(known.load(again=True))
+    console.print(f"{known.name}: {known.description}\nfound in {found.where}", markup=False)
+    if found.files:
+        files = table("file", "bytes", "checksum")
+        files.columns[1].justify = "right"
+        for file, path in found.files:
+            if file.checksum is None:
+                files.add_row(escape(file.name), "", "content as published")
+            else:
+                files.add_row(
+                    escape(file.name), f"{path.stat().st_size:,}", f"{file.checksum.split(':')[0]} as expected"
+                )
+        console.print(files)
+    units = list(next(iter(counts.values())))
+    splits = table("split", *map(escape, units))
+    for column in splits.columns[1:]:
+        column.justify = "right"
+    for split, numbers in counts.items():
+        splits.add_row(split, *(f"{numbers[unit]:,}" for unit in units))
+    console.print(splits)
+
+
+def table(*headings: str) -> Table:
+    """An empty table, whose cells are broken rather than cut."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    made = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    for heading in headings:
+        made.add_column(heading, overflow="fold")
+    return made
+
+
+def summary(counts: Counts) -> str:
+    """The first number of each split: "60,000 / 10,000 images"."""
+    unit = next(iter(next(iter(counts.values()))))
+    return " / ".join(f"{numbers[unit]:,}" for numbers in counts.values()) + f" {unit}"

@@ -1,0 +1,109 @@
+"""`remanence run`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .answers import bad_input_is_answered, split
+
+
+def command(
+    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`.", metavar="ID")],
+    preset: Annotated[
+        str, typer.Option(help="smoke (seconds), short (minutes on a GPU) or paper (as published).")
+    ] = "short",
+    models: Annotated[
+        list[str] | None, typer.Option(help="Models; all by default.", metavar="NAME,..", show_default=False)
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="1,2,3 or 1-5; by default those of the experiment.", metavar="SEEDS", show_default=False),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda or cuda:N; by default CUDA where there is one.", show_default=False)
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Stop cleanly after this time: 90s, 9m, 1h30m.", metavar="TIME", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for all results.", metavar="DIR")] = Path("runs"),
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change anything, such as train.lr=3e-4.", metavar="PATH=VALUE", show_default=False),
+    ] = None,
+    together: Annotated[
+        int | None,
+        typer.Option(
+            help="Seeds trained side by side; by default all on a GPU, one on a CPU.",
+            min=1,
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None,
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(help="Also send metrics to mlflow or wandb.", metavar="NAME,..", show_default=False),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="A line per evaluation instead of bars.")] = False,
+) -> None:
+    """Run an experiment.
+
+    Stopping it (Ctrl-C, kill, budget) loses nothing: the same command goes on. When it is finished, the same command
+    shows its table. Results are in DIR/ID/PRESET.
+    """
+    import torch
+
+    from .. import experiments
+    from ..engines.machine import device_named
+    from ..training import Budget, Progress, Quiet, Stopped, loggers
+    from .tables import say, show_table
+
+    with bad_input_is_answered():
+        limit = Budget() if budget is None else Budget.parse(budget)
+        experiment = experiments.find(id, preset, set_ or ())
+        chosen, numbers = split(models), read_seeds(seeds)
+        place = device_named(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        experiments.check(experiment, chosen)
+        others = [loggers.make(name) for name in split(logger)]
+    with answered(), Quiet() if quiet else Progress() as progress:
+        way = experiments.Way(out, place, limit, together, progress, others)
+        try:
+            tables = experiments.run(experiment, way, chosen, numbers)
+        except Stopped as stopped:
+            progress.say(f"remanence: {stopped.reason}")
+            raise typer.Exit(stopped.code) from None
+    for table in tables:
+        show_table(table, wrap=("single runs",))
+        typer.echo()
+    for claim in experiment.claims:
+        say(f"Published: {claim}")
+    say(f"Results: {out / experiment.id / experiment.preset}")
+
+
+def read_seeds(words: str | None) -> list[int]:
+    """1,2,3 or 1-5, or both mixed."""
+    seeds: list[int] = []
+    for part in split([words] if words else None):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if found is None or (found[2] and int(found[2]) < int(found[1])):
+            raise ValueError(f"expected seeds such as 1,2,3 or 1-5, got {words!r}")
+        seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
+    return list(dict.fromkeys(seeds))
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """One sentence and exit code 2 for what the files on disk or the configuration make impossible."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("expected "):  # our sentences do; anything else is a mistake in the program
+            raise
+        typer.echo(f"remanence: {error}", err=True)
+        raise typer.Exit(2) from None

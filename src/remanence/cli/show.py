@@ -1,0 +1,75 @@
+"""`remanence show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .answers import bad_input_is_answered
+
+if TYPE_CHECKING:
+    from ..experiments import Experiment
+
+
+def command(
+    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`.", metavar="ID")],
+    preset: Annotated[str, typer.Option(help="smoke, short or paper.")] = "short",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change anything, such as train.lr=3e-4.", metavar="PATH=VALUE", show_default=False),
+    ] = None,
+    yaml: Annotated[bool, typer.Option("--yaml", help="Print the whole configuration as YAML.")] = False,
+) -> None:
+    """Say what an experiment does: task, models, training, cost, and what was published."""
+    from ..experiments import find
+    from ..experiments.configuration import configuration
+
+    with bad_input_is_answered():
+        experiment = find(id, preset, set_ or ())
+        described = configuration(experiment)
+    if yaml:
+        from ..experiments import text
+
+        typer.echo(text.write(described), nl=False)
+    else:
+        show(experiment, described)
+
+
+def show(experiment: Experiment, described: dict[str, Any]) -> None:
+    """An experiment for people."""
+    from ..experiments import PAPERS, PRESETS
+    from ..experiments.configuration import in_words, models_table, published_table
+    from .tables import say, show_table
+
+    say(f"{experiment.id}: {experiment.title}")
+    typer.echo()
+    source = "" if experiment.paper == "own" else f" ({PAPERS[experiment.paper]})"
+    say(f"reproduces  {experiment.reproduces}{source}", hang=12)
+    if experiment.later is not None:
+        say(f"later       cannot run yet, it comes with the {experiment.later}")
+    if experiment.later is None:
+        others = ", ".join(name for name in PRESETS if name != experiment.preset)
+        say(f"preset      {experiment.preset} (others: {others})")
+    for name, value in in_words(experiment, described).items():
+        say(f"{name:<10}  {value}", hang=12)
+    if experiment.models:
+        typer.echo()
+        show_table(models_table(experiment), wrap=("own settings",))
+    for title, lines in (("Published:", experiment.claims), ("Choices and deviations:", experiment.choices)):
+        if lines:
+            typer.echo()
+            say(title)
+            for line in lines:
+                say(f"- {line}", indent=2)
+    if experiment.published:
+        typer.echo()
+        show_table(published_table(experiment), wrap=("quantity",))
+    if experiment.cost:
+        typer.echo()
+        say("Cost:")
+        for preset, words in experiment.cost.items():
+            say(f"- {preset}: {words}", indent=2)
+    if experiment.later is None:
+        typer.echo()
+        say(f"remanence run {experiment.id} --preset {experiment.preset}")

@@ -1,0 +1,55 @@
+"""Tables and text for people: fitted to a terminal, in full and in line in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..experiments.table import Table
+
+
+def on_terminal() -> bool:
+    """Whether somebody looks at standard output."""
+    return sys.stdout.isatty()
+
+
+def show_table(table: Table, wrap: Sequence[str] = ()) -> None:
+    """A table: in a pipe every cell in full on one line; on a terminal the columns named in `wrap` may be broken."""
+    if not on_terminal():
+        typer.echo("\n".join(table.lines()))
+        return
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    console = Console(highlight=False)
+    shown = RichTable(title=escape(table.title) or None, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+    for index, heading in enumerate(table.headings):
+        justify: Literal["left", "right"] = "left" if table.is_words(index) else "right"
+        shown.add_column(heading, justify=justify, no_wrap=heading not in wrap, overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(escape(cell) for cell in row))
+    console.print(shown)
+    for note in table.notes:
+        console.print(f"  {note}", markup=False)
+
+
+def say(words: str, indent: int = 0, hang: int = 2) -> None:
+    """A line of text: in a pipe as it is, on a terminal broken between words, later lines set in by `hang` more."""
+    if not on_terminal():
+        typer.echo(" " * indent + words)
+        return
+    import shutil
+    import textwrap
+
+    width = max(40, shutil.get_terminal_size().columns)
+    fill = textwrap.TextWrapper(
+        width, " " * indent, " " * (indent + hang), break_on_hyphens=False, break_long_words=False
+    )
+    typer.echo(fill.fill(words))

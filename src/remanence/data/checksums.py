@@ -1,0 +1,72 @@
+"""Whether a file is the one that was published."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from .errors import DataError
+from .folders import cache_folder
+from .writing import writing
+
+
+def checksum_of(path: Path, algorithm: str) -> str:
+    """Such as "sha256:9f86d0..."."""
+    with path.open("rb") as file:
+        # md5 is what many places publish; it is used against damage, not against an attacker.
+        digest = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False))
+    return f"{algorithm}:{digest.hexdigest()}"
+
+
+def verify(path: Path, checksum: str, size: int | None = None, *, again: bool = False) -> None:
+    """Raise where the content of a file is not the published one.
+
+    A file that was found right is remembered by its size and time, so that big files are read once.
+
+    Args:
+        path: the file.
+        checksum: algorithm and digest, as in "md5:5dd7e0...".
+        size: bytes that the file should have, for the message.
+        again: whether to read a file that is remembered too.
+    """
+    try:
+        if not again and remembered(path, checksum):
+            return
+        found = checksum_of(path, checksum.partition(":")[0])
+        has = path.stat().st_size
+    except OSError as error:
+        raise DataError(f"expected a file that can be read, got {path}: {error.strerror}; correct that") from None
+    if found != checksum:
+        cut = f" and only {has:,} of {size:,} bytes" if size is not None and has < size else ""
+        raise DataError(
+            f"expected {path} to have checksum {checksum}, got {found}{cut}: the file is damaged or another one; "
+            "delete it, and copy or download it again"
+        )
+    remember(path, checksum)
+
+
+def remember(path: Path, checksum: str) -> None:
+    """Keep in the cache folder that this file was found right. Without a cache folder it is read anew each time."""
+    with suppress(OSError, DataError), writing(stamp(path)) as temporary:
+        temporary.write_text(json.dumps(facts(path, checksum)), encoding="utf-8")
+
+
+def remembered(path: Path, checksum: str) -> bool:
+    """Whether this file was found right before and has not changed since."""
+    try:
+        return bool(json.loads(stamp(path).read_text(encoding="utf-8")) == facts(path, checksum))
+    except (OSError, ValueError):
+        return False
+
+
+def facts(path: Path, checksum: str) -> dict[str, str | int]:
+    """What a stamp holds."""
+    about = path.stat()
+    return {"path": str(path.resolve()), "size": about.st_size, "time": about.st_mtime_ns, "checksum": checksum}
+
+
+def stamp(path: Path) -> Path:
+    """Where the stamp of a file is kept."""
+    return cache_folder() / "verified" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]}.json"

@@ -1,0 +1,99 @@
+"""Fetching a file from the first place that has it, with its checksum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from .checksums import checksum_of, remember
+from .errors import DataError
+from .writing import writing
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+TIMEOUT = (10, 60)
+"""Seconds to wait for a connection, and for the next bytes."""
+
+
+class Bar:
+    """What pooch's downloader wants of a progress bar."""
+
+    def __init__(self, progress: Progress, name: str):
+        self.progress = progress
+        self.task = progress.add_task(name, total=None)
+        self.total = 0
+        """Set by the downloader."""
+
+    def update(self, count: int) -> None:
+        self.progress.update(self.task, advance=count, total=self.total or None)
+
+    def reset(self) -> None:
+        self.progress.reset(self.task)
+
+    def close(self) -> None:
+        self.progress.stop_task(self.task)
+
+
+@contextmanager
+def bar(name: str) -> Iterator[Bar]:
+    """A bar on the terminal, and nothing in a log."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield Bar(progress, name)
+
+
+def download(path: Path, checksum: str, places: Sequence[str]) -> None:
+    """Fetch a file. It appears under its name only whole and with the right checksum."""
+    try:
+        import pooch  # type: ignore[import-untyped]
+        import requests
+    except ModuleNotFoundError:
+        raise DataError(
+            f"{path.name} could not be downloaded without package pooch; pip install 'remanence[train]'"
+        ) from None
+
+    failures = []
+    for place in places:
+        try:
+            with writing(path) as temporary, bar(path.name) as shown:
+                # Identity: a server may otherwise unpack a .gz on the way.
+                fetch = pooch.HTTPDownloader(
+                    progressbar=shown, chunk_size=1 << 16, timeout=TIMEOUT, headers={"Accept-Encoding": "identity"}
+                )
+                fetch(place, str(temporary), None)
+                found = checksum_of(temporary, checksum.partition(":")[0])
+                if found != checksum:
+                    raise WrongFileError
+        except requests.RequestException as error:
+            failures.append(f"{urlsplit(place).netloc} ({reason(error)})")
+        except WrongFileError:
+            failures.append(f"{urlsplit(place).netloc} (its file has another checksum, {found})")
+        else:
+            remember(path, checksum)
+            return
+    raise DataError(f"{path.name} could not be downloaded from {' or '.join(failures)}")
+
+
+class WrongFileError(Exception):
+    """A file came, but not the one that was published."""
+
+
+def reason(error: Exception) -> str:
+    """Why a place could not be reached, in a few words."""
+    import requests
+
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"status {error.response.status_code}"
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    if isinstance(error, requests.ConnectionError):
+        return "no connection"
+    return type(error).__name__

@@ -1,0 +1,46 @@
+"""Where data are looked for and where they are kept.
+
+REMANENCE_DATA names a folder with a folder for each data set, REMANENCE_CACHE replaces the cache folder, and
+REMANENCE_OFFLINE=1 forbids downloads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from .errors import DataError
+
+
+def cache_folder() -> Path:
+    """The folder for what is downloaded or computed once. It need not exist yet."""
+    chosen = os.environ.get("REMANENCE_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "remanence"
+    usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    return (Path(usual) if usual else Path.home() / ".cache") / "remanence"
+
+
+def data_folder() -> Path | None:
+    """The folder that REMANENCE_DATA names, or None."""
+    chosen = os.environ.get("REMANENCE_DATA")
+    if not chosen:
+        return None
+    folder = Path(chosen).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"expected REMANENCE_DATA to be a folder, got {chosen}; correct it or unset it")
+    return folder
+
+
+def folders(name: str) -> list[Path]:
+    """The folders of one data set, in the order in which they are searched."""
+    own = data_folder()
+    return [*([own / name] if own else []), cache_folder() / name]
+
+
+def offline() -> bool:
+    """Whether downloads are forbidden."""
+    return os.environ.get("REMANENCE_OFFLINE", "").strip().lower() not in ("", "0", "false", "no")

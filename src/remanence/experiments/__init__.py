@@ -1,0 +1,21 @@
+"""One file for every table and figure of the papers, and what turns it into runs."""
+
+from .loading import load_model
+from .registry import IDS, PAPERS, every, find
+from .runs import Way, check, plan, run
+from .schema import PRESETS, Experiment, Model
+
+__all__ = [
+    "IDS",
+    "PAPERS",
+    "PRESETS",
+    "Experiment",
+    "Model",
+    "Way",
+    "check",
+    "every",
+    "find",
+    "load_model",
+    "plan",
+    "run",
+]

@@ -1,0 +1,72 @@
+"""What analyses start from and end with: finished runs, and what was found in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...models import SequenceModel
+from ...tasks import Task
+from ..loading import load_model
+from ..models import from_description, read_description
+from ..table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A finished run that an analysis looks at."""
+
+    directory: Path
+    need: str
+    """The name under which the analysis knows its experiment."""
+    model_name: str
+    seed: int
+    result: Mapping[str, Any]
+    device: torch.device
+
+    @cached_property
+    def task(self) -> Task:
+        """What it was trained on."""
+        return from_description(read_description(self.directory)).task
+
+    @property
+    def accuracy(self) -> float:
+        """The best in validation."""
+        return float((self.result["best"] or {}).get("accuracy") or 0.0)
+
+    def model(self) -> SequenceModel:
+        """The model with its best weights."""
+        return load_model(self.directory, self.device)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """What was written down during training."""
+        lines = (self.directory / "metrics.jsonl").read_text("utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    @property
+    def who(self) -> dict[str, Any]:
+        """Which run it is, as plain data."""
+        return {"need": self.need, "model": self.model_name, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an analysis or simulation found."""
+
+    data: dict[str, Any]
+    """Plain data for the result file."""
+    tables: list[Table]
+
+
+def by_need_and_model(runs: Iterable[Trained]) -> dict[str, dict[str, list[Trained]]]:
+    """Seeds of one model together."""
+    groups: dict[str, dict[str, list[Trained]]] = {}
+    for run in runs:
+        groups.setdefault(run.need, {}).setdefault(run.model_name, []).append(run)
+    return groups

@@ -1,0 +1,143 @@
+"""An experiment in full, as plain data and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..training.config import Training
+from .build import plain
+from .models import count_parameters, describe_layer
+from .schema import Experiment, Model
+from .table import Table
+
+SHOWN = ("batch", "epochs", "optimiser.name", "optimiser.lr")
+"""Fields of the training that are shown in any case; others where they are not at their default."""
+
+
+def configuration(experiment: Experiment) -> dict[str, Any]:
+    """Everything an experiment is, with preset and overrides applied."""
+    about = plain(experiment)
+    if not experiment.models:
+        about.pop("report")
+        about.pop("seeds")
+    about["models"] = {
+        name: {
+            "layer": describe_layer(model),
+            "parameters": count_parameters(model),
+            "task": {"name": model.task.name, **plain(model.task)},
+            "training": plain(model.training),
+        }
+        for name, model in experiment.models.items()
+    }
+    return {name: value for name, value in about.items() if value not in (None, [], {})}
+
+
+def in_words(experiment: Experiment, described: Mapping[str, Any]) -> dict[str, str]:
+    """The parts of an experiment in a line each."""
+    lines: dict[str, str] = {}
+    models = described.get("models", {})
+    if models:
+        first = next(iter(models.values()))
+        task = {name: value for name, value in first["task"].items() if name != "name"}
+        lines["task"] = f"{first['task']['name']}: {listed(shared(task, [model['task'] for model in models.values()]))}"
+        training = [flat(model["training"]) for model in models.values()]
+        usual = flat(plain(Training()))
+        common = shared(training[0], training)
+        lines["training"] = listed(
+            {short(name): value for name, value in common.items() if name in SHOWN or value != usual.get(name)}
+        )
+        lines["seeds"] = ", ".join(map(str, experiment.seeds))
+        report = experiment.report
+        unit = f" in {report.unit}" if report.unit else ""
+        lines["reports"] = f"{report.split} {report.score}{unit}, mean and sample standard deviation over seeds"
+    for name, need in experiment.needs.items():
+        which = "all models" if need.models is None else ", ".join(need.models)
+        lines[f"needs {name}"] = f"{need.experiment} ({which}); found, or trained first"
+    if experiment.function is not None:
+        lines["function"] = f"{experiment.function}: {listed(experiment.arguments)}"
+    if experiment.left_out:
+        lines["leaves out"] = f"{', '.join(experiment.left_out)} in this preset"
+    return lines
+
+
+def models_table(experiment: Experiment) -> Table:
+    """The models with their sizes."""
+    models = list(experiment.models.values())
+    tasks = [plain(model.task) for model in models]
+    training = [flat(plain(model.training)) for model in models]
+    rows = [
+        (
+            model.name,
+            model.make,
+            str(model.hidden_size),
+            f"{count_parameters(model):,}",
+            listed(
+                {
+                    **own_layer(model),
+                    **different(tasks[0], tasks, plain(model.task), "task."),
+                    **different(training[0], training, flat(plain(model.training)), ""),
+                }
+            ),
+        )
+        for model in models
+    ]
+    return Table("", ("model", "layer", "units", "parameters", "own settings"), rows, words=2, text=1)
+
+
+def published_table(experiment: Experiment) -> Table:
+    """Published numbers, a row for each."""
+    rows = [
+        (quantity, name, f"{number.mean:g}" + ("" if number.std is None else f" +- {number.std:g}"))
+        for quantity, numbers in experiment.published.items()
+        for name, number in numbers.items()
+    ]
+    return Table("", ("quantity", "model", "published"), rows, words=2)
+
+
+def own_layer(model: Model) -> dict[str, Any]:
+    """Arguments of a layer beyond its size."""
+    return {**model.layer, **({"output_dropout": model.output_dropout} if model.output_dropout else {})}
+
+
+def shared(first: Mapping[str, Any], every: list[Any]) -> dict[str, Any]:
+    """The entries that are the same everywhere."""
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in every)}
+
+
+def different(first: Mapping[str, Any], every: list[Any], own: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The entries in which models differ."""
+    same = shared(first, every)
+    return {prefix + short(name): value for name, value in own.items() if name not in same}
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted names of nested values."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def short(name: str) -> str:
+    """The last part of a dotted name, where that says enough."""
+    return {"optimiser.name": "optimiser", "schedule.name": "schedule"}.get(name, name.removeprefix("optimiser."))
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Names and values in a line."""
+    return ", ".join(f"{name} {one(value)}" for name, value in values.items() if value is not None)
+
+
+def one(value: Any) -> str:
+    """A value in a line."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(one, value)) + "]"
+    return str(value)

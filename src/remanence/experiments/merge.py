@@ -1,0 +1,119 @@
+"""Mappings laid over mappings: presets over experiments, and what a user sets over both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, get_type_hints
+
+from ..training.config import Training
+from . import text
+from .build import expect_known
+
+SETTABLE = {
+    "training": ("task", "model", "models", "training", "report"),
+    "analysis": ("arguments",),
+    "simulation": ("arguments",),
+}
+"""What `--set` may change, by kind of experiment."""
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`below` with every value of `above` in its place; mappings are merged, everything else is replaced."""
+    result = dict(below)
+    for name, value in above.items():
+        old = result.get(name)
+        result[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def override(values: Mapping[str, Any], assignment: str) -> dict[str, Any]:
+    """`values` with one `path=value` of a user applied, such as `train.lr=3e-4`.
+
+    The value is read as YAML. `train` stands for `training`, and fields of its parts may be named without them:
+    `train.lr` is `training.optimiser.lr`. What is set for all models in `task`, `model` or `training` holds for all:
+    what a model has of its own at that place goes.
+    """
+    written, equals, value = assignment.partition("=")
+    written = written.strip()
+    if not equals or not written:
+        raise ValueError(f"expected --set to be given PATH=VALUE, such as train.lr=3e-4, got {assignment!r}")
+    path = full_path(written, values)
+    result = put(values, path, read_value(written, value))
+    if path[0] in ("task", "model", "training"):
+        inner = path[1:] if path[0] == "model" else path
+        models = values.get("models") or {}
+        result["models"] = {name: without(own, inner) for name, own in models.items()}
+    return result
+
+
+def read_value(path: str, value: str) -> Any:
+    """The value of an assignment."""
+    import yaml
+
+    try:
+        return text.read(value)
+    except yaml.YAMLError:
+        raise ValueError(f"expected the value of {path} to be YAML, got {value.strip()!r}") from None
+
+
+def full_path(written: str, values: Mapping[str, Any]) -> list[str]:
+    """The parts of a dotted path, with short names replaced by full ones."""
+    parts = split(written, values)
+    if parts[0] == "train":
+        parts[0] = "training"
+    expect_known(parts[:1], SETTABLE[values.get("kind", "training")], "", where=" to set")
+    if len(parts) == 1:
+        raise ValueError(f"expected --set to name a field of {parts[0]}, got {written!r}")
+    place = parts.index("training") + 1 if "training" in parts else None
+    if place is not None and place < len(parts):
+        parts[place:place] = part_of_training(parts[place])
+    return parts
+
+
+def split(written: str, values: Mapping[str, Any]) -> list[str]:
+    """A dotted path in parts. A name that is there and holds a dot, such as a model `p-0.5`, is one part."""
+    parts: list[str] = []
+    rest, here = written, values
+    while rest:
+        inside = sorted((name for name in here if rest == name or rest.startswith(f"{name}.")), key=len)
+        part = inside[-1] if inside else rest.split(".")[0]
+        rest = rest[len(part) + 1 :]
+        parts.append(part)
+        below = here.get(part)
+        here = below if isinstance(below, Mapping) else {}
+    return parts
+
+
+def part_of_training(name: str) -> list[str]:
+    """The part of the training configuration that alone has a field of that name, if the whole has not."""
+    own = get_type_hints(Training)
+    if name in own:
+        return []
+    parts = {part: kind for part, kind in own.items() if is_dataclass(kind)}
+    having = [part for part, kind in parts.items() if name in [field.name for field in fields(kind)]]
+    return having if len(having) == 1 else []
+
+
+def put(values: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    """A copy with one value set."""
+    result = dict(values)
+    first, *rest = path
+    if rest:
+        below = result.get(first)
+        result[first] = put(below if isinstance(below, Mapping) else {}, rest, value)
+    else:
+        result[first] = value
+    return result
+
+
+def without(values: Any, path: list[str]) -> Any:
+    """A copy in which one place is missing."""
+    if not isinstance(values, Mapping) or path[0] not in values:
+        return values
+    result = dict(values)
+    if len(path) == 1:
+        del result[path[0]]
+    else:
+        result[path[0]] = without(result[path[0]], path[1:])
+    return result

@@ -1,0 +1,120 @@
+"""From what a file says to an experiment that can run: preset, overrides, shared and own arguments of every model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from ..names import lookup
+from ..nn.lstm import LSTM
+from ..nn.named import MODELS
+from ..tasks import KNOWN as TASKS
+from ..tasks.base import Task
+from ..training.config import Training
+from .build import build, convert, expect_known, expect_mapping, join
+from .merge import merge, override
+from .schema import PRESETS, Experiment, Model, Number
+
+OF_MODEL = ("make", "hidden_size", "output_dropout", "task", "training", "parameters")
+"""Fields of a model that are no arguments of its layer."""
+NOT_TO_SET = ("input_size", "hidden_size", "batch_first", "device", "dtype", "keywords")
+"""Arguments of layers that follow from the task, the device or the training loop."""
+FIELDS = [field.name for field in fields(Experiment) if field.name not in ("preset", "left_out")]
+
+
+def resolve(written: Mapping[str, Any], preset: str, overrides: Iterable[str] = ()) -> Experiment:
+    """An experiment.
+
+    Args:
+        written: what its file says.
+        preset: "smoke", "short" or "paper".
+        overrides: `path=value`, over everything else.
+    """
+    lookup("preset", preset, dict.fromkeys(PRESETS))
+    presets = expect_mapping(written.get("presets") or {}, "presets")
+    expect_known(presets, PRESETS, "presets")
+    values = merge({name: value for name, value in written.items() if name != "presets"}, presets.get(preset) or {})
+    for assignment in overrides:
+        values = override(values, assignment)
+    expect_known(values, [*FIELDS, "task", "model", "training"], "")
+    task, model, training = (values.pop(name, None) for name in ("task", "model", "training"))
+    own = expect_mapping(values.pop("models", None) or {}, "models")
+    before = {name for name, given in (written.get("models") or {}).items() if given is not None}
+    if task is not None:
+        make_task(task, "task")
+    build(Training, training or {}, "training")
+    models = {name: one_model(name, task, model, training, given) for name, given in own.items() if given is not None}
+    published = {
+        quantity: {name: Number.read(value, f"published.{quantity}.{name}") for name, value in numbers.items()}
+        for quantity, numbers in (values.pop("published", None) or {}).items()
+    }
+    seeds = convert(int | list[int], values.pop("seeds", 1), "seeds")
+    rest = build(Experiment, {**values, "preset": preset})
+    return replace(
+        rest,
+        models=models,
+        left_out=[name for name, given in own.items() if given is None and name in before],
+        published=published,
+        seeds=seeds if isinstance(seeds, list) else list(range(1, seeds + 1)),
+    )
+
+
+def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Model:
+    """A model with what all share filled in."""
+    path = f"models.{name}"
+    shared, own = expect_mapping(shared or {}, "model"), expect_mapping(own, path)
+    values = {"make": name, **merge(shared, own)}
+    make = convert(str, values["make"], join(path, "make"))
+    lookup(join(path, "make"), make, MODELS)
+    arguments = layer_arguments(make)
+    expect_known(shared, [*OF_MODEL[1:3], *arguments], "model", where=f" (model {make!r})")
+    expect_known(own, [*OF_MODEL, *arguments], path)
+    own_task, own_training = (expect_mapping(own.get(part) or {}, join(path, part)) for part in ("task", "training"))
+    if "hidden_size" not in values:
+        raise ValueError(f"expected {join(path, 'hidden_size')} to be given, got nothing")
+    return Model(
+        name=name,
+        make=make,
+        hidden_size=convert(int, values["hidden_size"], where("hidden_size", own, path)),
+        output_dropout=convert(float, values.get("output_dropout", 0.0), where("output_dropout", own, path)),
+        layer={key: value for key, value in values.items() if key not in OF_MODEL},
+        task=make_task(merge(task or {}, own_task), join(path, "task")),
+        training=build(Training, merge(training or {}, own_training), join(path, "training")),
+        parameters=convert(int | None, own.get("parameters"), join(path, "parameters")),
+    )
+
+
+def where(name: str, own: Mapping[str, Any], path: str) -> str:
+    """Where a value of a model was written: with its own, or with those all share."""
+    return join(path if name in own else "model", name)
+
+
+def layer_arguments(make: str) -> list[str]:
+    """Names of the arguments that `remanence.make` takes for a model and a configuration may set."""
+    taken = inspect.signature(MODELS[make]).parameters
+    names = dict.fromkeys(taken)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+        names |= dict.fromkeys(inspect.signature(LSTM).parameters)
+    return [name for name in names if name not in NOT_TO_SET]
+
+
+def make_task(values: Any, path: str) -> Task:
+    """A task from its name and arguments."""
+    arguments = dict(expect_mapping(values, path))
+    if "name" not in arguments:
+        raise ValueError(f"expected {join(path, 'name')} to be given, got nothing")
+    kind = lookup(join(path, "name"), arguments.pop("name"), TASKS)
+    try:
+        return build(kind, arguments, path)
+    except ValueError as error:
+        raise placed(error, path, [field.name for field in fields(kind)]) from None  # type: ignore[arg-type]
+
+
+def placed(error: Exception, path: str, names: Iterable[str]) -> ValueError:
+    """The same sentence with the full path of the field, where it names one of these: "expected delay to be ..."."""
+    words = str(error).split(" ", 2)
+    if len(words) == 3 and words[0] == "expected" and words[1].strip(",") in names:
+        words[1] = join(path, words[1])
+    return ValueError(" ".join(words))

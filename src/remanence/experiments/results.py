@@ -1,0 +1,213 @@
+"""What came out of runs, beside what was published."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..training import files
+from .models import count_parameters
+from .schema import Experiment, Model, Number, Report
+from .table import Table, mean_and_std
+
+FAILED = ("failed", "diverged")
+"""Ends of a run that count as failures."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One finished run."""
+
+    seed: int
+    status: str
+    updates: int
+    score: float | None
+    """The score of the report, as it was measured; None where there is none."""
+    updates_to_reach: int | None
+    failed: bool
+
+
+def folder_of(out: Path, experiment: Experiment) -> Path:
+    """Where the runs of an experiment are."""
+    return out / experiment.id / experiment.preset
+
+
+def run_folder(out: Path, experiment: Experiment, model: str, seed: int) -> Path:
+    """Where one run is."""
+    return folder_of(out, experiment) / model / f"seed-{seed}"
+
+
+def read_result(directory: Path) -> dict[str, Any] | None:
+    """The result of a run, None where it has not ended."""
+    path = directory / "result.json"
+    try:
+        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        raise ValueError(f"expected a result in {path}, got a file that cannot be read; remove it to go on") from None
+    return result
+
+
+def finished(out: Path, experiment: Experiment, model: str) -> dict[int, Path]:
+    """Folders of the finished runs of a model by seed."""
+    found = {}
+    for path in (folder_of(out, experiment) / model).glob("seed-*/result.json"):
+        seed = path.parent.name.removeprefix("seed-")
+        if seed.isdigit():
+            found[int(seed)] = path.parent
+    return dict(sorted(found.items()))
+
+
+def outcome(directory: Path, seed: int, report: Report, model: Model) -> Outcome:
+    """What one run came to."""
+    result = read_result(directory)
+    assert result is not None
+    best = result.get("best") or {}
+    score = (result.get("test") or {}).get(report.score) if report.split == "test" else best.get(report.score)
+    worse = report.failed is not None and not is_good(best.get(report.score), report.failed, report, model)
+    return Outcome(
+        seed=seed,
+        status=str(result["status"]),
+        updates=int(result["updates"]),
+        score=score,
+        updates_to_reach=first_reaching(directory, report, model),
+        failed=worse or score is None or result["status"] in FAILED,
+    )
+
+
+def is_good(value: float | None, level: float, report: Report, model: Model) -> bool:
+    """Whether a score is at least as good as a level."""
+    if value is None:
+        return False
+    lower = report.score == "loss" or (report.score == model.task.goal and not model.task.higher_is_better)
+    return value <= level if lower else value >= level
+
+
+def first_reaching(directory: Path, report: Report, model: Model) -> int | None:
+    """The first evaluated update at which the validation score was good enough."""
+    if report.reach is None:
+        return None
+    for text in (directory / "metrics.jsonl").read_text("utf-8").splitlines():
+        line = json.loads(text)
+        if is_good((line.get("validation") or {}).get(report.score), report.reach, report, model):
+            return int(line["update"])
+    return None
+
+
+def outcomes(out: Path, experiment: Experiment) -> dict[str, list[Outcome]]:
+    """Everything of an experiment and preset that has finished, by model."""
+    found = {}
+    for name, model in experiment.models.items():
+        runs = finished(out, experiment, name)
+        if runs:
+            found[name] = [outcome(path, seed, experiment.report, model) for seed, path in runs.items()]
+    return found
+
+
+def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
+    """Mean and sample standard deviation of every model beside the published numbers, and every single run."""
+    report = experiment.report
+    reach = (
+        ()
+        if report.reach is None
+        else (f"updates to {shown(report.reach, report, 0 if report.unit else 4)}{report.unit and ' ' + report.unit}",)
+    )
+    unit = f", {report.unit}" if report.unit else ""
+    headings = ("model", "seeds", "failed", f"{report.score}{unit}", *reach, "published", "single runs")
+    rows = []
+    for name, runs in found.items():
+        good = [run.score * report.scale for run in runs if run.score is not None and not run.failed]
+        reaching = [run.updates_to_reach for run in runs if run.updates_to_reach is not None]
+        rows.append(
+            (
+                name,
+                str(len(runs)),
+                str(sum(run.failed for run in runs)),
+                mean_and_std(good, report.digits),
+                *([] if report.reach is None else [reached(reaching, len(runs))]),
+                published(experiment.published.get(report.score, {}).get(name), report.digits),
+                "  ".join(single(run, report) for run in runs),
+            )
+        )
+    notes = []
+    if any(run.failed for runs in found.values() for run in runs):
+        notes.append("Failed runs (!) are counted and left out of the mean.")
+    which = f"{report.split} {report.score} of the weights that were best in validation"
+    title = f"{experiment.id}, preset {experiment.preset}: {which}"
+    return Table(title, headings, rows, words=1, text=1, notes=notes)
+
+
+def reached(updates: list[int], runs: int) -> str:
+    """How many updates it took, and how many runs got there."""
+    if not updates:
+        return f"none of {runs}"
+    mean = mean_and_std([float(value) for value in updates], 0)
+    return mean if len(updates) == runs else f"{mean} ({len(updates)} of {runs})"
+
+
+def shown(value: float | None, report: Report, digits: int | None = None) -> str:
+    """A score in its unit."""
+    if value is None:
+        return "-"
+    number = value * report.scale
+    return f"{number:g}" if digits is not None else f"{number:.{report.digits}f}"
+
+
+def single(run: Outcome, report: Report) -> str:
+    """One run in the table."""
+    return shown(run.score, report) + ("!" if run.failed else "")
+
+
+def published(number: Number | None, digits: int) -> str:
+    """A published number, "-" where there is none."""
+    if number is None:
+        return "-"
+    return f"{number.mean:.{digits}f}" + ("" if number.std is None else f" +- {number.std:.{digits}f}")
+
+
+def summary(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> dict[str, Any]:
+    """The table as plain data. No times: the same runs give the same file."""
+    report = experiment.report
+
+    def of_model(name: str, runs: list[Outcome]) -> dict[str, Any]:
+        good = [run.score * report.scale for run in runs if run.score is not None and not run.failed]
+        number = experiment.published.get(report.score, {}).get(name)
+        return {
+            "parameters": count_parameters(experiment.models[name]),
+            "mean": statistics.fmean(good) if good else None,
+            "std": statistics.stdev(good) if len(good) > 1 else None,
+            "runs": len(runs),
+            "failed": sum(run.failed for run in runs),
+            "published": None if number is None else {"mean": number.mean, "std": number.std},
+            "seeds": {str(run.seed): of_run(run) for run in runs},
+        }
+
+    def of_run(run: Outcome) -> dict[str, Any]:
+        score = None if run.score is None else run.score * report.scale
+        known = {"score": score, "status": run.status, "updates": run.updates, "failed": run.failed}
+        return known if report.reach is None else {**known, "updates_to_reach": run.updates_to_reach}
+
+    return {
+        "experiment": experiment.id,
+        "preset": experiment.preset,
+        "reproduces": experiment.reproduces,
+        "score": report.score,
+        "split": report.split,
+        "unit": report.unit,
+        "reach": report.reach,
+        "models": {name: of_model(name, runs) for name, runs in found.items()},
+    }
+
+
+def save(path: Path, content: Mapping[str, Any]) -> None:
+    """Write plain data as JSON, all of it or nothing."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise files.cannot_write(path, error) from error
+    files.write(path, (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())

@@ -1,0 +1,238 @@
+"""From an experiment to its runs, and from its runs to its result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..names import lookup
+from ..tasks import IMDB, Pixels, Source, Task
+from ..training import Budget, Run, train
+from ..training.progress import Silent
+from . import analyses, results, simulations
+from .analyses import Found, Trained
+from .build import expect_known
+from .models import build_model, count_parameters, describe
+from .registry import find
+from .schema import Experiment
+from .table import Table
+
+
+@dataclass
+class Way:
+    """How runs are carried out: where they are kept, on what, how long, and who is told."""
+
+    out: Path
+    device: torch.device
+    budget: Budget = field(default_factory=Budget)
+    together: int | None = None
+    """Seeds trained side by side; None for all on a GPU, one on a CPU."""
+    progress: Silent = field(default_factory=Silent)
+    loggers: Sequence[Any] = ()
+
+    def batches(self, runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
+        """Runs that go side by side."""
+        width = self.together or (len(runs) if self.device.type == "cuda" else 1)
+        for start in range(0, len(runs), max(1, width)):
+            yield runs[start : start + width]
+
+
+def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
+    """Everything that can be wrong with an experiment before it starts, in one sentence."""
+    if experiment.later is not None:
+        raise ValueError(
+            f"expected an experiment that can run, got {experiment.id}, "
+            f"which comes with a later version ({experiment.later})"
+        )
+    if models and experiment.kind == "simulation":
+        raise ValueError(f"expected no models for {experiment.id}, which trains none, got {', '.join(models)}")
+    for name in models:
+        if name in experiment.left_out:
+            raise ValueError(
+                f"expected models of preset {experiment.preset}, got {name!r}, which it leaves out; "
+                f"remanence show {experiment.id} says why"
+            )
+        lookup(f"model of {experiment.id}", name, experiment.models or needed_names(experiment))
+    for model in experiment.models.values():
+        count_parameters(model)
+    if experiment.kind != "training":
+        function = function_of(experiment)
+        expect_known(experiment.arguments, arguments_of(function), "arguments")
+
+
+def needed_names(experiment: Experiment) -> dict[str, None]:
+    """Names of the models an analysis looks at."""
+    return dict.fromkeys(
+        name
+        for need in experiment.needs.values()
+        for name in find(need.experiment, experiment.preset).models
+        if need.models is None or name in need.models
+    )
+
+
+def function_of(experiment: Experiment) -> Callable[..., Any]:
+    """What an analysis or simulation calls."""
+    name = experiment.function or ""
+    if experiment.kind == "analysis":
+        return lookup("function", name, analyses.KNOWN)
+    return lookup("function", name, simulations.KNOWN)[0]
+
+
+def arguments_of(function: Callable[..., Any]) -> list[str]:
+    """Names of the arguments a configuration may set."""
+    return [name for name in inspect.signature(function).parameters if name != "runs"]
+
+
+def plan(
+    experiment: Experiment, out: Path, models: Sequence[str] = (), seeds: Sequence[int] = ()
+) -> dict[str, list[Run]]:
+    """The runs of an experiment by model.
+
+    Args:
+        experiment: of kind training.
+        out: the folder that holds all experiments.
+        models: names of models; none for all.
+        seeds: seeds; none for those of the experiment.
+    """
+    return {
+        name: [
+            Run(
+                directory=results.run_folder(out, experiment, name, seed),
+                experiment=experiment.id,
+                model_name=name,
+                seed=seed,
+                task=model.task,
+                make_model=partial(build_model, model),
+                config=model.training,
+                description=describe(experiment, model, seed),
+            )
+            for seed in (seeds or experiment.seeds)
+        ]
+        for name, model in experiment.models.items()
+        if not models or name in models
+    }
+
+
+def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Table]:
+    """Carry out an experiment, or what is left of it, and write its result.
+
+    Returns:
+        What to show.
+
+    Raises:
+        training.Stopped: a signal or the budget ended it before it was done. Everything is saved.
+    """
+    check(experiment, models)
+    if experiment.kind == "training":
+        return train_models(experiment, way, models, seeds)
+    if experiment.kind == "simulation":
+        return [*conclude(experiment, way, [], simulate)]
+    return [*conclude(experiment, way, trained(experiment, way, models, seeds), analyse)]
+
+
+def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequence[int]) -> list[Table]:
+    """Train what has not been trained and sum up what there is, also when it is stopped."""
+    groups = plan(experiment, way.out, models, seeds)
+    kept = read_data({run.task for runs in groups.values() for run in runs if not is_finished(run)}, way.device)
+    try:
+        for runs in groups.values():
+            for batch in way.batches(runs):
+                train(batch, device=way.device, budget=way.budget, progress=way.progress, loggers=way.loggers)
+    finally:
+        del kept
+        found = results.outcomes(way.out, experiment)
+        if found:
+            results.save(results.folder_of(way.out, experiment) / "summary.json", results.summary(experiment, found))
+    return [results.table(experiment, found)]
+
+
+def is_finished(run: Run) -> bool:
+    """Whether a run has its result."""
+    return (run.directory / "result.json").exists()
+
+
+def read_data(tasks: Iterable[Task], device: torch.device) -> list[Source | None]:
+    """Find, download and verify the files that tasks read, before anything is written, and read them.
+
+    Tasks share what they have read as long as somebody holds it: hold the result, and it is read once for all runs.
+    """
+    return [task.source("train", 0, device) for task in tasks if isinstance(task, Pixels | IMDB)]
+
+
+def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequence[int]) -> list[Trained]:
+    """The finished runs an analysis looks at. What is missing is trained first."""
+    found = []
+    for name, need in experiment.needs.items():
+        other = find(need.experiment, experiment.preset)
+        chosen = [one for one in (need.models or other.models) if one in other.models and (not models or one in models)]
+        groups = plan(other, way.out, chosen, seeds) if chosen else {}
+        missing = [one for runs in groups.values() for one in runs if not is_finished(one)]
+        if missing:
+            way.progress.say(
+                f"{experiment.id} needs {other.id} (preset {other.preset}): "
+                f"{len(missing)} runs are not there and are trained first"
+            )
+        if groups:  # also where nothing is missing: it refuses runs of another configuration
+            train_models(other, way, chosen, seeds)
+        for runs in groups.values():
+            for one in runs:
+                result = results.read_result(one.directory)
+                assert result is not None
+                if result["status"] == "diverged":
+                    way.progress.say(f"{one} has diverged and is left out")
+                    continue
+                found.append(Trained(one.directory, name, one.model_name, one.seed, result, way.device))
+    return found
+
+
+def conclude(
+    experiment: Experiment, way: Way, runs: list[Trained], work: Callable[[Experiment, list[Trained]], Found]
+) -> Iterable[Table]:
+    """Analyse or simulate, unless the same has been done, and write the result."""
+    path = results.folder_of(way.out, experiment) / "result.json"
+    about = {
+        "experiment": experiment.id,
+        "preset": experiment.preset,
+        "reproduces": experiment.reproduces,
+        "function": experiment.function,
+        "arguments": experiment.arguments,
+        "runs": [
+            {"need": run.need, "model": run.model_name, "seed": run.seed, "result": dict(run.result)} for run in runs
+        ],
+    }
+    before = results.read_result(path.parent)
+    if before is not None and all(before.get(name) == value for name, value in about.items()):
+        return [Table(**table) for table in before["tables"]]
+    found = work(experiment, runs)
+    tables = [
+        {
+            "title": one.title,
+            "headings": list(one.headings),
+            "rows": [list(row) for row in one.rows],
+            "words": one.words,
+            "text": one.text,
+            "notes": list(one.notes),
+        }
+        for one in found.tables
+    ]
+    results.save(path, {**about, "tables": tables, "found": found.data})
+    return found.tables
+
+
+def analyse(experiment: Experiment, runs: list[Trained]) -> Found:
+    """What an analysis finds in trained models."""
+    found: Found = function_of(experiment)(runs, **experiment.arguments)
+    return found
+
+
+def simulate(experiment: Experiment, _: list[Trained]) -> Found:
+    """What a simulation gives."""
+    function, as_table = simulations.KNOWN[experiment.function or ""]
+    result = function(**experiment.arguments)
+    return Found(result.plain(), [as_table(result)])

@@ -1,0 +1,30 @@
+"""What is learned: sequences, a loss and scores, one file for every task."""
+
+from .adding import Adding
+from .base import Batch, Readout, Score, Source, Split, Task, side_by_side
+from .copy import Copy
+from .copy_variable import CopyVariable
+from .frequency import Frequency
+from .generators import generator
+from .imdb import IMDB
+from .named import KNOWN, make
+from .pixels import Pixels
+
+__all__ = [
+    "IMDB",
+    "KNOWN",
+    "Adding",
+    "Batch",
+    "Copy",
+    "CopyVariable",
+    "Frequency",
+    "Pixels",
+    "Readout",
+    "Score",
+    "Source",
+    "Split",
+    "Task",
+    "generator",
+    "make",
+    "side_by_side",
+]

@@ -1,0 +1,78 @@
+"""Adding: the sum of two marked numbers in a long row of numbers.
+
+Hochreiter & Schmidhuber 1997. At every step the input is a number from U(0, 1) and a marker, which is one at two steps
+and zero elsewhere. The target is the sum of the two marked numbers; it is read after the last step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from . import metrics
+from .base import Batch, Readout, Score
+from .expect import expect_whole
+from .sources import Parts, Synthetic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adding(Synthetic):
+    """One marker in the first half of the sequence, one in the second, as in the public code of related papers.
+
+    The fast-gate paper gives the length, 5000. Samples made online and the size of the validation set are ours.
+    """
+
+    name: ClassVar[str] = "adding"
+    readout: ClassVar[Readout] = "last"
+    goal: ClassVar[str] = "loss"
+    higher_is_better: ClassVar[bool] = False
+
+    length: int = 5000
+    """Steps. Of an odd number the second half is the longer one."""
+    train_size: int | None = None
+    """Training sequences; None to make new ones without end, as the paper does."""
+    validation_size: int = 1000
+    test_size: int = 0
+    """0 for no test split."""
+
+    def __post_init__(self) -> None:
+        expect_whole("length", self.length, least=2)
+        self.expect_sizes()
+
+    @property
+    def input_size(self) -> int:
+        return 2
+
+    @property
+    def output_size(self) -> int:
+        return 1
+
+    def make(self, count: int, generator: torch.Generator) -> Parts:
+        device = generator.device
+        half = self.length // 2
+        values = torch.rand(self.length, count, generator=generator, device=device)
+        first = torch.randint(half, (count,), generator=generator, device=device)
+        second = torch.randint(half, self.length, (count,), generator=generator, device=device)
+        return values, torch.stack((first, second))
+
+    def show(self, parts: Parts) -> Batch:
+        values, marked = parts  # (T, B), (2, B)
+        markers = torch.zeros_like(values).scatter_(0, marked, 1.0)
+        return Batch(torch.stack((values, markers), -1), values.gather(0, marked).sum(0))
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return metrics.mean(self._squares(outputs, batch))
+
+    def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
+        return {"loss": metrics.score(self._squares(outputs, batch))}
+
+    @property
+    def references(self) -> dict[str, float]:
+        """Of a model that always says 1, the mean: the variance of the sum of two numbers from U(0, 1)."""
+        return {"loss": 1 / 6}
+
+    def _squares(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return (outputs.squeeze(-1) - batch.targets).square()

@@ -1,0 +1,91 @@
+"""Copy with a delay that differs from sequence to sequence: nothing can be learned by counting steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ..nn.expect import expect_size
+from .base import Batch
+from .copy import Copying, Form
+from .sources import Parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyVariable(Copying):
+    """Copy with a delay T uniform on the whole numbers from `shortest` to `longest`, both included (pLSTM paper, A.3).
+
+    Batching is ours: a sequence is padded with dummies to the longest there can be, and the padding does not count in
+    loss or scores. That gives what padding to the longest of a batch would, and shapes never change.
+    """
+
+    name: ClassVar[str] = "copy-variable"
+
+    shortest: int = 200
+    """The smallest delay (T1 of the paper)."""
+    longest: int = 500
+    """The largest delay (T2 of the paper: 500 or 1000)."""
+    symbols: int = 8
+    """Different symbols S."""
+    length: int = 10
+    """Symbols to remember n."""
+    form: Form = "arjovsky"
+    """As of copy."""
+    train_size: int | None = 100_000
+    """Training sequences; None to make new ones without end."""
+    validation_size: int = 10_000
+    test_size: int = 0
+    """0 for no test split."""
+
+    def __post_init__(self) -> None:
+        expect_size("shortest", self.shortest)
+        expect_size("longest", self.longest)
+        if self.longest < self.shortest:
+            raise ValueError(f"expected longest to be at least shortest ({self.shortest}), got {self.longest}")
+        self.expect_arguments()
+
+    @property
+    def mean_delay(self) -> float:
+        return (self.shortest + self.longest) / 2
+
+    def make(self, count: int, generator: torch.Generator) -> Parts:
+        symbols = self.draw_symbols(count, generator)
+        delays = torch.randint(
+            self.shortest,
+            self.longest + 1,
+            (count,),
+            generator=generator,
+            device=generator.device,
+            dtype=torch.int32,
+        )
+        return symbols, delays
+
+    def show(self, parts: Parts) -> Batch:
+        symbols, delays = parts[0].long(), parts[1].long()  # (n, B), (B,)
+        steps = self.longest + 2 * self.length
+        since_signal = torch.arange(steps, device=delays.device).unsqueeze(1) - (self.length + delays)  # (T, B)
+        signalled = (since_signal >= 0) & (since_signal < self.signals)
+        tokens = torch.where(signalled, self.signal, self.dummy)
+        tokens[: self.length] = symbols
+        recalling = (since_signal >= 0) & (since_signal < self.length)
+        said = symbols.gather(0, since_signal.clamp(0, self.length - 1))
+        return Batch(
+            self.one_hot(tokens),
+            torch.where(recalling, said, self.dummy),
+            lengths=delays + 2 * self.length,
+            counts=since_signal < self.length,
+        )
+
+    def recalled(self, values: Tensor, batch: Batch) -> Tensor:
+        assert batch.lengths is not None
+        replicas, sequences = batch.lengths.shape
+        device = values.device
+        last = torch.arange(-self.length, 0, device=device).view(1, -1, 1)
+        return values[
+            torch.arange(replicas, device=device).view(-1, 1, 1),
+            batch.lengths.unsqueeze(1) + last,
+            torch.arange(sequences, device=device),
+        ]

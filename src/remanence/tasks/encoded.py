@@ -1,0 +1,60 @@
+"""Reviews in numbers of words, computed once and kept in the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .words import Encoded, encode
+
+VERSION = 1
+"""To be raised when the tokeniser or the file changes."""
+
+
+def encoded_once(train_texts: Sequence[str], test_texts: Sequence[str]) -> Encoded:
+    """`words.encode`, kept in a file whose name depends on the texts. A damaged file is made anew."""
+    from ..data.writing import cached
+
+    name = f"imdb/words-{VERSION}-{digest(train_texts, test_texts)}.npz"
+
+    def make(path: Path) -> None:
+        write(path, encode(train_texts, test_texts))
+
+    path = cached(name, make)
+    kept = read(path)
+    if kept is None:
+        path.unlink()
+        kept = read(cached(name, make))
+    assert kept is not None
+    return kept
+
+
+def digest(*parts: Sequence[str]) -> str:
+    """A short name for these texts."""
+    total = hashlib.sha256()
+    for texts in parts:
+        for text in texts:
+            total.update(text.encode() + b"\0")
+        total.update(b"\1")
+    return total.hexdigest()[:16]
+
+
+def read(path: Path) -> Encoded | None:
+    """What `write` wrote; None if it is damaged."""
+    try:
+        # Opened here: np.load leaves a damaged file open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            words = bytes(arrays["words"]).decode().split("\n")
+            return Encoded(words, *(arrays[name] for name in Encoded._fields[1:]))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def write(path: Path, encoded: Encoded) -> None:
+    """Arrays alone: the words are the bytes of one text with a word a line."""
+    words = np.frombuffer("\n".join(encoded.words).encode(), dtype=np.uint8)
+    np.savez(path, words=words, **{name: getattr(encoded, name) for name in Encoded._fields[1:]})

@@ -1,0 +1,159 @@
+"""Frequency discrimination: is the period of a sampled sine between 5 and 6?
+
+Neil et al. 2016 (Phased LSTM), as used by the pLSTM paper (Table 3). A sequence lasts D ~ U(15, 125), begins at
+U(0, 125 - D), and is x(t) = sin(2 pi t / period - phase) with phase ~ U(0, D): the generator of the Phased LSTM's
+public code. Class 1 has a period from U(5, 6), class 0 another one from 1 to 100.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ..nn.expect import is_number
+from . import metrics
+from .base import Batch, Readout, Score
+from .expect import expect_flag, expect_one_of
+from .sources import Parts, Synthetic
+
+Sampling = Literal["sync-1", "sync-0.1", "async"]
+Periods = Literal["uniform", "log-uniform"]
+
+SHORTEST, LONGEST = 15, 125
+"""Of the duration, and of the number of asynchronous samples."""
+SPECIAL = 5.0, 6.0
+"""Periods of class 1."""
+ALL = 1.0, 100.0
+"""Range of the periods of class 0."""
+RATES = {"sync-1": 1, "sync-0.1": 10}
+"""Synchronous samples in a unit of time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequency(Synthetic):
+    """Sines sampled at regular times, or at random ones, padded at the end.
+
+    (The public code pads at the beginning. A model is read after the last sample in either case, so it makes no
+    difference.)
+    """
+
+    name: ClassVar[str] = "frequency"
+    readout: ClassVar[Readout] = "last"
+    goal: ClassVar[str] = "accuracy"
+
+    sampling: Sampling = "sync-1"
+    """A sample every 1 or every 0.1, or "async": 15 to 124 samples (the integer part of U(15, 125)) at random times."""
+    time_input: bool = False
+    """Whether the time of a sample is a second input. It is given as `dt` in any case."""
+    time_scale: float = 1.0
+    """What the time is divided by as an input. The paper does not say; raw time is our reading, 100 the variant."""
+    periods: Periods = "uniform"
+    """Of class 0. "uniform" on [1, 5] and [6, 100] is the paper's text. "log-uniform" on [1, 100] is the public code,
+    in which a period that happens to fall between 5 and 6 becomes class 1."""
+    train_size: int | None = None
+    """Training sequences; None to make new ones without end, as the public code does (5000 are an epoch)."""
+    validation_size: int = 2000
+    """A fixed set; ours (the public code makes 500 new ones every epoch)."""
+    test_size: int = 0
+    """0 for no test split."""
+
+    def __post_init__(self) -> None:
+        expect_one_of("sampling", self.sampling, ("sync-1", "sync-0.1", "async"))
+        expect_flag("time_input", self.time_input)
+        if not is_number(self.time_scale) or self.time_scale <= 0:
+            raise ValueError(f"expected time_scale to be a positive number, got {self.time_scale!r}")
+        expect_one_of("periods", self.periods, ("uniform", "log-uniform"))
+        self.expect_sizes()
+
+    @property
+    def input_size(self) -> int:
+        return 2 if self.time_input else 1
+
+    @property
+    def output_size(self) -> int:
+        return 2
+
+    @property
+    def steps(self) -> int:
+        """T: samples of the longest sequence there can be."""
+        return LONGEST * RATES.get(self.sampling, 1)
+
+    def make(self, count: int, generator: torch.Generator) -> Parts:
+        duration = uniform(SHORTEST, LONGEST, count, generator)
+        start = uniform(0, 1, count, generator) * (LONGEST - duration)
+        phase = uniform(0, 1, count, generator) * duration
+        period = self._draw_periods(count, generator)
+        times, lengths = self._sample(duration, generator)
+        return period, phase, times + start, lengths
+
+    def _draw_periods(self, count: int, generator: torch.Generator) -> Tensor:
+        """Float64 `(B,)`: of every two sequences, the first is of class 1."""
+        low, high = SPECIAL
+        first, last = ALL
+        special = uniform(low, high, count, generator)
+        if self.periods == "uniform":
+            # Uniform on the two intervals put together, then cut apart where they meet.
+            other = uniform(first, last - (high - low), count, generator)
+            other = torch.where(other < low, other, other + (high - low))
+        else:
+            other = uniform(math.log(first), math.log(last), count, generator).exp()
+        return torch.where(torch.arange(count, device=generator.device) % 2 == 0, special, other)
+
+    def _sample(self, duration: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Times since the start, float64 `(T, B)`, and the number of samples `(B,)`.
+
+        Times are float64 because neighbours can be as close as 1e-5, which is one rounding of 125 in float32.
+        """
+        count = duration.shape[0]
+        steps = torch.arange(self.steps, device=duration.device).unsqueeze(1)
+        if self.sampling != "async":
+            rate = RATES[self.sampling]
+            lengths = (duration * rate).ceil().long()
+            return (steps.double() / rate).expand(-1, count), lengths
+        lengths = uniform(SHORTEST, LONGEST, count, generator).long()
+        chosen = torch.rand(self.steps, count, generator=generator, device=duration.device, dtype=torch.float64)
+        chosen = torch.where(steps < lengths, chosen, 1.0)  # What is too much goes to the end.
+        return chosen.sort(0).values * duration, lengths
+
+    def show(self, parts: Parts) -> Batch:
+        period, phase, times, lengths = parts  # (B,), (B,), (T, B), (B,)
+        present = torch.arange(self.steps, device=times.device).unsqueeze(1) < lengths
+        wave = torch.sin(2 * math.pi * times / period - phase)
+        inputs = torch.stack((wave, times / self.time_scale), -1) if self.time_input else wave.unsqueeze(-1)
+        # The first sample has no predecessor: the text leaves its dt open, we say 1, which makes the steps of sync-1
+        # all alike.
+        dt = torch.cat((torch.ones_like(times[:1]), times.diff(dim=0)))
+        low, high = SPECIAL
+        return Batch(
+            torch.where(present.unsqueeze(-1), inputs, 0).float(),
+            ((period >= low) & (period <= high)).long(),
+            dt=torch.where(present, dt, 1).float(),
+            lengths=lengths,
+        )
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return metrics.mean(metrics.cross_entropy(outputs, batch.targets))
+
+    def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
+        return {
+            "loss": metrics.score(metrics.cross_entropy(outputs, batch.targets)),
+            "accuracy": metrics.score(metrics.right(outputs, batch.targets)),
+        }
+
+    @property
+    def references(self) -> dict[str, float]:
+        """Of a model that knows how frequent the classes are and nothing else."""
+        share = 0.5
+        if self.periods == "log-uniform":
+            share += 0.5 * math.log(SPECIAL[1] / SPECIAL[0]) / math.log(ALL[1] / ALL[0])
+        return {"loss": -share * math.log(share) - (1 - share) * math.log(1 - share), "accuracy": share}
+
+
+def uniform(low: float, high: float, count: int, generator: torch.Generator) -> Tensor:
+    """U(low, high), float64 `(B,)`."""
+    device = generator.device
+    return torch.empty(count, dtype=torch.float64, device=device).uniform_(low, high, generator=generator)

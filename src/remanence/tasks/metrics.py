@@ -1,0 +1,53 @@
+"""Losses and scores of several replicas at once: R comes first in every shape, and nothing waits for the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ..cells import wide
+from .base import Score
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """-log softmax(outputs)[target] of every prediction.
+
+    Args:
+        outputs: `(R, ..., O)` logits.
+        targets: `(R, ...)` classes.
+
+    Returns:
+        `(R, ...)`, float32 or wider.
+    """
+    logits = outputs.to(wide(outputs.dtype)).flatten(0, -2)
+    return functional.cross_entropy(logits, targets.flatten(), reduction="none").view(targets.shape)
+
+
+def mean(values: Tensor, counts: Tensor | None = None) -> Tensor:
+    """The mean for every replica, `(R,)`.
+
+    Args:
+        values: `(R, ...)`.
+        counts: booleans of the same shape: which values count. None for all.
+    """
+    if counts is None:
+        return values.flatten(1).mean(1)
+    return torch.where(counts, values, 0).flatten(1).sum(1) / counts.flatten(1).sum(1)
+
+
+def score(values: Tensor, counts: Tensor | None = None) -> Score:
+    """Sum and number for every replica, `(R,)`: `mean` in two parts, arguments as there."""
+    if counts is None:
+        number = torch.full(values.shape[:1], values[0].numel(), dtype=torch.float64, device=values.device)
+        return Score(values.flatten(1).sum(1, dtype=torch.float64), number)
+    kept = torch.where(counts, values, 0)
+    return Score(
+        kept.flatten(1).sum(1, dtype=torch.float64),
+        counts.flatten(1).sum(1, dtype=torch.float64),
+    )
+
+
+def right(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether the class with the largest output is the target: `(R, ..., O)` and `(R, ...)` to `(R, ...)` booleans."""
+    return outputs.argmax(-1) == targets

@@ -1,0 +1,26 @@
+"""Tasks by name."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from ..names import lookup
+from .adding import Adding
+from .base import Task
+from .copy import Copy
+from .copy_variable import CopyVariable
+from .frequency import Frequency
+from .imdb import IMDB
+from .pixels import Pixels
+
+KNOWN: dict[str, type[Task]] = {task.name: task for task in (Copy, CopyVariable, Adding, Pixels, IMDB, Frequency)}
+
+
+def make(name: str, **arguments: Any) -> Task:
+    """A task by name, with the arguments a configuration gives it."""
+    kind = lookup("task", name, KNOWN)
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    for argument in arguments:
+        lookup(f"argument of task {name!r}", argument, known)
+    return kind(**arguments)

@@ -1,0 +1,197 @@
+"""Pictures as sequences of pixels, row by row or in a fixed random order; the class is read after the last pixel.
+
+Le et al. 2015. MNIST and CIFAR-10 as in the papers, and scikit-learn's 8x8 digits as a small set that is always there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import metrics
+from .base import Batch, Readout, Score, Source, Split, Task
+from .expect import expect_flag, expect_one_of, expect_size_or_none, expect_whole
+from .sources import refusal
+
+if TYPE_CHECKING:
+    from ..data import Images
+
+Data = Literal["mnist", "cifar-10", "digits"]
+CLASSES = 10
+
+
+class PictureSet(NamedTuple):
+    """What is known of a data set before it is read."""
+
+    pixels: int
+    channels: int
+    white: int
+    """The largest value, which becomes 1."""
+    train: int
+    """Pictures of the original training part; the last of them are for validation."""
+    validation: int
+    test: int
+
+
+SETS: dict[str, PictureSet] = {
+    "mnist": PictureSet(784, 1, 255, 60_000, 10_000, 10_000),  # 50K / 10K / 10K: pLSTM paper
+    "cifar-10": PictureSet(1024, 3, 255, 50_000, 5_000, 10_000),  # 45K / 5K / 10K: ours
+    "digits": PictureSet(64, 1, 16, 1_200, 200, 597),  # 1000 / 200 / 597: ours
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pixels(Task):
+    """One pixel a step, scaled to 0 to 1 (the scale is ours), all its colours at once (fast-gate paper: 3 x 1024).
+
+    The split is the same for every seed, and ours: validation pictures are the last ones of the original training part,
+    whose order is random in all three sets.
+    """
+
+    name: ClassVar[str] = "pixels"
+    readout: ClassVar[Readout] = "last"
+    goal: ClassVar[str] = "accuracy"
+
+    data: Data = "mnist"
+    """"mnist" (784 steps), "cifar-10" (1024 steps of 3 colours) or "digits" (64 steps)."""
+    permuted: bool = False
+    """Whether the pixels come in one fixed random order instead of row by row."""
+    permutation_seed: int = 50
+    """The order is `numpy.random.RandomState(permutation_seed).permutation(pixels)`: step j shows pixel order[j]. That
+    generator is frozen, so the order is the same for ever. The papers do not give theirs."""
+    train_size: int | None = None
+    """Only the first so many training pictures; None for all."""
+    validation_size: int | None = None
+    """Pictures taken from the end of the training part; None for 10,000 of MNIST, 5000 of CIFAR-10, 200 of digits."""
+    test_size: int | None = None
+    """Only the first so many test pictures; None for all."""
+
+    def __post_init__(self) -> None:
+        expect_one_of("data", self.data, SETS)
+        expect_flag("permuted", self.permuted)
+        expect_whole("permutation_seed", self.permutation_seed)
+        if self.permutation_seed >= 2**32:
+            raise ValueError(f"expected permutation_seed to be below 2**32, got {self.permutation_seed}")
+        for name in ("train_size", "validation_size", "test_size"):
+            expect_size_or_none(name, getattr(self, name))
+        known, held = SETS[self.data], self._held
+        if held >= known.train:
+            raise ValueError(f"expected validation_size to be below {known.train} for {self.data}, got {held}")
+        for name, most in (("train_size", known.train - held), ("test_size", known.test)):
+            if (getattr(self, name) or 0) > most:
+                raise ValueError(f"expected {name} to be at most {most}, got {getattr(self, name)}")
+
+    @property
+    def input_size(self) -> int:
+        return SETS[self.data].channels
+
+    @property
+    def output_size(self) -> int:
+        return CLASSES
+
+    @property
+    def _held(self) -> int:
+        return SETS[self.data].validation if self.validation_size is None else self.validation_size
+
+    def order(self) -> Tensor:
+        """The pixel shown at every step, `(T,)`."""
+        pixels = SETS[self.data].pixels
+        if not self.permuted:
+            return torch.arange(pixels)
+        return torch.from_numpy(np.random.RandomState(self.permutation_seed).permutation(pixels))
+
+    def source(self, split: Split, seed: int, device: torch.device) -> Source:
+        pictures = self._pictures(device)
+        known = SETS[self.data]
+        cut = known.train - self._held
+        if split == "test":
+            return Part(pictures, "test", 0, self.test_size or known.test)
+        if split == "validation":
+            return Part(pictures, "train", cut, self._held)
+        return Part(pictures, "train", 0, self.train_size or cut)
+
+    def _pictures(self, device: torch.device) -> Pictures:
+        key = (self.data, self.permuted and self.permutation_seed, str(device))
+        pictures = _LOADED.get(key)
+        if pictures is None:
+            pictures = Pictures(read(self.data), self.order(), SETS[self.data], device)
+            _LOADED[key] = pictures
+        return pictures
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return metrics.mean(metrics.cross_entropy(outputs, batch.targets))
+
+    def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
+        return {
+            "loss": metrics.score(metrics.cross_entropy(outputs, batch.targets)),
+            "accuracy": metrics.score(metrics.right(outputs, batch.targets)),
+        }
+
+    @property
+    def references(self) -> dict[str, float]:
+        """Of a model that guesses among the ten classes."""
+        return {"loss": float(np.log(CLASSES)), "accuracy": 1 / CLASSES}
+
+
+class Pictures:
+    """A data set on a device, shared by all its splits and by all seeds that are trained together.
+
+    Bytes, and the steps first: picking a batch is one gather that leaves it the way a recurrent layer reads it.
+    """
+
+    def __init__(self, images: Images, order: Tensor, known: PictureSet, device: torch.device) -> None:
+        self.white = known.white
+        self.pixels = {  # (T, N, C)
+            "train": as_sequences(images.train_images, order, known).to(device),
+            "test": as_sequences(images.test_images, order, known).to(device),
+        }
+        self.labels = {
+            "train": torch.from_numpy(np.asarray(images.train_labels)).to(device),
+            "test": torch.from_numpy(np.asarray(images.test_labels)).to(device),
+        }
+
+
+_LOADED: WeakValueDictionary[tuple[str, int, str], Pictures] = WeakValueDictionary()
+"""As long as a source of them is in use."""
+
+
+class Part:
+    """Some pictures in a row."""
+
+    def __init__(self, pictures: Pictures, part: str, start: int, size: int) -> None:
+        self.white = pictures.white
+        self.size: int | None = size
+        self.pixels = pictures.pixels[part][:, start : start + size]
+        self.labels = pictures.labels[part][start : start + size]
+        self.pictures = pictures  # Keeps them shared.
+
+    def pick(self, numbers: Tensor) -> Batch:
+        inputs = self.pixels.index_select(1, numbers).float().div_(self.white)
+        return Batch(inputs, self.labels.index_select(0, numbers).long())
+
+    def draw(self, count: int, generator: torch.Generator) -> Batch:
+        raise refusal("pick", "draw")
+
+
+def read(data: Data) -> Images:
+    """The files."""
+    from .. import data as files
+
+    readers: dict[str, Callable[[], Images]] = {
+        "mnist": files.mnist,
+        "cifar-10": files.cifar10,
+        "digits": files.digits,
+    }
+    return readers[data]()
+
+
+def as_sequences(images: np.ndarray, order: Tensor, known: PictureSet) -> Tensor:
+    """Pictures `(N, height, width)` or `(N, height, width, C)` as bytes `(T, N, C)`, in that order of pixels."""
+    pixels = torch.from_numpy(np.asarray(images).astype(np.uint8, copy=False))
+    return pixels.reshape(len(images), known.pixels, known.channels).transpose(0, 1)[order].contiguous()

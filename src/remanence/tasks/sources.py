@@ -1,0 +1,86 @@
+"""Sources of sequences that are computed, and the tasks that compute them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from ..nn.expect import expect_size
+from .base import Batch, Source, Split, Task
+from .expect import expect_size_or_none, expect_whole
+from .generators import generator
+
+Parts = tuple[Tensor, ...]
+"""What some sequences are made from, kept as small as possible; in every tensor the sequences come last: `(..., B)`."""
+
+
+class Synthetic(Task):
+    """A task whose sequences are made from random numbers.
+
+    They are made in two steps: `make` draws what is random about them, `show` turns it into inputs and targets. A fixed
+    set keeps the former, which is small, and does the latter anew for every batch.
+    """
+
+    train_size: int | None
+    """Training sequences, a fixed set; None to make new ones without end."""
+    validation_size: int
+    test_size: int
+    """0 for no test split."""
+
+    @abstractmethod
+    def make(self, count: int, generator: torch.Generator) -> Parts:
+        """Draw so many sequences, on the generator's device."""
+
+    @abstractmethod
+    def show(self, parts: Parts) -> Batch:
+        """Inputs and targets of these sequences."""
+
+    def source(self, split: Split, seed: int, device: torch.device) -> Source | None:
+        size = {"train": self.train_size, "validation": self.validation_size, "test": self.test_size}[split]
+        if size is None:
+            return Endless(self)
+        return FixedSet(self, self.make(size, generator(seed, split, device))) if size else None
+
+    def expect_sizes(self) -> None:
+        """Check the numbers of sequences."""
+        expect_size_or_none("train_size", self.train_size)
+        expect_size("validation_size", self.validation_size)
+        expect_whole("test_size", self.test_size)
+
+
+class FixedSet:
+    """A fixed number of sequences of a synthetic task."""
+
+    def __init__(self, task: Synthetic, parts: Parts) -> None:
+        self.task = task
+        self.parts = parts
+        self.size: int | None = parts[0].shape[-1]
+
+    def pick(self, numbers: Tensor) -> Batch:
+        return self.task.show(tuple(part.index_select(-1, numbers) for part in self.parts))
+
+    def draw(self, count: int, generator: torch.Generator) -> Batch:
+        raise refusal("pick", "draw")
+
+
+class Endless:
+    """Sequences of a synthetic task that are made as they are needed."""
+
+    size: int | None = None
+
+    def __init__(self, task: Synthetic) -> None:
+        self.task = task
+
+    def pick(self, numbers: Tensor) -> Batch:
+        raise refusal("draw", "pick")
+
+    def draw(self, count: int, generator: torch.Generator) -> Batch:
+        return self.task.show(self.task.make(count, generator))
+
+
+def refusal(has: str, got: str) -> TypeError:
+    """The answer of a source that is asked for what it has not."""
+    kind = "has a fixed number of sequences" if has == "pick" else "makes new sequences"
+    return TypeError(f"expected {has}(), since this source {kind}, got {got}()")

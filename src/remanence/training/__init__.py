@@ -1,0 +1,25 @@
+"""The loop around a model: optimiser, schedule, checkpoints, going on after an interruption, budget, progress."""
+
+from . import loggers
+from .config import Optimiser, Schedule, Stop, Training
+from .files import RunError
+from .interruption import Budget, Stopped
+from .loop import train
+from .progress import Progress, Quiet, Silent
+from .run import Run
+
+__all__ = [
+    "Budget",
+    "Optimiser",
+    "Progress",
+    "Quiet",
+    "Run",
+    "RunError",
+    "Schedule",
+    "Silent",
+    "Stop",
+    "Stopped",
+    "Training",
+    "loggers",
+    "train",
+]

@@ -1,0 +1,85 @@
+"""How a model is trained: the part of an experiment's configuration that the training loop reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """The optimiser and what is done to gradients before it."""
+
+    name: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    """Of adam and adamw."""
+    smoothing: float = 0.99
+    """Of rmsprop: the weight of the past in its mean of squared gradients."""
+    momentum: float = 0.0
+    """Of rmsprop and sgd."""
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    """Largest norm of the gradient of one model; longer ones are scaled down."""
+    clip_value: float | None = None
+    """Largest absolute value of an entry of a gradient."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What the learning rate is multiplied with as training goes on."""
+
+    name: Literal["constant", "linear", "cosine", "steps"] = "constant"
+    warmup: int = 0
+    """Updates over which it rises linearly from zero."""
+    final: float = 0.0
+    """Of linear and cosine: the factor after the last update."""
+    every: int = 0
+    """Of steps: epochs between two reductions."""
+    factor: float = 0.1
+    """Of steps: what a reduction multiplies with."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When training ends before its last epoch. Scores are those of the validation split."""
+
+    reached: dict[str, float] = field(default_factory=dict)
+    """Ends as "converged" once every one of these scores is at least (loss: at most) this."""
+    failed: dict[str, float] = field(default_factory=dict)
+    """Ends as "failed" if, from epoch `failed_after` on, every one of these scores is below (loss: above) this."""
+    failed_after: int = 0
+    patience: int | None = None
+    """Ends as "stalled" after so many evaluations in a row without a better goal."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long, on how much at a time, how precisely."""
+
+    batch: int = 128
+    epochs: int = 10
+    epoch_updates: int | None = None
+    """Updates that are called an epoch: needed where sequences are made without end, else all sequences once."""
+    evaluate_every: int | None = None
+    """Updates between two evaluations; None for once an epoch."""
+    evaluate_batch: int | None = None
+    """Sequences evaluated at a time; None for as many as in training."""
+    validation_size: int | None = None
+    """Only the first so many validation sequences are used; None for all."""
+    checkpoint_every: int | None = None
+    """Updates between two checkpoints; None for at every evaluation."""
+    report: Literal["best", "last"] = "best"
+    """Whether the test split is scored with the weights that were best in validation or with the last ones."""
+    stateful: bool = False
+    """Whether the state goes on from one batch to the next, detached: truncated backpropagation through time."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of autocast; parameters stay float32."""
+    compile: bool = False
+    """Whether the model goes through `torch.compile`."""
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    schedule: Schedule = field(default_factory=Schedule)
+    stop: Stop = field(default_factory=Stop)
+    watch_timescales: bool = False
+    """Whether every evaluation also records the timescale of every unit, from the biases."""

@@ -1,0 +1,159 @@
+"""Between a population and its folders: saving it, and going on from what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import checkpoint
+from .directory import Directory, Say
+from .files import RunError
+from .plan import Plan
+from .population import Population, Replica
+from .run import Run
+from .stopping import best_of
+
+
+@dataclass
+class Position:
+    """How far a population has come."""
+
+    update: int = 0
+    """Updates done."""
+    evaluated: int = 0
+    """Updates done at the latest evaluation."""
+    saved: int = 0
+    """Updates done at the latest checkpoint."""
+
+    @property
+    def since(self) -> int:
+        """Updates since the latest evaluation."""
+        return self.update - self.evaluated
+
+
+def save(population: Population, position: Position, numbers: Sequence[int], interrupted: bool = False) -> None:
+    """Write checkpoints of these replicas, and their best weights if they are new.
+
+    All checkpoints come before anything else, so that replicas that are trained together can go on together.
+    """
+    everything = population.take_out()
+    losses = population.losses[:, : position.since].cpu()
+    best_weights = population.best.cpu()
+    for number in numbers:
+        replica, tensors = population.replicas[number], everything[number]
+        best = best_of(replica.directory.lines, replica.run.task)
+        data = {
+            "update": position.update,
+            "evaluated": position.evaluated,
+            "order": replica.order.position,
+            "metrics_bytes": replica.directory.size,
+            "best": None if best is None else best["update"],
+            "device": population.device.type,
+            **_who(replica.run),
+        }
+        tensors["losses"] = losses[number]
+        if best is not None and best["update"] != position.update:
+            tensors |= {f"best/{name}": part for name, part in population.layout.split(best_weights[number]).items()}
+        if interrupted:
+            replica.directory.save_interrupted(tensors, data)
+        else:
+            replica.directory.save(position.update, tensors, data)
+    if not interrupted:
+        position.saved = position.update
+        for number in numbers:
+            _save_best(population, number, best_weights[number])
+
+
+def _save_best(population: Population, number: int, weights: Tensor) -> None:
+    replica = population.replicas[number]
+    best = best_of(replica.directory.lines, replica.run.task)
+    if best is None or best["update"] == replica.best_written:
+        return
+    tensors = {**replica.model.state_dict(), **population.layout.split(weights)}
+    data = {
+        **_who(replica.run),
+        "update": best["update"],
+        "scores": best["validation"],
+        "config": replica.run.description,
+    }
+    replica.directory.save_best(tensors, data)
+    replica.best_written = best["update"]
+
+
+def _who(run: Run) -> dict[str, Any]:
+    return {"experiment": run.experiment, "model": run.model_name, "seed": run.seed}
+
+
+def groups(directories: Sequence[Directory], plan: Plan, say: Say) -> list[tuple[int, list[int]]]:
+    """Which runs can go on side by side.
+
+    Returns:
+        Updates done, and the numbers of the runs that go on from there. Usually there is one group: all go on from the
+        newest checkpoint that all have. Going back to the start is worth it while no run is past its first checkpoint.
+    """
+    found = [{0, *directory.whole_checkpoints(say)} for directory in directories]
+    newest = [max(updates) for updates in found]
+    common = max(set.intersection(*found))
+    if common > 0 or max(newest) <= plan.checkpoint_every:
+        return [(common, list(range(len(found))))]
+    return [(update, [n for n, own in enumerate(newest) if own == update]) for update in sorted(set(newest))]
+
+
+def restore(population: Population, update: int) -> Position:
+    """Go on from the checkpoints at this number of updates, 0 for the start."""
+    if update == 0:
+        for replica in population.replicas:
+            replica.directory.go_back_to(None)
+        return Position()
+    taken, plain = [], []
+    for replica in population.replicas:
+        tensors, data = checkpoint.load(replica.directory.whole_checkpoints(lambda words: None)[update])
+        _expect(replica, tensors, data, population)
+        replica.directory.go_back_to(data)
+        taken.append(tensors)
+        plain.append(data)
+    population.put_back(taken, [data["order"] for data in plain])
+    for number, (tensors, data) in enumerate(zip(taken, plain, strict=True)):
+        losses = tensors["losses"]
+        population.losses[number, : len(losses)] = losses.to(population.device)
+        if data["best"] is not None:
+            at_hand = "model/" if data["best"] == update else "best/"
+            parts = {name: tensors[at_hand + name] for name in population.layout.places}
+            population.best[number] = population.layout.join(parts, population.device)
+            _save_best(population, number, population.best[number].cpu())
+    first = plain[0]
+    regular = all(replica.directory.has_step(update) for replica in population.replicas)
+    return Position(update, first["evaluated"], update if regular else 0)
+
+
+def _expect(replica: Replica, tensors: dict[str, Tensor], data: dict[str, Any], population: Population) -> None:
+    if data["device"] != population.device.type:
+        raise RunError(
+            f"expected to go on on {data['device']}, where {replica.directory.path} was started, "
+            f"got {population.device.type}"
+        )
+    state = replica.model.state_dict()
+    fits = all(
+        f"model/{name}" in tensors and tensors[f"model/{name}"].shape == value.shape for name, value in state.items()
+    )
+    if not fits:
+        raise RunError(f"expected checkpoints of this model in {replica.directory.path}, got those of another")
+
+
+def first_bad(population: Population, position: Position) -> dict[int, int]:
+    """Replicas that have diverged, and the update at which a loss was not finite for the first time.
+
+    Looks at the device, so it is asked only where something is evaluated or saved anyway.
+    """
+    wrong = ~population.losses[:, : position.since].isfinite()
+    weights = population.parameters.data.isfinite().all(1)
+    at = torch.where(
+        wrong.any(1),
+        position.evaluated + 1 + wrong.int().argmax(1) if wrong.shape[1] else 0,
+        torch.where(weights, 0, position.update),
+    )
+    return {number: update for number, update in enumerate(at.tolist()) if update > 0}

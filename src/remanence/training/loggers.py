@@ -1,0 +1,82 @@
+"""Other places for metrics: MLflow and W&B, through Lightning's loggers, which are imported only when asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..names import lookup
+from .events import scalars
+from .run import Run
+
+LIGHTNING = "lightning.pytorch.loggers"
+
+
+class Logger(Protocol):
+    """Somewhere metrics go beside a run's folder."""
+
+    def log(self, run: Run, line: dict[str, Any]) -> None:
+        """There is a new line of metrics."""
+
+    def ended(self, run: Run, result: dict[str, Any]) -> None:
+        """A run has ended."""
+
+    def close(self) -> None:
+        """Training stops, for now or for good."""
+
+
+class LightningLogger:
+    """Any logger of Lightning, one for every run."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._make = lookup("logger", kind, {"mlflow": _mlflow, "wandb": _wandb})
+        self._loggers: dict[Path, Any] = {}
+        _expect_installed(kind)
+
+    def _of(self, run: Run) -> Any:
+        if run.directory not in self._loggers:
+            self._loggers[run.directory] = logger = self._make(run)
+            logger.log_hyperparams(run.description)
+        return self._loggers[run.directory]
+
+    def log(self, run: Run, line: dict[str, Any]) -> None:
+        self._of(run).log_metrics(scalars(line), step=line["update"])
+
+    def ended(self, run: Run, result: dict[str, Any]) -> None:
+        test = {f"test/{name}": value for name, value in (result["test"] or {}).items() if value is not None}
+        self._of(run).log_metrics(test, step=result["updates"])
+        self._loggers.pop(run.directory).finalize("success")
+
+    def close(self) -> None:
+        for logger in self._loggers.values():
+            logger.finalize("interrupted")
+        self._loggers.clear()
+
+
+def make(name: str) -> Logger:
+    """A logger by name: "mlflow" or "wandb"."""
+    return LightningLogger(name)
+
+
+def _expect_installed(kind: str) -> None:
+    for package in ("lightning", kind):
+        if find_spec(package) is None:
+            raise ValueError(
+                f"expected package {package} for logger {kind!r}, got none; pip install 'remanence[loggers]' {kind}"
+            )
+
+
+def _mlflow(run: Run) -> Any:
+    return import_module(LIGHTNING).MLFlowLogger(
+        experiment_name=run.experiment, run_name=f"{run.model_name} seed {run.seed}"
+    )
+
+
+def _wandb(run: Run) -> Any:
+    name = f"{run.experiment} {run.model_name} seed {run.seed}"
+    return import_module(LIGHTNING).WandbLogger(
+        project="remanence", group=run.experiment, name=name, save_dir=str(run.directory.parent)
+    )

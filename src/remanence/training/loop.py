@@ -1,0 +1,418 @@
+"""The training loop.
+
+    for every update: draw, forward, loss, backward, clip, step
+    at fixed updates: evaluate, save, stop
+
+The loop works on a population of replicas, often of one. It never asks the device for a value between evaluations and
+checkpoints, except for a progress bar once a second.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import timescales
+from ..engines.machine import device_named
+from ..tasks.base import Batch, Source, side_by_side
+from . import keeping, machine, optimisers, schedule
+from .directory import Directory
+from .evaluation import evaluate
+from .files import RunError
+from .forward import Forward, detached
+from .graph import WARM, Graph, can_record
+from .interruption import Budget, Interruption
+from .loggers import Logger
+from .plan import Plan
+from .population import Population, Replica
+from .progress import Silent
+from .randomness import kept_aside
+from .run import Run
+from .stopping import best_of, updates_to, verdict
+
+
+def train(
+    runs: Sequence[Run],
+    *,
+    device: torch.device | str = "cpu",
+    budget: Budget | None = None,
+    progress: Silent | None = None,
+    loggers: Sequence[Logger] = (),
+) -> list[dict[str, Any]]:
+    """Train runs that differ in their seed alone, side by side. Runs that have ended are not trained again.
+
+    Args:
+        runs: what to train.
+        device: where.
+        budget: how long it may take.
+        progress: what shows how it goes.
+        loggers: other places for metrics.
+
+    Returns:
+        The result of every run.
+
+    Raises:
+        Stopped: a signal came or the budget is spent; everything is saved, and the same call goes on.
+        ValueError: something is wrong with the runs, their configuration or their folders.
+    """
+    place = device_named(device)
+    progress = progress or Silent()
+    runs = _expect_alike(runs)
+    directories = {run.directory: Directory(run.directory) for run in runs}
+    waiting = [run for run in runs if _ended(run, directories[run.directory]) is None]
+    interruption = Interruption(budget or Budget())
+    with ExitStack() as held:
+        held.enter_context(kept_aside(place))
+        for run in waiting:
+            held.enter_context(directories[run.directory].held())
+        waiting = [run for run in waiting if directories[run.directory].result is None]  # while we waited for the lock
+        if waiting:
+            if interruption.wanted("update"):
+                raise interruption.stop("before anything was done")
+            own = [directories[run.directory] for run in waiting]
+            held.enter_context(machine.threads(own[0].machine.get("threads")))
+            for run, directory in zip(waiting, own, strict=True):
+                directory.start(run.description, machine.describe(place))
+            held.enter_context(interruption.listening())
+            for logger in loggers:
+                held.callback(logger.close)
+            sources = [_training_source(run, place) for run in waiting]
+            plan = Plan.of(waiting[0].config, sources[0])
+            for update, numbers in keeping.groups(own, plan, progress.say):
+                replicas = [Replica(waiting[number], own[number], place, sources[number]) for number in numbers]
+                Loop(replicas, plan, place, update, interruption, progress, loggers).go()
+    if interruption.signal is not None:  # it came too late to stop anything here, but a caller may have more to do
+        raise interruption.stop("when all of these runs had ended")
+    return [_result(directories[run.directory]) for run in runs]
+
+
+class Loop:
+    """Replicas on their way from one number of updates to the end.
+
+    Args:
+        replicas: as they are at the start; they are brought to where they were saved.
+        plan: when something happens.
+        device: where.
+        update: from which checkpoint to go on; 0 for the start.
+        interruption: whether to stop.
+        progress: what shows how it goes.
+        loggers: other places for metrics.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        plan: Plan,
+        device: torch.device,
+        update: int,
+        interruption: Interruption,
+        progress: Silent,
+        loggers: Sequence[Logger],
+    ) -> None:
+        first = replicas[0].run
+        self.task, self.config, self.plan = first.task, first.config, plan
+        self.interruption, self.progress, self.loggers = interruption, progress, loggers
+        self.forward = Forward(self.config, device)
+        self.population = Population(replicas, self.config, device, plan.evaluate_every)
+        self.at = keeping.restore(self.population, update)
+        self.watched = self.config.watch_timescales and _has_timescales(replicas[0])
+        self.started = time.monotonic()
+        self.slot = torch.zeros(1, dtype=torch.long, device=device)
+        """Where in the population's losses that of the present update goes."""
+        self.graph: Graph | None = None
+        self.warm = 0
+        self.recordable = can_record(self.config, self.population)
+
+    def go(self) -> None:
+        """Train until every replica has ended."""
+        self.progress.begin([replica.run for replica in self.population.replicas], self.at.update, self.plan.total)
+        for replica in self.population.replicas:
+            replica.directory.time(what="start", update=self.at.update)
+        try:
+            while self.population.replicas:
+                diverged: dict[int, int] = {}
+                if self.plan.evaluates(self.at.update) and self.at.evaluated < self.at.update:
+                    self.stop_if_wanted("evaluation")
+                    diverged = self.evaluate()
+                elif self.plan.saves(self.at.update) and self.at.saved < self.at.update:
+                    diverged = keeping.first_bad(self.population, self.at)
+                ended = self.ended(diverged)
+                if ended or (self.plan.saves(self.at.update) and self.at.saved < self.at.update):
+                    self.save(diverged)
+                if ended:
+                    self.finish(ended, diverged)
+                    continue
+                self.stop_if_wanted("update")
+                self.update()
+        finally:
+            self.progress.end()
+
+    # One update.
+
+    def update(self) -> None:
+        """Draw, forward, loss, backward, clip, step."""
+        population, replicas = self.population, self.population.replicas
+        if replicas[0].order.at_start:
+            for replica in replicas:
+                replica.state = None
+        batch = side_by_side([replica.order.next() for replica in replicas])
+        self.slot.fill_(self.at.since)
+        population.optimiser.param_groups[0]["lr"] = self.lr(self.at.update)
+        self.record_if_warm(batch)
+        if self.graph is None:
+            self.learn(batch)
+        else:
+            self.graph.play(batch)
+        self.at.update += 1
+        self.interruption.after_update()
+        if self.progress.wants_loss():
+            self.progress.step(self.at.update, population.losses[:, self.at.since - 1].mean().item())
+
+    def learn(self, batch: Batch) -> None:
+        """The device's part: forward, loss, backward, clip, step."""
+        population, replicas = self.population, self.population.replicas
+        states = [replica.state for replica in replicas] if self.config.stateful else None
+        outputs, after = self.forward(replicas, batch, states)
+        losses = self.task.loss(outputs, batch)
+        gradients = population.gradients(losses)
+        with torch.no_grad():
+            self.step(gradients)
+            population.losses.index_copy_(1, self.slot, losses.unsqueeze(1))
+        if self.config.stateful:
+            for replica, state in zip(replicas, after, strict=True):
+                replica.state = detached(state)
+
+    def record_if_warm(self, batch: Batch) -> None:
+        """Record the device's part where that is possible, once everything has run a few times."""
+        self.warm += 1
+        if self.graph is not None or self.warm <= WARM or not self.recordable:
+            return
+        try:
+            self.graph = Graph(self.learn, batch)
+        except RuntimeError as error:
+            self.recordable = False
+            self.progress.say(
+                f"no CUDA graph of an update could be made, which costs speed: {str(error).splitlines()[0]}"
+            )
+
+    def step(self, gradients: Tensor) -> None:
+        """Clip gradients `(R, P)` and move the parameters."""
+        population, config = self.population, self.config.optimiser
+        scale = population.scale
+        fine = None if scale is None else scale.unscale(gradients)
+        if config.clip_value is not None:
+            gradients.clamp_(-config.clip_value, config.clip_value)
+        if config.clip_norm is not None:
+            norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+            gradients.mul_((config.clip_norm / (norms + 1e-6)).clamp(max=1))
+        if scale is None or fine is None:
+            population.optimiser.step()
+            return
+        memory = optimisers.state_of(population.optimiser, population.parameters).values()
+        with scale.left_out(fine, [population.parameters.data, *(part for part in memory if part.dim() == 2)]):
+            population.optimiser.step()
+
+    def lr(self, update: int) -> float:
+        """The learning rate of the update after so many."""
+        factor = schedule.factor(self.config.schedule, update, self.plan.total, self.plan.epoch)
+        return self.config.optimiser.lr * factor
+
+    # At fixed updates.
+
+    def evaluate(self) -> dict[int, int]:
+        """Score all replicas on the validation split and write a line of metrics for each.
+
+        Returns:
+            Replicas that have diverged, and at which update. They get no line.
+        """
+        population, at = self.population, self.at
+        with self.interruption.timed("evaluation"):
+            start = time.monotonic()
+            diverged = keeping.first_bad(population, at)
+            scores = self.scores(population.replicas, "validation")
+            losses = population.losses[:, : at.since].double().mean(1).tolist()
+            seconds = time.monotonic() - start
+        updates, at.evaluated = at.since, at.update
+        for number, replica in enumerate(population.replicas):
+            if number in diverged:
+                continue
+            line: dict[str, Any] = {
+                "update": at.update,
+                "epoch": at.update / self.plan.epoch,
+                "lr": self.lr(at.update - 1),
+                "train": {"loss": losses[number]},
+            }
+            if scores is not None:
+                line["validation"] = {name: _number(value) for name, value in scores[number].items()}
+            if self.watched:
+                line["timescales"] = [part.tolist() for part in timescales.of(replica.model.layer)]
+            replica.directory.add(line)
+            replica.directory.time(
+                what="evaluation",
+                update=at.update,
+                updates=updates,
+                seconds=time.monotonic() - self.started,
+                evaluation=seconds,
+            )
+            if best_of(replica.directory.lines, self.task) is line:
+                population.best[number] = population.parameters.data[number]
+            self.progress.evaluated(replica.run, line)
+            for logger in self.loggers:
+                logger.log(replica.run, line)
+        self.started = time.monotonic()
+        return diverged
+
+    def scores(self, replicas: Sequence[Replica], split: str) -> list[dict[str, float]] | None:
+        """Scores of replicas on a split; None where the task has no such split."""
+        if split == "validation":
+            sources = [replica.validation for replica in replicas]
+        else:
+            device = self.population.device
+            sources = [replica.run.task.source("test", replica.run.seed, device) for replica in replicas]
+        found = [source for source in sources if source is not None]
+        if len(found) < len(sources):
+            return None
+        return evaluate(
+            replicas,
+            self.task,
+            found,
+            self.forward,
+            batch=self.config.evaluate_batch or self.config.batch,
+            size=self.config.validation_size if split == "validation" else None,
+            stateful=self.config.stateful,
+        )
+
+    def ended(self, diverged: dict[int, int]) -> dict[int, str]:
+        """Replicas that have ended, and how."""
+        ended = dict.fromkeys(diverged, "diverged")
+        if self.at.evaluated == self.at.update:
+            for number, replica in enumerate(self.population.replicas):
+                lines = replica.directory.lines
+                if number not in ended and lines:
+                    how = verdict(lines, self.config.stop, self.task, self.plan.total)
+                    if how is not None:
+                        ended[number] = how
+        return dict(sorted(ended.items()))
+
+    def save(self, diverged: dict[int, int]) -> None:
+        """Write the checkpoints of all replicas but those that have diverged, whose last good ones stay."""
+        with self.interruption.timed("saving"):
+            good = [number for number in range(len(self.population.replicas)) if number not in diverged]
+            keeping.save(self.population, self.at, good)
+
+    def stop_if_wanted(self, work: str) -> None:
+        """Stop before this work, if that is wanted, with everything saved."""
+        if not self.interruption.wanted(work):
+            return
+        if self.at.update > 0 and self.at.saved < self.at.update:
+            keeping.save(self.population, self.at, range(len(self.population.replicas)), interrupted=True)
+        for replica in self.population.replicas:
+            replica.directory.time(what="stop", update=self.at.update)
+        raise self.interruption.stop(f"at update {self.at.update} of {self.plan.total}")
+
+    def finish(self, ended: dict[int, str], diverged: dict[int, int]) -> None:
+        """Write the results of replicas that have ended. The others go on."""
+        population = self.population
+        replicas = [population.replicas[number] for number in ended]
+        bests = [best_of(replica.directory.lines, self.task) for replica in replicas]
+        reported = population.parameters.data.clone()
+        for number, best in zip(ended, bests, strict=True):
+            if self.config.report == "best" and best is not None:
+                reported[number] = population.best[number]
+        with population.with_weights(reported):
+            scores = self.scores(replicas, "test")
+        for place, (number, status) in enumerate(ended.items()):
+            replica = population.replicas[number]
+            lines, best = replica.directory.lines, bests[place]
+            weights = "best" if self.config.report == "best" and best is not None else "last"
+            has_weights = weights == "best" or status != "diverged"
+            result = {
+                "experiment": replica.run.experiment,
+                "model": replica.run.model_name,
+                "seed": replica.run.seed,
+                "status": status,
+                "updates": diverged.get(number, self.at.update),
+                "epochs": diverged.get(number, self.at.update) / self.plan.epoch,
+                "parameters": sum(parameter.numel() for parameter in replica.model.parameters()),
+                "last": _summary(lines[-1] if lines else None),
+                "best": _summary(best),
+                "test": None
+                if scores is None or not has_weights
+                else {name: _number(value) for name, value in scores[place].items()},
+                "test_weights": weights,
+                "references": dict(self.task.references),
+                "updates_to": updates_to(lines, self.task),
+            }
+            replica.directory.finish(result)
+            replica.directory.time(what="end", update=self.at.update)
+            if status == "diverged":
+                self.progress.say(
+                    f"{replica.run}: the loss is not finite at update {diverged[number]}; "
+                    "the run stops, and its last good checkpoint stays"
+                )
+            self.progress.ended(replica.run, result)
+            for logger in self.loggers:
+                logger.ended(replica.run, result)
+        self.graph, self.warm = None, 0
+        population.keep([number for number in range(len(population.replicas)) if number not in ended])
+
+
+def _expect_alike(runs: Sequence[Run]) -> list[Run]:
+    runs = list(runs)
+    if not runs:
+        raise ValueError("expected at least one run, got none")
+    first = runs[0]
+    for run in runs[1:]:
+        if (run.config, run.task, run.model_name) != (first.config, first.task, first.model_name):
+            raise ValueError(f"expected runs that differ in their seed alone, got {first} and {run}")
+    if len({run.directory for run in runs}) < len(runs):
+        raise ValueError("expected a folder for every run, got one for several")
+    return runs
+
+
+def _ended(run: Run, directory: Directory) -> dict[str, Any] | None:
+    """The result of a run that has ended, whose folder is tidied should that have been cut short."""
+    directory.expect_configuration(run.description)
+    result = directory.result
+    if result is not None and not directory.tidied:
+        with directory.held():
+            directory.tidy()
+    return result
+
+
+def _result(directory: Directory) -> dict[str, Any]:
+    result = directory.result
+    if result is None:
+        raise RunError(f"expected a result in {directory.path}, got none; something removed it")
+    return result
+
+
+def _training_source(run: Run, device: torch.device) -> Source:
+    source = run.task.source("train", run.seed, device)
+    if source is None:
+        raise ValueError(f"expected task {run.task.name!r} to have sequences to train on, got none")
+    return source
+
+
+def _has_timescales(replica: Replica) -> bool:
+    try:
+        timescales.of(replica.model.layer)
+    except ValueError:
+        return False
+    return True
+
+
+def _summary(line: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Update and scores of an evaluation."""
+    return None if line is None else {"update": line["update"], **line.get("validation", line["train"])}
+
+
+def _number(value: float) -> float | None:
+    """JSON knows no infinity and no NaN."""
+    return value if math.isfinite(value) else None

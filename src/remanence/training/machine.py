@@ -1,0 +1,47 @@
+"""Where a run was started."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ..version import __version__
+from .directory import now
+
+
+def describe(device: torch.device) -> dict[str, Any]:
+    """Device, versions, threads, command and date."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "device": str(device),
+        "name": name,
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "remanence": __version__,
+        "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+        "started": now(),
+    }
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Compute with so many threads: sums on a CPU depend on their number."""
+    before = torch.get_num_threads()
+    if count is not None and count != before:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)

@@ -1,0 +1,219 @@
+"""Replicas: models that differ in their seed alone and are trained side by side.
+
+R replicas, P parameters of one, padding included. The parameters of all are one tensor `(R, P)`, and a model's
+parameters are views into its row. So clipping, the optimiser and a copy of the best weights are a few operations
+however many replicas and parameters there are, and a replica that leaves takes its row with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..models import SequenceModel
+from ..tasks.base import Source
+from . import optimisers
+from .config import Training
+from .directory import Directory
+from .loss_scale import LossScale
+from .order import Order
+from .randomness import Noise, seed_globally
+from .run import Run
+
+ALIGNED = 64
+"""Every parameter begins at a multiple of so many entries: kernels load aligned memory faster."""
+
+
+class Replica:
+    """One run in training.
+
+    Args:
+        run: what is trained.
+        directory: where it is kept.
+        device: where it is trained.
+        source: the training sequences.
+    """
+
+    def __init__(self, run: Run, directory: Directory, device: torch.device, source: Source) -> None:
+        self.run = run
+        self.directory = directory
+        seed_globally(run.seed, device)
+        self.model = run.make_model().to(device).train()
+        if run.config.compile:
+            self.model.compile()
+        self.order = Order(source, run.config.batch, run.seed, device, run.config.stateful)
+        self.noise = Noise(run.seed, device)
+        self.validation = run.task.source("validation", run.seed, device)
+        self.state: Any = None
+        """Carried from batch to batch in stateful training."""
+        self.best_written = 0
+        """The update whose weights best.safetensors holds."""
+
+
+class Layout:
+    """Where in a row each parameter is."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.places: dict[str, tuple[int, torch.Size]] = {}
+        self.pieces: list[tuple[str | None, int]] = []
+        """In the order of the row: name of a parameter, or None for padding, and number of entries."""
+        offset = 0
+        for name, parameter in model.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            self.places[name] = (offset, parameter.shape)
+            padding = -parameter.numel() % ALIGNED
+            self.pieces.append((name, parameter.numel()))
+            if padding:
+                self.pieces.append((None, padding))
+            offset += parameter.numel() + padding
+        self.size = offset
+
+    def split(self, row: Tensor) -> dict[str, Tensor]:
+        """A row `(P,)` as views by name of parameter."""
+        return {name: row[at : at + shape.numel()].view(shape) for name, (at, shape) in self.places.items()}
+
+    def join(self, parts: dict[str, Tensor], device: torch.device) -> Tensor:
+        """The row `(P,)` of these parameters."""
+        row = torch.zeros(self.size, device=device)
+        for name, view in self.split(row).items():
+            view.copy_(parts[name].detach())
+        return row
+
+
+class Population:
+    """Replicas with their parameters, gradients and optimiser."""
+
+    def __init__(self, replicas: Sequence[Replica], config: Training, device: torch.device, window: int) -> None:
+        self.replicas = list(replicas)
+        self.config = config
+        self.device = device
+        self.layout = Layout(self.replicas[0].model)
+        rows = [self.layout.join(dict(replica.model.named_parameters()), device) for replica in self.replicas]
+        self.losses = torch.zeros(len(self.replicas), window, device=device)
+        """`(R, updates between two evaluations)`: the loss of every update since the last evaluation."""
+        self.best = torch.stack(rows)
+        """`(R, P)`: the parameters that were best in validation."""
+        self.scale = LossScale(len(self.replicas), device) if config.precision == "float16" else None
+        self._own(torch.stack(rows), {})
+
+    def _own(self, parameters: Tensor, state: dict[str, Tensor]) -> None:
+        """Let the models' parameters be views into these, and the optimiser go on from there."""
+        self.parameters = nn.Parameter(parameters)
+        self.parameters.grad = torch.zeros_like(parameters)
+        self.optimiser = optimisers.make(self.config.optimiser, self.parameters)
+        optimisers.set_state(self.optimiser, self.parameters, state)
+        padding = torch.zeros(ALIGNED, device=self.device)
+        self._leaves: list[nn.Parameter] = []
+        self._pieces: list[Tensor | None] = []
+        """Of all rows in order: None for the next leaf, or padding."""
+        for replica, row in zip(self.replicas, self.parameters.data, strict=True):
+            own = dict(replica.model.named_parameters())
+            for name, view in self.layout.split(row).items():
+                own[name].data = view
+            self._leaves += [own[name] for name in self.layout.places]
+            self._pieces += [padding[:size] if name is None else None for name, size in self.layout.pieces]
+
+    @property
+    def models(self) -> list[SequenceModel]:
+        return [replica.model for replica in self.replicas]
+
+    def gradients(self, losses: Tensor) -> Tensor:
+        """The derivative of every replica's loss, `(R,)`, by its parameters: `(R, P)`, scaled if there is a scale."""
+        total = (losses if self.scale is None else losses * self.scale.value).sum()
+        slopes = iter(torch.autograd.grad(total, self._leaves, materialize_grads=True))
+        gradients = self.parameters.grad
+        assert gradients is not None
+        pieces = [next(slopes).reshape(-1) if piece is None else piece for piece in self._pieces]
+        torch.cat(pieces, out=gradients.view(-1))
+        return gradients
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Go on with these replicas alone."""
+        chosen = torch.tensor(list(numbers), dtype=torch.long, device=self.device)
+        rows = len(self.replicas)
+        state = {
+            name: value[chosen] if value.dim() == 2 and len(value) == rows else value
+            for name, value in optimisers.state_of(self.optimiser, self.parameters).items()
+        }
+        self.replicas = [self.replicas[number] for number in numbers]
+        self.losses = self.losses[chosen]
+        self.best = self.best[chosen]
+        if self.scale is not None:
+            self.scale.keep(chosen)
+        if self.replicas:
+            self._own(self.parameters.data[chosen], state)
+
+    @contextmanager
+    def with_weights(self, weights: Tensor) -> Iterator[None]:
+        """Let the models have other parameters `(R, P)` for a while."""
+        own = self.parameters.data.clone()
+        self.parameters.data.copy_(weights)
+        try:
+            yield
+        finally:
+            self.parameters.data.copy_(own)
+
+    # For checkpoints: what belongs to one replica, by name.
+
+    def take_out(self) -> list[dict[str, Tensor]]:
+        """Everything tensors hold of each replica: model, optimiser, random numbers, carried state, on the CPU."""
+        parameters = self.parameters.data.cpu()
+        slots = {name: value.cpu() for name, value in optimisers.state_of(self.optimiser, self.parameters).items()}
+        taken = []
+        for number, replica in enumerate(self.replicas):
+            parts = {f"model/{name}": value.cpu() for name, value in replica.model.state_dict().items()}
+            parts |= {f"model/{name}": value for name, value in self.layout.split(parameters[number]).items()}
+            for slot, value in slots.items():
+                if value.dim() == 2:
+                    parts |= {
+                        f"optimiser/{slot}/{name}": part for name, part in self.layout.split(value[number]).items()
+                    }
+                else:
+                    parts[f"optimiser/{slot}"] = value
+            parts["order"] = replica.order.generator_state
+            parts |= {f"noise/{index}": state for index, state in enumerate(replica.noise.states)}
+            state = replica.state if isinstance(replica.state, tuple) else (replica.state,)
+            if replica.state is not None:
+                parts |= {f"state/{index}": part.cpu() for index, part in enumerate(state)}
+            if self.scale is not None:
+                parts |= {f"scale/{name}": value for name, value in self.scale.of(number).items()}
+            taken.append(parts)
+        return taken
+
+    def put_back(self, taken: Sequence[dict[str, Tensor]], positions: Sequence[int]) -> None:
+        """Go on from what was taken out, with every order at its position."""
+        rows, slots = [], {}
+        for number, (replica, parts) in enumerate(zip(self.replicas, taken, strict=True)):
+            rows.append(self.layout.join(_under(parts, "model/"), self.device))
+            replica.order.go_to(parts["order"], positions[number])
+            replica.noise.states = list(_under(parts, "noise/").values())
+            state = tuple(part.to(self.device) for part in _under(parts, "state/").values())
+            replica.state = None if not state else state if len(state) > 1 else state[0]
+            if self.scale is not None:
+                self.scale.set(number, _under(parts, "scale/"))
+        names = {name.split("/")[0]: "/" in name for name in _under(taken[0], "optimiser/")}
+        for slot, is_row in names.items():
+            if is_row:
+                slots[slot] = torch.stack(
+                    [self.layout.join(_under(parts, f"optimiser/{slot}/"), self.device) for parts in taken]
+                )
+            else:  # where an optimiser counts its steps is its own affair
+                slots[slot] = taken[0][f"optimiser/{slot}"].clone()
+        self._own(torch.stack(rows), self._placed(slots))
+
+    def _placed(self, slots: dict[str, Tensor]) -> dict[str, Tensor]:
+        group = self.optimiser.param_groups[0]
+        counts_there = group.get("fused") or group.get("capturable")
+        return {
+            name: value.to(self.device) if value.dim() == 2 or counts_there else value for name, value in slots.items()
+        }
+
+
+def _under(parts: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The entries whose name begins so, by the rest of the name, in a fixed order."""
+    return {name.removeprefix(prefix): parts[name] for name in sorted(parts) if name.startswith(prefix)}

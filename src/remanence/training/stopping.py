@@ -1,0 +1,65 @@
+"""When a run ends, and what came out: functions of the lines of its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..tasks.base import Task
+from .config import Stop
+
+Line = dict[str, Any]
+LEVELS = (0.9, 0.99, 0.999)
+
+
+def lower_is_better(task: Task, name: str) -> bool:
+    """Whether a score is better the lower it is."""
+    return name == "loss" or (name == task.goal and not task.higher_is_better)
+
+
+def best_of(lines: Sequence[Line], task: Task) -> Line | None:
+    """The evaluation with the best goal, the first of equals."""
+    sign = -1 if lower_is_better(task, task.goal) else 1
+    found = [line for line in lines if line.get("validation", {}).get(task.goal) is not None]
+    return max(found, key=lambda line: float(sign * line["validation"][task.goal]), default=None)
+
+
+def verdict(lines: Sequence[Line], stop: Stop, task: Task, total: int) -> str | None:
+    """How a run has ended with its latest evaluation: converged, failed, stalled, finished; None if it goes on."""
+    line = lines[-1]
+    scores = line.get("validation", {})
+    if stop.reached and all(_reaches(task, scores, name, level) for name, level in stop.reached.items()):
+        return "converged"
+    if (
+        stop.failed
+        and line["epoch"] >= stop.failed_after
+        and not any(_reaches(task, scores, name, level) for name, level in stop.failed.items())
+    ):
+        return "failed"
+    best = best_of(lines, task)
+    if stop.patience is not None and best is not None:
+        since = sum(other["update"] > best["update"] for other in lines)
+        if since >= stop.patience:
+            return "stalled"
+    return "finished" if line["update"] >= total else None
+
+
+def _reaches(task: Task, scores: dict[str, float], name: str, level: float) -> bool:
+    if name not in scores:
+        raise ValueError(f"expected training.stop to name scores out of {', '.join(scores)}, got {name!r}")
+    value = scores[name]
+    if value is None:
+        return False
+    return value <= level if lower_is_better(task, name) else value >= level
+
+
+def updates_to(lines: Sequence[Line], task: Task) -> dict[str, int | None]:
+    """The first evaluated update at which the goal reached a level, for goals that are shares of what is right."""
+    if lower_is_better(task, task.goal):
+        return {}
+
+    def first(level: float) -> int | None:
+        reached = (line["update"] for line in lines if (line.get("validation", {}).get(task.goal) or 0) >= level)
+        return next(reached, None)
+
+    return {str(level): first(level) for level in LEVELS}

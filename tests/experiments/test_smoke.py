@@ -1,0 +1,47 @@
+"""Every experiment really runs: the paper's code path with smaller numbers."""
+
+import json
+
+import pytest
+import torch
+
+from remanence import data
+from remanence.experiments import IDS, Way, find, run
+
+RUNNABLE = [id for id in IDS if find(id).later is None]
+NEEDS = {"plstm/imdb": ("imdb", "glove")}
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    """One folder for all, so that analyses find what was trained before them."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.mark.parametrize("id", RUNNABLE)
+def test_smoke(id, out, monkeypatch):
+    monkeypatch.setenv("REMANENCE_OFFLINE", "1")
+    missing = [name for name in NEEDS.get(id, ()) if data.KNOWN[name].find() is None]
+    if missing:
+        pytest.skip(f"data set {missing[0]} is not here")
+    experiment = find(id, "smoke")
+    way = Way(out, torch.device("cpu"))
+    tables = run(experiment, way)
+    assert all(table.rows for table in tables)
+    folder = out / id / "smoke"
+    if experiment.kind == "training":
+        summary = json.loads((folder / "summary.json").read_text())
+        assert list(summary["models"]) == list(experiment.models)
+        for name, model in summary["models"].items():
+            assert model["runs"] == len(experiment.seeds)
+            assert model["failed"] == 0
+            assert model["mean"] is not None
+            for seed in experiment.seeds:
+                assert (folder / name / f"seed-{seed}" / "config.yaml").is_file()
+    else:
+        result = json.loads((folder / "result.json").read_text())
+        assert result["found"]
+        assert bool(result["runs"]) == (experiment.kind == "analysis")
+    written = {path: path.read_bytes() for path in folder.rglob("*.json*")}
+    assert [table.lines() for table in run(experiment, way)] == [table.lines() for table in tables]
+    assert {path: path.read_bytes() for path in folder.rglob("*.json*")} == written

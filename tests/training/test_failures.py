@@ -1,0 +1,281 @@
+"""What goes wrong is said in one sentence, and nothing that was saved is lost."""
+
+import errno
+import json
+import os
+import resource
+from dataclasses import dataclass, fields
+
+import pytest
+import torch
+from killable import processes
+from small_runs import TASK, content, run, weights
+
+from remanence.tasks.copy import Copy
+from remanence.training import Quiet, RunError, Silent, Training, train
+
+
+class Crash(Silent):
+    """Ends the process' work at an update, as a crash would, and keeps what was said."""
+
+    def __init__(self, at: int | None = None) -> None:
+        self.at = at
+        self.said: list[str] = []
+
+    def wants_loss(self) -> bool:
+        return self.at is not None
+
+    def step(self, update, loss=None):
+        if update == self.at:
+            raise KeyboardInterrupt
+
+    def say(self, message):
+        self.said.append(message)
+
+
+def crash(one, at):
+    with pytest.raises(KeyboardInterrupt):
+        train([one], progress=Crash(at))
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """The files of a run that nothing stopped."""
+    train([run(tmp_path / "whole")])
+    return content(tmp_path / "whole")
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+# A damaged checkpoint.
+
+
+def test_a_damaged_checkpoint_is_left_out_and_the_one_before_serves(tmp_path, whole):
+    one = run(tmp_path / "one")
+    crash(one, 14)
+    first, second = sorted((one.directory / "checkpoints").glob("step-*"))
+    assert (first.name, second.name) == ("step-00000008.safetensors", "step-00000012.safetensors")
+    damage(second)
+    progress = Crash()
+    train([one], progress=progress)
+    (said,) = progress.said
+    assert "step-00000012.safetensors" in said
+    assert "goes on from an earlier one" in said
+    assert content(tmp_path / "one") == whole
+
+
+def test_damaged_checkpoints_only_are_refused(tmp_path):
+    one = run(tmp_path)
+    crash(one, 14)
+    for path in (one.directory / "checkpoints").glob("step-*"):
+        path.write_bytes(path.read_bytes()[:1000])
+    before = content(tmp_path)
+    with pytest.raises(RunError, match=r"^expected a whole checkpoint in .*, got damaged ones only; remove .* anew$"):
+        train([one])
+    assert content(tmp_path) == before
+
+
+def test_metrics_that_were_cut_are_refused(tmp_path):
+    one = run(tmp_path)
+    crash(one, 14)
+    (one.directory / "metrics.jsonl").write_text("")
+    with pytest.raises(RunError, match=r"^expected at least \d+ bytes in .*metrics.jsonl, got 0"):
+        train([one])
+
+
+def test_lost_best_weights_come_back_from_the_checkpoint(tmp_path, whole):
+    one = run(tmp_path / "one")
+    crash(one, 14)
+    (one.directory / "checkpoints" / "best.safetensors").write_bytes(b"")
+    train([one])
+    assert content(tmp_path / "one") == whole
+
+
+# A disk that takes no more.
+
+
+@pytest.mark.parametrize("call", [4, 9, 11, 13, 19, 24])
+def test_a_full_disk_is_one_sentence_and_the_same_call_goes_on(tmp_path, whole, monkeypatch, call):
+    calls = 0
+
+    def full(handle):
+        nonlocal calls
+        calls += 1
+        if calls >= call:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    one = run(tmp_path / "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(
+            RunError, match=r"^expected to write .*, got: No space left on device; .* once this is solved$"
+        ):
+            train([one])
+    assert not list(tmp_path.rglob("*.tmp"))
+    train([one])
+    assert content(tmp_path / "one") == whole
+
+
+def limited(folder, size, says):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    torch.set_num_threads(1)
+    try:
+        train([run(folder)])
+    except RunError as error:
+        says.send(str(error))
+
+
+def test_a_file_that_may_not_grow_is_one_sentence(tmp_path, whole):
+    hears, says = processes.Pipe(duplex=False)
+    child = processes.Process(target=limited, args=(tmp_path / "one", 4000, says))
+    child.start()
+    says.close()
+    message = hears.recv()
+    child.join()
+    assert "step-00000004.safetensors, got: File too large" in message
+    assert "\n" not in message
+    train([run(tmp_path / "one")])
+    assert content(tmp_path / "one") == whole
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=r"^expected to write .*, got: Not a directory; "):
+        train([run(tmp_path / "file" / "below")])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_one_sentence(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(RunError, match=r"^expected to write .*, got: Permission denied; "):
+        train([run(tmp_path)])
+
+
+# A loss that is not finite.
+
+BROKEN: dict[str, int] = {}
+"""From which call the loss of which replica is not a number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaking(Copy):
+    """Copy with a loss that breaks."""
+
+    def loss(self, outputs, batch):
+        BROKEN["calls"] += 1
+        losses = super().loss(outputs, batch)
+        if BROKEN["calls"] >= BROKEN["from"]:
+            losses = losses * torch.where(torch.arange(len(losses)) == BROKEN["replica"], torch.nan, 1.0)
+        return losses
+
+
+def breaking(replica, call):
+    BROKEN.update({"calls": 0, "from": call, "replica": replica})
+    return Breaking(**{name: getattr(TASK, name) for name in (field.name for field in fields(TASK))})
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_says_where(tmp_path, capsys):
+    one = run(tmp_path, task=breaking(0, 11))
+    (result,) = train([one], progress=Quiet())
+    assert result["status"] == "diverged"
+    assert result["updates"] == 11
+    assert result["last"]["update"] == 8
+    assert (
+        "the loss is not finite at update 11; the run stops, and its last good checkpoint stays"
+        in capsys.readouterr().err
+    )
+    names = sorted(path.name for path in (one.directory / "checkpoints").iterdir())
+    assert names == ["best.safetensors", "step-00000008.safetensors"]
+    assert all(value.isfinite().all() for value in weights(one).values())
+    assert len((one.directory / "metrics.jsonl").read_text().splitlines()) == 2
+    assert json.loads((one.directory / "result.json").read_text()) == result
+    assert train([one]) == [result]
+
+
+def test_a_replica_that_diverges_leaves_the_others_alone(tmp_path):
+    runs = [run(tmp_path / "together", seed, task=breaking(1, 7)) for seed in (1, 2, 3)]
+    BROKEN["replica"] = 1
+
+    class Mend(Silent):
+        def ended(self, run, result):
+            BROKEN["replica"] = -1  # the second of those that are left is another one
+
+    results = train(runs, progress=Mend())
+    assert [result["status"] for result in results] == ["finished", "diverged", "finished"]
+    BROKEN["replica"] = -1
+    for place, seed in ((0, 1), (2, 3)):
+        (alone,) = train([run(tmp_path / "alone", seed)])
+        assert results[place]["best"] == pytest.approx(alone["best"], rel=1e-3)
+
+
+def test_divergence_before_anything_was_saved(tmp_path):
+    one = run(tmp_path, task=breaking(0, 2))
+    (result,) = train([one])
+    assert (result["status"], result["updates"], result["last"], result["best"]) == ("diverged", 2, None, None)
+    assert result["test"] is None
+    assert list((one.directory / "checkpoints").iterdir()) == []
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path):
+    from remanence.training import Optimiser
+
+    one = run(tmp_path, optimiser=Optimiser("sgd", lr=1e38), checkpoint_every=1)
+    (result,) = train([one])
+    assert result["status"] == "diverged"
+    for path in (one.directory / "checkpoints").glob("step-*"):
+        assert all(value.isfinite().all() for value in weights(one, path.name).values() if value.is_floating_point())
+
+
+# What a person got wrong.
+
+
+def test_another_configuration_in_the_same_folder_is_refused(tmp_path):
+    train([run(tmp_path)])
+    other = run(tmp_path, batch=16)
+    with pytest.raises(
+        RunError, match=r"^expected training.batch to be 8 as in .*config.yaml, got 16; give another folder"
+    ):
+        train([other])
+
+
+def test_another_device_is_refused(tmp_path, monkeypatch):
+    one = run(tmp_path)
+    crash(one, 5)
+    from remanence.training import keeping
+
+    load = keeping.checkpoint.load
+
+    def elsewhere(path):
+        tensors, data = load(path)
+        return tensors, {**data, "device": "cuda"}
+
+    monkeypatch.setattr(keeping.checkpoint, "load", elsewhere)
+    with pytest.raises(RunError, match=r"^expected to go on on cuda, where .* was started, got cpu$"):
+        train([one])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch": 65}, "expected training.batch to be at most the 64 training sequences, got 65"),
+        ({"epochs": 0}, "expected training.epochs to be at least 1, got 0"),
+        ({"precision": "int8"}, "expected training.precision to be one of float32, bfloat16, float16, got 'int8'"),
+    ],
+    ids=["batch", "epochs", "precision"],
+)
+def test_a_wrong_configuration_is_one_sentence(tmp_path, change, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        train([run(tmp_path, **change)])
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^expected runs that differ in their seed alone, got "):
+        train([run(tmp_path, 1), run(tmp_path, 2, config=Training(batch=4))])
+    with pytest.raises(ValueError, match=r"^expected at least one run, got none$"):
+        train([])
+    with pytest.raises(ValueError, match=r"^expected a folder for every run, got one for several$"):
+        train([run(tmp_path), run(tmp_path)])

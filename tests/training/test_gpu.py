@@ -1,0 +1,101 @@
+"""What is special about training on a GPU: the host never waits for it, and an update is recorded as a graph."""
+
+import pytest
+import torch
+from small_runs import run, weights
+
+from remanence.training import Budget, Optimiser, Silent, machine, train
+from remanence.training.directory import Directory
+from remanence.training.interruption import Interruption
+from remanence.training.loop import Loop
+from remanence.training.plan import Plan
+from remanence.training.population import Replica
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("default"),
+]
+CASES = {
+    "one": ((1,), {}),
+    "three": ((1, 2, 3), {}),
+    "rmsprop": ((1, 2), {"optimiser": Optimiser("rmsprop", lr=1e-2, smoothing=0.9, clip_norm=1.0)}),
+    "sgd": ((1, 2), {"optimiser": Optimiser("sgd", lr=0.1, momentum=0.9, clip_value=0.1)}),
+    "adamw": ((1,), {"optimiser": Optimiser("adamw", lr=1e-2)}),
+    "float16": ((1, 2), {"precision": "float16"}),
+    "bfloat16": ((1, 2), {"precision": "bfloat16"}),
+    "dropout": ((1, 2), {"dropout": 0.2}),
+    "stateful": ((1, 2), {"stateful": True}),
+    "loop engine": ((1,), {"model": "nru"}),
+}
+
+
+def loop(folder, seeds, **keywords):
+    device = torch.device("cuda", torch.cuda.current_device())
+    replicas = []
+    for seed in seeds:
+        one = run(folder, seed, evaluate_every=1000, **keywords)
+        directory = Directory(one.directory)
+        directory.checkpoints.mkdir(parents=True)
+        directory.start(one.description, machine.describe(device))
+        replicas.append(Replica(one, directory, device, one.task.source("train", seed, device)))
+    plan = Plan.of(one.config, replicas[0].order.source)
+    return Loop(replicas, plan, device, 0, Interruption(Budget(1e6)), Silent(), ())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_host_never_waits_for_the_device(tmp_path, case):
+    seeds, keywords = CASES[case]
+    made = loop(tmp_path, seeds, **keywords)
+    for _ in range(6):
+        made.update()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(12):  # past the end of a pass
+            made.update()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert (made.graph is not None) == (case not in ("dropout", "stateful"))
+    assert made.population.losses[:, :18].isfinite().all()
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ("dropout", "stateful")])
+def test_a_recorded_update_is_the_update(tmp_path, case):
+    seeds, keywords = CASES[case]
+    recorded, plain = (loop(tmp_path / name, seeds, **keywords) for name in ("recorded", "plain"))
+    plain.recordable = False
+    for _ in range(12):
+        recorded.update()
+        plain.update()
+    assert plain.graph is None
+    torch.testing.assert_close(recorded.population.losses, plain.population.losses)
+    torch.testing.assert_close(recorded.population.parameters, plain.population.parameters)
+
+
+class Crash(Silent):
+    def wants_loss(self):
+        return True
+
+    def step(self, update, loss=None):
+        if update == 14:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_goes_on_and_replicas_are_each_alone(tmp_path, case):
+    seeds, keywords = CASES[case]
+    whole, broken, alone = (
+        [run(tmp_path / name, seed, **keywords) for seed in seeds] for name in ("whole", "broken", "alone")
+    )
+    expected = train(whole, device="cuda")
+    with pytest.raises(KeyboardInterrupt):
+        train(broken, device="cuda", progress=Crash())
+    found = train(broken, device="cuda")
+    separately = [train([one], device="cuda")[0] for one in alone]
+    for one, other, third in zip(expected, found, separately, strict=True):
+        assert one["last"] == pytest.approx(other["last"], rel=1e-4)
+        assert one["last"]["loss"] == pytest.approx(third["last"]["loss"], rel=1e-2)
+    for one, other in zip(whole, broken, strict=True):
+        for name, value in weights(one).items():
+            torch.testing.assert_close(value, weights(other)[name])
