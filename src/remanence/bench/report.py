@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from .growth import Growth, growth
 from .machine import describe
 from .measure import Clock
+from .program import Program, programs
 from .replicas import Replicas, replicas
 from .shapes import Plan, Shape
 from .timings import Say, Timing, timings
@@ -29,6 +33,7 @@ class Report:
     timings: list[Timing]
     growth: list[Growth]
     replicas: list[Replicas]
+    programs: list[Program] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -48,6 +53,7 @@ class Report:
             ],
             "growth": [flat(row) for row in self.growth],
             "replicas": [flat(row) for row in self.replicas],
+            "programs": [asdict(row) | {"ratio": row.ratio} for row in self.programs],
         }
 
 
@@ -64,6 +70,13 @@ def run(plan: Plan, command: str, say: Say = lambda _: None) -> Report:
             replicas=list(replicas(plan, clock, say)),
             seconds=plan.budget - clock.left,
         )
+
+
+def run_programs(device: torch.device, command: str, say: Say = lambda _: None) -> Report:
+    """Measure the training loop instead: one seed, and on a GPU eight side by side."""
+    machine, start = describe(device), time.perf_counter()
+    found = list(programs(device, say, (1, 8) if device.type == "cuda" else (1,)))
+    return Report(machine, command, "programs", time.perf_counter() - start, [], [], [], found)
 
 
 def flat(row: Timing | Growth | Replicas) -> dict[str, Any]:
@@ -129,6 +142,12 @@ PRECISION = {"tf32": "float32 with TF32 products", "full": "full float32", "bf16
 
 def reading(report: Report) -> str:
     """How to read the tables."""
+    if report.programs:
+        return (
+            "An update of the whole training program against the bare forward, backward, clipping and optimiser of the "
+            "same model on one batch, in milliseconds. Bare over whole: 1 if the program costs nothing beside its "
+            "arithmetic. Several seeds are trained side by side; bare is then that many times one."
+        )
     against = ", the faster of its float32 and bfloat16" if report.precision == "bf16" else ""
     return (
         f"One layer in {PRECISION[report.precision]} against torch.nn.LSTM{against}. Milliseconds of inference and of "
@@ -145,6 +164,8 @@ def tables(report: Report) -> list[Table]:
         found.append(growth_table(report.growth))
     if report.replicas:
         found.append(replica_table(report.replicas))
+    if report.programs:
+        found.append(program_table(report.programs))
     return found
 
 
@@ -207,6 +228,20 @@ def replica_table(rows: list[Replicas]) -> Table:
         1,
         [(layer_named(row.layer), str(row.count), number(row.training_ms), number(row.ratio)) for row in rows],
         list(dict.fromkeys(row.reason for row in rows if row.reason)),
+    )
+
+
+def program_table(rows: list[Program]) -> Table:
+    """The training loop."""
+    return Table(
+        "the training loop",
+        ("task", "model", "seeds", "bare", "whole", "ratio"),
+        2,
+        [
+            (row.task, row.layer, str(row.replicas), number(row.bare_ms), number(row.whole_ms), number(row.ratio))
+            for row in rows
+        ],
+        [],
     )
 
 

@@ -45,6 +45,9 @@ def command(
         str | None,
         typer.Option(help="tf32, full or bf16; by default tf32 on CUDA, full on a CPU.", show_default=False),
     ] = None,
+    training: Annotated[
+        bool, typer.Option("--training", help="Measure the whole training loop against its bare arithmetic instead.")
+    ] = False,
     budget: Annotated[
         float | None,
         typer.Option(help="Seconds after which the rest is left out.", metavar="SECONDS", show_default=False),
@@ -57,14 +60,19 @@ def command(
     """
     from rich.console import Console
 
-    from ..bench import expect_writable, plan, run, save
+    from ..bench import expect_writable, plan, run, run_programs, save
 
     with bad_input_is_answered():
         if json is not None:
             expect_writable(json)
         planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget)
     with Console(stderr=True).status("measuring") as status:
-        report = run(planned, typed(context), lambda words: status.update(f"measuring {words}"))
+
+        def say(words: str) -> None:
+            status.update(f"measuring {words}")
+
+        command = typed(context)
+        report = run_programs(planned.device, command, say) if training else run(planned, command, say)
     if json is not None:
         try:
             save(report, json)

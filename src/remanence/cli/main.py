@@ -8,11 +8,16 @@ from typing import Annotated
 import typer
 
 from ..version import __version__
-from . import bench, check
+from . import bench, check, data, run, show
+from . import list as list_
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_.command,
+    "show": show.command,
+    "run": run.command,
     "bench": bench.command,
     "check": check.command,
+    "data": data.command,
 }
 """In the order in which `remanence --help` shows them."""
 

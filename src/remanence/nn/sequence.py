@@ -134,8 +134,7 @@ class Sequences:
             raise ValueError(f"expected dt of shape {either}({steps},), got {tuple(times.shape)}")
         if self.lengths is not None:
             times = torch.where(self._real(), times, 1)
-        _expect_times(times)
-        return times
+        return _expect_times(times)
 
     def reversed_dt(self, dt: Tensor) -> Tensor:
         """dt for the pass from the end: the step at t comes after the one at t + 1, its first step takes one."""
@@ -186,12 +185,13 @@ def _as_times(dt: Any) -> Tensor:
     return times
 
 
-def _expect_times(dt: Tensor) -> None:
-    """Refuse negative and non-finite times. Looks at the values, so not while a CUDA graph is captured."""
-    if dt.numel() == 0 or dt.is_meta or torch.compiler.is_compiling():
-        return
-    if dt.is_cuda and torch.cuda.is_current_stream_capturing():
-        return
+def _expect_times(dt: Tensor) -> Tensor:
+    """Refuse negative and non-finite times. On a GPU, where looking would make the host wait, they become NaN."""
+    if dt.numel() == 0 or dt.is_meta:
+        return dt
+    if dt.is_cuda or torch.compiler.is_compiling():
+        return torch.where((dt >= 0) & (dt < float("inf")), dt, float("nan"))
     low, high = (float(bound) for bound in torch.aminmax(dt.detach()))
     if not (low >= 0 and high < float("inf")):  # a NaN makes both comparisons false
         raise ValueError(f"expected dt to be finite and not negative, got values from {low} to {high}")
+    return dt

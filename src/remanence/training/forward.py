@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -40,6 +41,8 @@ class Forward:
 
     def _run(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> tuple[Tensor, list[Any]]:
         first = replicas[0].model
+        if not first.layer.cell.takes_dt:
+            batch = replace(batch, dt=None)  # a task gives the times to whoever has a use for them
         noisy = first.training and draws(first)
         if not (noisy or self.compiled):
             models = [replica.model for replica in replicas]

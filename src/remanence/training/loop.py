@@ -251,7 +251,8 @@ class Loop:
             if scores is not None:
                 line["validation"] = {name: _number(value) for name, value in scores[number].items()}
             if self.watched:
-                line["timescales"] = [part.tolist() for part in timescales.of(replica.model.layer)]
+                parts = [part.tolist() for part in timescales.of(replica.model.layer)]
+                line["timescales"] = [[_number(value) for value in part] for part in parts]
             replica.directory.add(line)
             replica.directory.time(
                 what="evaluation",
