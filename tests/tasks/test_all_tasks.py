@@ -176,7 +176,7 @@ def test_models_of_the_task_run_and_learn(task):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @every_task
-def test_nothing_waits_for_the_device(task):
+def test_nothing_waits_for_the_device(task, never_waits):
     device = torch.device("cuda")
     fixed = made_up(task, 1)
     there = Batch(**{name: value.to(device) for name, value in vars(fixed).items() if value is not None})
@@ -194,9 +194,5 @@ def test_nothing_waits_for_the_device(task):
         task.scores(outputs.detach(), batch)
 
     step()  # The first time, libraries load what they need.
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with never_waits():
         step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")

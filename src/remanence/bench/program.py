@@ -118,7 +118,7 @@ def bare_milliseconds(setting: Setting, layer: str, device: torch.device) -> flo
     def update() -> None:
         optimiser.zero_grad(set_to_none=True)
         outputs, _ = learner(one.inputs, one.lengths, dt)
-        task.loss(outputs.unsqueeze(0), batch).sum().backward()
+        task.loss(outputs.unsqueeze(0), batch).sum().backward()  # type: ignore[no-untyped-call]
         if given.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(learner.parameters(), given.clip_norm)
         optimiser.step()

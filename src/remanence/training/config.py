@@ -72,6 +72,8 @@ class Training:
     """Updates between two checkpoints; None for at every evaluation."""
     report: Literal["best", "last"] = "best"
     """Whether the test split is scored with the weights that were best in validation or with the last ones."""
+    best_by: str | None = None
+    """The validation score whose best value says which weights are best; None for the goal of the task."""
     stateful: bool = False
     """Whether the state goes on from one batch to the next, detached: truncated backpropagation through time."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"

@@ -45,7 +45,7 @@ def save(population: Population, position: Position, numbers: Sequence[int], int
     best_weights = population.best.cpu()
     for number in numbers:
         replica, tensors = population.replicas[number], everything[number]
-        best = best_of(replica.directory.lines, replica.run.task)
+        best = best_of(replica.directory.lines, replica.run.task, replica.run.config.best_by)
         data = {
             "update": position.update,
             "evaluated": position.evaluated,
@@ -70,7 +70,7 @@ def save(population: Population, position: Position, numbers: Sequence[int], int
 
 def _save_best(population: Population, number: int, weights: Tensor) -> None:
     replica = population.replicas[number]
-    best = best_of(replica.directory.lines, replica.run.task)
+    best = best_of(replica.directory.lines, replica.run.task, replica.run.config.best_by)
     if best is None or best["update"] == replica.best_written:
         return
     tensors = {**replica.model.state_dict(), **population.layout.split(weights)}

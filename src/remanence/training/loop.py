@@ -261,7 +261,7 @@ class Loop:
                 seconds=time.monotonic() - self.started,
                 evaluation=seconds,
             )
-            if best_of(replica.directory.lines, self.task) is line:
+            if best_of(replica.directory.lines, self.task, self.config.best_by) is line:
                 population.best[number] = population.parameters.data[number]
             self.progress.evaluated(replica.run, line)
             for logger in self.loggers:
@@ -296,7 +296,7 @@ class Loop:
             for number, replica in enumerate(self.population.replicas):
                 lines = replica.directory.lines
                 if number not in ended and lines:
-                    how = verdict(lines, self.config.stop, self.task, self.plan.total)
+                    how = verdict(lines, self.config, self.task, self.plan.total)
                     if how is not None:
                         ended[number] = how
         return dict(sorted(ended.items()))
@@ -321,7 +321,7 @@ class Loop:
         """Write the results of replicas that have ended. The others go on."""
         population = self.population
         replicas = [population.replicas[number] for number in ended]
-        bests = [best_of(replica.directory.lines, self.task) for replica in replicas]
+        bests = [best_of(replica.directory.lines, self.task, self.config.best_by) for replica in replicas]
         reported = population.parameters.data.clone()
         for number, best in zip(ended, bests, strict=True):
             if self.config.report == "best" and best is not None:

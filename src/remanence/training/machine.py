@@ -29,9 +29,15 @@ def describe(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "remanence": __version__,
-        "command": shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]]),
+        "command": shlex.join([name_of_program(), *sys.argv[1:]]),
         "started": now(),
     }
+
+
+def name_of_program() -> str:
+    """What was started, without its folder."""
+    name = os.path.basename(sys.argv[0])
+    return "remanence" if name == "__main__.py" else name
 
 
 @contextmanager

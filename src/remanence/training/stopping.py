@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tasks.base import Task
-from .config import Stop
+from .config import Training
 
 Line = dict[str, Any]
 LEVELS = (0.9, 0.99, 0.999)
@@ -17,15 +17,21 @@ def lower_is_better(task: Task, name: str) -> bool:
     return name == "loss" or (name == task.goal and not task.higher_is_better)
 
 
-def best_of(lines: Sequence[Line], task: Task) -> Line | None:
-    """The evaluation with the best goal, the first of equals."""
-    sign = -1 if lower_is_better(task, task.goal) else 1
-    found = [line for line in lines if line.get("validation", {}).get(task.goal) is not None]
-    return max(found, key=lambda line: float(sign * line["validation"][task.goal]), default=None)
+def best_of(lines: Sequence[Line], task: Task, by: str | None = None) -> Line | None:
+    """The evaluation with the best goal, or the best of another score, the first of equals."""
+    name = task.goal if by is None else by
+    if lines and "validation" in lines[-1] and name not in lines[-1]["validation"]:
+        raise ValueError(
+            f"expected training.best_by to be a score out of {', '.join(lines[-1]['validation'])}, got {name!r}"
+        )
+    sign = -1 if lower_is_better(task, name) else 1
+    found = [line for line in lines if line.get("validation", {}).get(name) is not None]
+    return max(found, key=lambda line: float(sign * line["validation"][name]), default=None)
 
 
-def verdict(lines: Sequence[Line], stop: Stop, task: Task, total: int) -> str | None:
+def verdict(lines: Sequence[Line], config: Training, task: Task, total: int) -> str | None:
     """How a run has ended with its latest evaluation: converged, failed, stalled, finished; None if it goes on."""
+    stop = config.stop
     line = lines[-1]
     scores = line.get("validation", {})
     if stop.reached and all(_reaches(task, scores, name, level) for name, level in stop.reached.items()):
@@ -36,7 +42,7 @@ def verdict(lines: Sequence[Line], stop: Stop, task: Task, total: int) -> str | 
         and not any(_reaches(task, scores, name, level) for name, level in stop.failed.items())
     ):
         return "failed"
-    best = best_of(lines, task)
+    best = best_of(lines, task, config.best_by)
     if stop.patience is not None and best is not None:
         since = sum(other["update"] > best["update"] for other in lines)
         if since >= stop.patience:
