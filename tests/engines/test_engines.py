@@ -347,6 +347,20 @@ def test_an_output_changed_in_place_is_noticed_or_right(contender: Contender) ->
 
 
 @EVERY_ENGINE
+@EVERY_CELL
+def test_a_loss_of_the_last_state_alone_has_the_loops_gradients(contender: Contender, cell: str) -> None:
+    dtype = contender.dtypes[0]
+    found = {}
+    for engine, device, wide in (("loop", "cpu", torch.float64), (contender.engine, contender.device, dtype)):
+        layer = Case(cell, "power_law").layer(engine, device, wide)
+        inputs = torch.linspace(-1, 1, 12, dtype=torch.float64).view(3, 2, 2).to(device, wide)
+        _, state = layer(inputs)
+        state[-1].sum().backward()
+        found[engine] = {name: parameter.grad.double().cpu() for name, parameter in layer.named_parameters()}
+    assert_same(found[contender.engine], found["loop"], TOLERANCE[dtype])
+
+
+@EVERY_ENGINE
 def test_only_wanted_gradients_are_given(contender: Contender) -> None:
     dtype = contender.dtypes[0]
     layer = Case("lstm-coupled", "power_law").layer(contender.engine, contender.device, dtype).requires_grad_(False)
