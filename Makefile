@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types picture clean
+.PHONY: demo test lint types picture results clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/copy_task.py
@@ -22,6 +22,9 @@ types: $(STAMP)
 
 picture: $(STAMP)
 	$(BIN)/python docs/pictures/what_stays.py
+
+results: $(STAMP)
+	$(BIN)/python docs/results.py
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

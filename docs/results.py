@@ -36,8 +36,9 @@ RESULTS = DOCS.parent / "results"
 VERDICTS = DOCS / "results_verdicts.yaml"
 WORDS = ("holds", "does not hold", "open")
 
-# After Okabe & Ito: told apart with every kind of colour vision. Dashes differ too.
-LINES = (
+# After Okabe & Ito: told apart with every kind of colour vision. Dashes differ too. The first belong to these models.
+OWNERS = ("lstm", "lstm-chrono", "plstm")
+LINES: tuple[tuple[str, Any], ...] = (
     ("#D55E00", (0, (1, 1))),
     ("#0072B2", (0, (5, 1.5))),
     ("#008A64", "-"),
@@ -311,8 +312,7 @@ def draw(section: Section) -> bytes:
     models, report = section.experiment.models, section.experiment.report
     groups = [[name for name in section.runs if sees_time(models[name]) is timed] for timed in (False, True)]
     panels = [names for names in groups if names]
-    look = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "text.color": INK}
-    with matplotlib.rc_context(look):
+    with matplotlib.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=(3.8 + 3.4 * len(panels), 3.7), dpi=100, layout="constrained")
         for axes, names in zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
             draw_panel(axes, section, names)
@@ -326,10 +326,17 @@ def draw(section: Section) -> bytes:
     return small.getvalue()
 
 
+def lines_of(names: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """Colour and dashes by model, the same in all pictures for those that most of them have."""
+    own = {name: LINES[OWNERS.index(base)] for name in names if (base := name.removesuffix("-time")) in OWNERS}
+    others = itertools.cycle([line for line in LINES if line not in own.values()])
+    return {name: own.get(name) or next(others) for name in names}
+
+
 def draw_panel(axes: Axes, section: Section, names: Sequence[str]) -> None:
     """The curves of some models."""
     scale = section.experiment.report.scale
-    for (colour, dashes), name in zip(itertools.cycle(LINES), names, strict=False):
+    for name, (colour, dashes) in lines_of(names).items():
         runs = section.runs[name]
         for run in runs:
             axes.plot(list(run.curve), [value * scale for value in run.curve.values()], colour, lw=0.7, alpha=0.4)
