@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test lint types picture results clean
 
 demo: $(STAMP)
-	$(BIN)/python examples/copy_task.py
+	$(BIN)/remanence demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n auto

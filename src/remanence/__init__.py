@@ -1,6 +1,6 @@
 """Remanence: recurrent networks whose forgetting you can choose, set, measure and afford."""
 
-from . import cells, engines, gates, nn, timescales
+from . import cells, engines, gates, language, models, nn, timescales
 from .nn import GRU, JANET, LSTM, NRU, LockedDropout, PhasedLSTM, PowerLawLSTM, make, record, together
 from .version import __version__
 
@@ -16,7 +16,9 @@ __all__ = [
     "cells",
     "engines",
     "gates",
+    "language",
     "make",
+    "models",
     "nn",
     "record",
     "timescales",

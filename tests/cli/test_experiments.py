@@ -131,7 +131,10 @@ def test_run_stops_when_its_budget_is_spent_and_goes_on(tmp_path):
     assert stopped.stdout == ""
     assert "the same command goes on" in stopped.stderr
     assert call(*words).exit_code == 0
-    assert json.loads((tmp_path / "plstm/copy-200/smoke/plstm/seed-1/result.json").read_text())["status"] == "finished"
+    assert (
+        json.loads((tmp_path / "plstm/copy-200/smoke/plstm/seed-1/result.json").read_text())["status"]
+        == "not converged"
+    )
 
 
 def test_run_runs_a_simulation(tmp_path):
@@ -155,6 +158,22 @@ def test_run_runs_a_simulation(tmp_path):
         (["run", "plstm/copy-200", "--models", "lstm,lstn"], "expected model of plstm/copy-200 to be one of lstm,"),
         (["run", "plstm/copy-200", "--seeds", "1-a"], "expected seeds such as 1,2,3 or 1-5, got '1-a'"),
         (["run", "plstm/copy-200", "--seeds", "5-1"], "expected seeds such as 1,2,3 or 1-5, got '5-1'"),
+        (["run", "plstm/copy-200", "--seeds", "1-1000000"], "expected at most 10000 seeds, each below 2**32"),
+        (["run", "plstm/copy-200", "--seeds", "9" * 30], "expected at most 10000 seeds, each below 2**32"),
+        (
+            ["run", "plstm/copy-200", "--set", "train.lr=-1"],
+            "expected training.optimiser.lr to be at least 0, got -1.0",
+        ),
+        (
+            ["run", "plstm/copy-200", "--set", f"train.batch=1{'0' * 400}"],
+            "expected training.batch to be a whole number",
+        ),
+        (["run", "plstm/copy-200", "--set", "report.digits=-1"], "expected report.digits to be at least 0, got -1"),
+        (["run", "plstm/fig1-decay", "--set", "arguments.steps=a"], "expected arguments.steps to be a whole number"),
+        (
+            ["run", "fastgate/fig2-toy", "--set", "arguments.gates=3"],
+            "expected arguments.gates to be a list (each text)",
+        ),
         (["run", "plstm/copy-200", "--device", "tpu"], "expected device to be cpu, cuda or cuda:N, got 'tpu'"),
         (["run", "plstm/copy-200", "--budget", "soon"], "expected a budget such as 90s, 9m or 1h30m, got 'soon'"),
         (["run", "plstm/copy-200", "--logger", "paper"], "expected logger to be one of mlflow, wandb, got 'paper'"),
@@ -186,7 +205,14 @@ def test_a_folder_that_cannot_be_made_is_exit_code_2(tmp_path):
     result = call("run", "plstm/fig1-decay", "--out", str(tmp_path / "file"))
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
-    assert result.stderr.startswith("remanence: expected to write ")
+    assert result.stderr == f"remanence: expected a folder for results, got the file {tmp_path / 'file'}\n"
+    below = call("run", "plstm/fig1-decay", "--out", str(tmp_path / "file" / "below"))
+    assert (
+        below.stderr
+        == f"remanence: expected a folder for results, got {tmp_path / 'file' / 'below'}: Not a directory\n"
+    )
+    long = call("run", "plstm/fig1-decay", "--out", str(tmp_path / ("x" * 300)))
+    assert (long.exit_code, long.stderr.count("\n")) == (2, 1)
 
 
 def test_another_configuration_in_the_same_folder_is_exit_code_2(tmp_path):
@@ -204,3 +230,18 @@ def test_another_configuration_in_the_same_folder_is_exit_code_2(tmp_path):
 )
 def test_seeds(words, seeds):
     assert read_seeds(words) == seeds
+
+
+def test_running_out_of_memory_is_one_sentence(tmp_path, monkeypatch):
+    import torch
+
+    from remanence import experiments
+
+    def run(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+
+    monkeypatch.setattr(experiments, "run", run)
+    result = call("run", "plstm/copy-200", "--preset", "smoke", "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert "fewer seeds at a time" in result.stderr
+    assert "Traceback" not in result.stderr

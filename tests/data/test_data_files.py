@@ -256,7 +256,7 @@ def test_a_file_whose_making_fails_is_not_there(own, cache, failure):
     assert list(cache.iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed_after_a_day(own, cache):
+def test_what_a_killed_process_left_is_removed_in_time(own, cache):
     old = put(cache, ".writing-0123abcd-tokens.txt")
     young = put(cache, ".writing-4567abcd-tokens.txt")
     other = put(cache, ".writing-0123abcd-other.txt")

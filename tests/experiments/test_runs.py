@@ -81,6 +81,23 @@ def test_another_configuration_in_the_same_folder_is_refused(way):
         run(tiny("train.lr=0.5"), way, ["plstm"], [1])
 
 
+def test_runs_of_another_configuration_do_not_join_the_table(way):
+    run(tiny(), way, ["plstm"], [1])
+    for models, seeds in ((["plstm"], [2]), (["lstm"], [1])):
+        with pytest.raises(
+            ValueError, match=r"expected training\.optimiser\.lr to be 0\.001 as in .*seed-1.*, got 0\.5"
+        ):
+            run(tiny("train.lr=0.5"), way, models, seeds)
+    run(tiny("models.lstm.training.lr=0.5"), way, ["lstm"], [1])
+
+
+def test_a_score_that_nobody_measured_is_named(way):
+    run(tiny(), way, ["plstm"], [1])
+    expected = r"^expected report\.score to be one of loss, accuracy, sequence_accuracy, got 'bits'$"
+    with pytest.raises(ValueError, match=expected):
+        run(tiny("report.score=bits"), way, ["plstm"], [1])
+
+
 def test_a_spent_budget_stops_and_sums_up_what_there_is(way):
     experiment = tiny()
     run(experiment, way, ["lstm"], [1])

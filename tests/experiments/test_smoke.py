@@ -9,7 +9,12 @@ from remanence import data
 from remanence.experiments import IDS, Way, find, run
 
 RUNNABLE = [id for id in IDS if find(id).later is None]
-NEEDS = {"plstm/imdb": ("imdb", "glove")}
+NEEDS = {
+    "plstm/imdb": ("imdb", "glove"),
+    "plstm/charptb-150": ("ptb",),
+    "plstm/charptb-500": ("ptb",),
+    "plstm/text8-500": ("text8",),  # made from enwik8 it would take minutes
+}
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from remanence.tasks import (
     Batch,
     Copy,
     CopyVariable,
+    Dyck2,
     Frequency,
     Pixels,
     generator,
@@ -46,7 +47,7 @@ def made_up(task, seed):
     return source.pick(torch.arange(6) + seed)
 
 
-ALL = {**SYNTHETIC, "pixels": Pixels(data="digits"), "imdb": IMDB()}
+ALL = {**SYNTHETIC, "pixels": Pixels(data="digits"), "imdb": IMDB(), "dyck2": Dyck2(longest=20, **SIZES)}
 every_task = pytest.mark.parametrize("task", ALL.values(), ids=ALL)
 
 

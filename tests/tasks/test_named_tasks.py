@@ -39,6 +39,13 @@ WRONG = [
     ("frequency", {"time_scale": 0}, "time_scale"),
     ("frequency", {"time_scale": "100"}, "time_scale"),
     ("frequency", {"periods": "log"}, "periods"),
+    ("dyck2", {"longest": 18}, "longest"),
+    ("dyck2", {"longest": 51}, "longest"),
+    ("dyck2", {"train_size": None}, "train_size"),
+    ("dyck2", {"train_size": 100_000}, "train_size"),
+    ("dyck2", {"validation_size": 0}, "validation_size"),
+    ("dyck2", {"test_size": -1}, "test_size"),
+    ("dyck2", {"data_seed": 0.5}, "data_seed"),
 ]
 
 
@@ -48,7 +55,7 @@ def test_wrong_argument_is_answered_by_a_sentence_with_its_name(name, arguments,
         tasks.make(name, **arguments)
 
 
-@pytest.mark.parametrize("name", ["copy", "copy-variable", "adding", "pixels", "imdb", "frequency"])
+@pytest.mark.parametrize("name", ["copy", "copy-variable", "adding", "pixels", "imdb", "frequency", "dyck2"])
 def test_every_task_has_defaults_and_plain_fields(name):
     task = tasks.make(name)
     assert task.name == name
@@ -61,7 +68,7 @@ def test_every_task_has_defaults_and_plain_fields(name):
 
 
 def test_known_are_all():
-    assert set(tasks.KNOWN) == {"copy", "copy-variable", "adding", "pixels", "imdb", "frequency"}
+    assert set(tasks.KNOWN) == {"copy", "copy-variable", "adding", "pixels", "imdb", "frequency", "dyck2", "text"}
 
 
 def test_unknown_name():

@@ -12,7 +12,7 @@ from killable import processes
 from small_runs import TASK, content, run, weights
 
 from remanence.tasks.copy import Copy
-from remanence.training import Quiet, RunError, Silent, Training, train
+from remanence.training import Optimiser, Quiet, RunError, Silent, Stop, Training, train
 
 
 class Crash(Silent):
@@ -115,7 +115,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_call_goes_on(tmp_path, whole, 
             RunError, match=r"^expected to write .*, got: No space left on device; .* once this is solved$"
         ):
             train([one])
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob(".writing-*"))
     train([one])
     assert content(tmp_path / "one") == whole
 
@@ -221,8 +221,6 @@ def test_divergence_before_anything_was_saved(tmp_path):
 
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path):
-    from remanence.training import Optimiser
-
     one = run(tmp_path, optimiser=Optimiser("sgd", lr=1e38), checkpoint_every=1)
     (result,) = train([one])
     assert result["status"] == "diverged"
@@ -240,6 +238,45 @@ def test_another_configuration_in_the_same_folder_is_refused(tmp_path):
         RunError, match=r"^expected training.batch to be 8 as in .*config.yaml, got 16; give another folder"
     ):
         train([other])
+
+
+def test_a_run_that_came_to_nothing_gives_way_to_another_configuration(tmp_path, whole):
+    with pytest.raises(ValueError, match=r"^expected training.batch to be at most the 64 "):
+        train([run(tmp_path / "one", batch=65)])
+    assert (tmp_path / "one" / "seed-1" / "config.yaml").exists()
+    train([run(tmp_path / "one")])
+    assert content(tmp_path / "one") == whole
+
+
+def test_a_run_that_went_back_for_another_can_go_on_alone(tmp_path, whole):
+    runs = [run(tmp_path / "one", seed) for seed in (1, 2)]
+    with pytest.raises(KeyboardInterrupt):
+        train(runs, progress=Crash(14))
+    (runs[1].directory / "checkpoints" / "step-00000012.safetensors").unlink()  # killed between two checkpoints
+    with pytest.raises(KeyboardInterrupt):
+        train(runs, progress=Crash(10))  # both go on from update 8
+    train(runs[:1])
+    assert content(tmp_path / "one" / "seed-1") == {
+        name.removeprefix("seed-1/"): value for name, value in whole.items()
+    }
+
+
+def test_a_run_that_cannot_go_on_leaves_those_beside_it_as_they_are(tmp_path, monkeypatch):
+    runs = [run(tmp_path, seed) for seed in (1, 2)]
+    with pytest.raises(KeyboardInterrupt):
+        train(runs, progress=Crash(14))
+    from remanence.training import keeping
+
+    load, before = keeping.checkpoint.load, content(tmp_path)
+
+    def elsewhere(path):
+        tensors, data = load(path)
+        return tensors, {**data, "device": "cuda"} if "seed-2" in str(path) else data
+
+    monkeypatch.setattr(keeping.checkpoint, "load", elsewhere)
+    with pytest.raises(RunError, match=r"^expected to go on on cuda"):
+        train(runs)
+    assert content(tmp_path) == before
 
 
 def test_another_device_is_refused(tmp_path, monkeypatch):
@@ -263,13 +300,34 @@ def test_another_device_is_refused(tmp_path, monkeypatch):
     [
         ({"batch": 65}, "expected training.batch to be at most the 64 training sequences, got 65"),
         ({"epochs": 0}, "expected training.epochs to be at least 1, got 0"),
+        ({"validation_size": 0}, "expected training.validation_size to be at least 1, got 0"),
         ({"precision": "int8"}, "expected training.precision to be one of float32, bfloat16, float16, got 'int8'"),
     ],
-    ids=["batch", "epochs", "precision"],
+    ids=["batch", "epochs", "validation", "precision"],
 )
 def test_a_wrong_configuration_is_one_sentence(tmp_path, change, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         train([run(tmp_path, **change)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        (Optimiser, {"lr": -1.0}, "optimiser.lr to be at least 0, got -1.0"),
+        (Optimiser, {"lr": float("nan")}, "optimiser.lr to be at least 0, got nan"),
+        (Optimiser, {"lr": float("inf")}, "optimiser.lr to be finite, got inf"),
+        (Optimiser, {"betas": (0.9, 1.0)}, r"optimiser.betas to be at least 0 and below 1, got \(0.9, 1.0\)"),
+        (Optimiser, {"smoothing": 1.5}, "optimiser.smoothing to be from 0 to 1, got 1.5"),
+        (Optimiser, {"weight_decay": -0.1}, "optimiser.weight_decay to be at least 0, got -0.1"),
+        (Optimiser, {"clip_norm": 0.0}, "optimiser.clip_norm to be above 0, got 0.0"),
+        (Optimiser, {"clip_value": -2.0}, "optimiser.clip_value to be above 0, got -2.0"),
+        (Stop, {"patience": 0}, "stop.patience to be at least 1, got 0"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_a_number_that_cannot_be_is_refused_where_it_is_given(kind, change, message):
+    with pytest.raises(ValueError, match=f"^expected training.{message}$"):
+        kind(**change)
 
 
 def test_runs_that_differ_in_more_than_their_seed_are_refused(tmp_path):

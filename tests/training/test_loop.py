@@ -236,7 +236,7 @@ def test_a_model_without_bias_timescales_is_not_watched(tmp_path):
     ("stop", "status", "updates"),
     [
         (Stop(reached={"loss": 100.0, "accuracy": 0.0}), "converged", 4),
-        (Stop(reached={"loss": 100.0, "accuracy": 1.1}), "finished", 24),
+        (Stop(reached={"loss": 100.0, "accuracy": 1.1}), "not converged", 24),
         (Stop(failed={"accuracy": 1.1}, failed_after=2), "failed", 16),
         (Stop(failed={"accuracy": 1.1, "loss": 100.0}, failed_after=2), "finished", 24),
         (Stop(patience=2), "stalled", None),

@@ -44,13 +44,14 @@ def test_warmup_rises_linearly_to_the_schedule():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "message"),
+    ("arguments", "message"),
     [
-        (Schedule("steps"), "expected schedule.every to be at least 1 epoch"),
-        (Schedule("wave"), "expected schedule.name to be constant"),
+        ({"name": "steps"}, "expected training.schedule.every to be at least 1 epoch"),
+        ({"warmup": -1}, "expected training.schedule.warmup to be at least 0"),
+        ({"name": "wave"}, "expected schedule.name to be constant"),
     ],
-    ids=["no epochs", "unknown"],
+    ids=["no epochs", "warmup", "unknown"],
 )
-def test_a_wrong_schedule_is_refused(schedule, message):
+def test_a_wrong_schedule_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        factor(schedule, 0, 10, 5)
+        factor(Schedule(**arguments), 0, 10, 5)

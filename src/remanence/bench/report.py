@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .. import files
 from .growth import Growth, growth
 from .machine import describe
 from .measure import Clock
@@ -101,17 +101,8 @@ def expect_writable(path: Path) -> None:
 
 
 def save(report: Report, path: Path) -> None:
-    """Write JSON under another name first, so that the file is whole or not there."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
-    try:
-        with os.fdopen(handle, "w") as file:
-            json.dump(report.plain(), file, indent=2)
-            file.write("\n")
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    """Write JSON, all of it or nothing."""
+    files.write(path, (json.dumps(report.plain(), indent=2) + "\n").encode())
 
 
 # Tables.

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from ..version import __version__
-from . import bench, check, data, run, show
+from . import bench, check, data, demo, run, show
 from . import list as list_
 
 COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo.command,
     "list": list_.command,
     "show": show.command,
     "run": run.command,

@@ -12,6 +12,9 @@ import typer
 
 from .answers import bad_input_is_answered, split
 
+MOST = 10_000
+"""Seeds in a range: more are a slip of the hand."""
+
 
 def command(
     id: Annotated[str, typer.Argument(help="An experiment of `remanence list`.", metavar="ID")],
@@ -91,17 +94,30 @@ def read_seeds(words: str | None) -> list[int]:
     seeds: list[int] = []
     for part in split([words] if words else None):
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
-        if found is None or (found[2] and int(found[2]) < int(found[1])):
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if first > last:
             raise ValueError(f"expected seeds such as 1,2,3 or 1-5, got {words!r}")
-        seeds += range(int(found[1]), int(found[2] or found[1]) + 1)
+        if last >= 2**32 or last - first >= MOST:
+            raise ValueError(f"expected at most {MOST} seeds, each below 2**32, got {words!r}")
+        seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
 
 
 @contextmanager
 def answered() -> Iterator[None]:
-    """One sentence and exit code 2 for what the files on disk or the configuration make impossible."""
+    """One sentence and exit code 2 for what the files on disk, the configuration or the memory make impossible."""
+    import torch
+
     try:
         yield
+    except torch.OutOfMemoryError as error:
+        problem = str(error).partition(". ")[0]
+        typer.echo(
+            "remanence: expected a model and a batch that fit into the memory of the device; fewer seeds at a time "
+            f"(--together) or a smaller train.batch need less, got: {problem}",
+            err=True,
+        )
+        raise typer.Exit(2) from None
     except ValueError as error:
         if not str(error).startswith("expected "):  # our sentences do; anything else is a mistake in the program
             raise

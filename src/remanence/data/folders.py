@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from .errors import DataError
@@ -24,8 +27,26 @@ def cache_folder() -> Path:
     return (Path(usual) if usual else Path.home() / ".cache") / "remanence"
 
 
+_GIVEN: ContextVar[Path | None] = ContextVar("given", default=None)
+
+
+@contextmanager
+def looking_in(folder: Path) -> Iterator[None]:
+    """A context in which this folder takes the place of REMANENCE_DATA."""
+    if not folder.is_dir():
+        raise DataError(f"expected a folder that holds a folder for each data set, got {folder}; correct it")
+    before = _GIVEN.set(folder)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(before)
+
+
 def data_folder() -> Path | None:
     """The folder that REMANENCE_DATA names, or None."""
+    given = _GIVEN.get()
+    if given is not None:
+        return given
     chosen = os.environ.get("REMANENCE_DATA")
     if not chosen:
         return None

@@ -1,37 +1,26 @@
-"""Files that are there whole or not at all."""
+"""`remanence.files` for data: what cannot be written is answered by a `DataError`; and files that are made once."""
 
 from __future__ import annotations
 
 import errno
-import os
-import secrets
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
+from .. import files
 from .errors import DataError
 from .folders import cache_folder
 
 UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EEXIST, errno.ENOTDIR}
-LEFT_OVER = 24 * 3600
-"""Seconds after which a temporary file belongs to a process that was killed."""
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`, with the same ending. It becomes `path` if all goes well, else it is removed."""
-    temporary = path.with_name(f".writing-{secrets.token_hex(4)}-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob(f".writing-????????-{path.name}"):
-            with suppress(OSError):
-                if time.time() - old.stat().st_mtime > LEFT_OVER:
-                    old.unlink()
-        yield temporary
-        with temporary.open("rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(temporary, path)
+        with files.whole(path) as temporary:
+            yield temporary
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
@@ -39,9 +28,6 @@ def writing(path: Path) -> Iterator[Path]:
             f"expected {path.parent} to be a folder that can be written, got: {error.strerror}; "
             "set REMANENCE_CACHE to another folder or make room"
         ) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def cached(name: str, make: Callable[[Path], None]) -> Path:

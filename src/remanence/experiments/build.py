@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -44,7 +44,7 @@ def convert(kind: Any, value: object, path: str) -> Any:
         return build(kind, value, path)
     if origin is Literal and value in arguments and not isinstance(value, bool):
         return value
-    if origin in (list, tuple) and isinstance(value, list | tuple):
+    if origin in (list, tuple, Sequence) and isinstance(value, list | tuple):
         return convert_items(kind, value, path)
     if origin is dict:
         inner = arguments[1]
@@ -77,12 +77,12 @@ def convert_to_one(kinds: tuple[Any, ...], value: object, path: str) -> Any:
 def convert_items(kind: Any, values: list[Any] | tuple[Any, ...], path: str) -> Any:
     """A list or tuple with every item converted."""
     arguments = get_args(kind)
-    alike = get_origin(kind) is list or arguments[-1] is Ellipsis
+    alike = get_origin(kind) is not tuple or arguments[-1] is Ellipsis
     kinds = [arguments[0]] * len(values) if alike else list(arguments)
     if len(kinds) != len(values):
         raise ValueError(f"expected {path} to be {in_words(kind)}, got {shown(values)}")
     items = [convert(one, value, f"{path}[{n}]") for n, (one, value) in enumerate(zip(kinds, values, strict=True))]
-    return items if get_origin(kind) is list else tuple(items)
+    return tuple(items) if get_origin(kind) is tuple else items
 
 
 def expect_mapping(values: object, path: str) -> Mapping[str, Any]:
@@ -111,7 +111,7 @@ def as_float(value: object) -> float | None:
         return None
     try:
         return float(value)
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
 
 
@@ -134,7 +134,7 @@ def in_words(kind: Any) -> str:
         return simple[kind]
     if origin is Literal:
         return "one of " + ", ".join(map(str, arguments))
-    if origin is list or (origin is tuple and arguments[-1] is Ellipsis):
+    if origin in (list, Sequence) or (origin is tuple and arguments[-1] is Ellipsis):
         return f"a list (each {in_words(arguments[0])})"
     if origin is tuple:
         return f"a list of {len(arguments)} (each {in_words(arguments[0])})"

@@ -140,4 +140,6 @@ def one(value: Any) -> str:
         return f"{value:g}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(one, value)) + "]"
+    if isinstance(value, Mapping):
+        return "{" + listed(value) + "}"
     return str(value)

@@ -12,15 +12,16 @@ from .models import build_model, from_description, read_description
 
 
 def load_model(directory: Path | str, device: torch.device | str = "cpu") -> SequenceModel:
-    """The model of a run with the weights that were best in validation, or else its last ones, in evaluation mode.
+    """The model of a run with the weights it reports, the best in validation or the last, in evaluation mode.
 
     Args:
         directory: folder of a run, with `config.yaml` and `checkpoints`.
         device: where to put the model.
     """
     directory = Path(directory)
-    model = build_model(from_description(read_description(directory)))
-    tensors, _ = checkpoint.load(weights_of(directory))
+    description = from_description(read_description(directory))
+    model = build_model(description)
+    tensors, _ = checkpoint.load(weights_of(directory, description.training.report))
     named = {name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")}
     try:
         model.load_state_dict(named or tensors)
@@ -30,12 +31,11 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Seq
     return model.to(device).eval()
 
 
-def weights_of(directory: Path) -> Path:
-    """The checkpoint with the best weights, or the last one."""
+def weights_of(directory: Path, wanted: str = "best") -> Path:
+    """The checkpoint with the best weights or the last one, or the other where there is no such one."""
     folder = directory / "checkpoints"
-    paths = [
-        path for path in (folder / "best.safetensors", *sorted(folder.glob("step-*"), reverse=True)) if path.exists()
-    ]
+    best, last = [folder / "best.safetensors"], sorted(folder.glob("step-*"), reverse=True)
+    paths = [path for path in ([*best, *last] if wanted == "best" else [*last, *best]) if path.exists()]
     if not paths:
         raise ValueError(f"expected a run with checkpoints, got {directory}, which has none")
     return paths[0]

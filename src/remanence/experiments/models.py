@@ -9,25 +9,45 @@ from typing import Any
 import torch
 
 from ..models import SequenceModel
-from ..nn import make
+from ..nn import biases, make
+from ..nn.recurrent import Recurrent
 from ..training.config import Training
 from .build import build, convert, plain
 from .resolve import OF_MODEL, layer_arguments, make_task, placed
 from .schema import Experiment, Model
+from .timescales import make_timescales
 
 
 def build_model(model: Model, device: torch.device | str | None = None) -> SequenceModel:
     """The model with new weights."""
+    arguments = dict(model.layer)
+    if "timescales" in arguments:
+        arguments["timescales"] = make_timescales(arguments["timescales"], f"models.{model.name}.timescales")
+    width = model.task.input_size if model.embedding is None else model.embedding
     try:
-        layer = make(model.make, model.task.input_size, model.hidden_size, device=device, **model.layer)
+        layer = make(model.make, width, model.hidden_size, device=device, **arguments)
     except (TypeError, ValueError) as error:
         raise placed(error, f"models.{model.name}", [*OF_MODEL, *layer_arguments(model.make)]) from None
-    return SequenceModel(layer, model.task.output_size, readout=model.task.readout, dropout=model.output_dropout)
+    return SequenceModel(
+        layer,
+        model.task.output_size,
+        readout=model.task.readout,
+        dropout=model.output_dropout,
+        symbols=None if model.embedding is None else model.task.input_size,
+    )
 
 
 def count_parameters(model: Model) -> int:
-    """How many numbers it learns. Nothing is allocated."""
-    return sum(weight.numel() for weight in build_model(model, "meta").parameters() if weight.requires_grad)
+    """How many numbers it learns; biases that timescales hold fixed are none of them. Nothing is allocated."""
+    built = build_model(model, "meta")
+    learned = sum(weight.numel() for weight in built.parameters() if weight.requires_grad)
+    return learned - count_frozen(built.layer)
+
+
+def count_frozen(layer: Recurrent) -> int:
+    """How many entries of the bias vectors of a layer stay as they are."""
+    entries = (len(biases.acting(layer, place)) * len(biases.frozen_blocks(layer, place)) for place in layer.places)
+    return layer.hidden_size * sum(entries)
 
 
 def describe(experiment: Experiment, model: Model, seed: int) -> dict[str, Any]:
@@ -46,6 +66,8 @@ def describe(experiment: Experiment, model: Model, seed: int) -> dict[str, Any]:
 def describe_layer(model: Model) -> dict[str, Any]:
     """The part that rebuilds the model."""
     fixed = {"make": model.make, "hidden_size": model.hidden_size, "output_dropout": model.output_dropout}
+    if model.embedding is not None:
+        fixed["embedding"] = model.embedding
     return {**fixed, **plain(model.layer)}
 
 
@@ -57,6 +79,7 @@ def from_description(description: Mapping[str, Any]) -> Model:
         make=layer.pop("make"),
         hidden_size=layer.pop("hidden_size"),
         output_dropout=convert(float, layer.pop("output_dropout"), "layer.output_dropout"),
+        embedding=layer.pop("embedding", None),
         layer=layer,
         task=make_task(description["task"], "task"),
         training=build(Training, description["training"], "training"),

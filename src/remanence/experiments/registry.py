@@ -37,7 +37,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("ptb", "wt2", "markov-ptb", "fig1-timescales", "dyck2", "routing-ptb", "routing-wt2"),
         *("fig4-assigned-vs-estimated", "fig5-forget-heatmaps", "word-ablation", "shape-sweep", "layer-choice"),
     ),
-    "own": ("digits",),
+    "own": ("digits", "demo"),
 }
 
 IDS: tuple[str, ...] = tuple(f"{paper}/{name}" for paper, names in NAMES.items() for name in names)

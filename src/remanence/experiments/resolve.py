@@ -16,8 +16,9 @@ from ..training.config import Training
 from .build import build, convert, expect_known, expect_mapping, join
 from .merge import merge, override
 from .schema import PRESETS, Experiment, Model, Number
+from .timescales import make_timescales
 
-OF_MODEL = ("make", "hidden_size", "output_dropout", "task", "training", "parameters")
+OF_MODEL = ("make", "hidden_size", "output_dropout", "embedding", "task", "training", "parameters")
 """Fields of a model that are no arguments of its layer."""
 NOT_TO_SET = ("input_size", "hidden_size", "batch_first", "device", "dtype", "keywords")
 """Arguments of layers that follow from the task, the device or the training loop."""
@@ -69,16 +70,18 @@ def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Mod
     make = convert(str, values["make"], join(path, "make"))
     lookup(join(path, "make"), make, MODELS)
     arguments = layer_arguments(make)
-    expect_known(shared, [*OF_MODEL[1:3], *arguments], "model", where=f" (model {make!r})")
+    expect_known(shared, [*OF_MODEL[1:4], *arguments], "model", where=f" (model {make!r})")
     expect_known(own, [*OF_MODEL, *arguments], path)
     own_task, own_training = (expect_mapping(own.get(part) or {}, join(path, part)) for part in ("task", "training"))
     if "hidden_size" not in values:
         raise ValueError(f"expected {join(path, 'hidden_size')} to be given, got nothing")
+    make_timescales(values.get("timescales"), where("timescales", own, path))  # a mistake is answered here
     return Model(
         name=name,
         make=make,
         hidden_size=convert(int, values["hidden_size"], where("hidden_size", own, path)),
         output_dropout=convert(float, values.get("output_dropout", 0.0), where("output_dropout", own, path)),
+        embedding=convert(int | None, values.get("embedding"), where("embedding", own, path)),
         layer={key: value for key, value in values.items() if key not in OF_MODEL},
         task=make_task(merge(task or {}, own_task), join(path, "task")),
         training=build(Training, merge(training or {}, own_training), join(path, "training")),

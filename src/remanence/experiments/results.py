@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..training import files
+from ..training.directory import read_result
+from ..training.stopping import lower_is_better
 from .models import count_parameters
 from .schema import Experiment, Model, Number, Report
 from .table import Table, mean_and_std
@@ -41,18 +43,6 @@ def run_folder(out: Path, experiment: Experiment, model: str, seed: int) -> Path
     return folder_of(out, experiment) / model / f"seed-{seed}"
 
 
-def read_result(directory: Path) -> dict[str, Any] | None:
-    """The result of a run, None where it has not ended."""
-    path = directory / "result.json"
-    try:
-        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError):
-        raise ValueError(f"expected a result in {path}, got a file that cannot be read; remove it to go on") from None
-    return result
-
-
 def finished(out: Path, experiment: Experiment, model: str) -> dict[int, Path]:
     """Folders of the finished runs of a model by seed."""
     found = {}
@@ -68,7 +58,11 @@ def outcome(directory: Path, seed: int, report: Report, model: Model) -> Outcome
     result = read_result(directory)
     assert result is not None
     best = result.get("best") or {}
-    score = (result.get("test") or {}).get(report.score) if report.split == "test" else best.get(report.score)
+    scores = (result.get("test") or {}) if report.split == "test" else best
+    if scores and report.score not in scores:
+        names = ", ".join(name for name in scores if name != "update")
+        raise ValueError(f"expected report.score to be one of {names}, got {report.score!r}")
+    score = scores.get(report.score)
     worse = report.failed is not None and not is_good(best.get(report.score), report.failed, report, model)
     return Outcome(
         seed=seed,
@@ -84,8 +78,7 @@ def is_good(value: float | None, level: float, report: Report, model: Model) -> 
     """Whether a score is at least as good as a level."""
     if value is None:
         return False
-    lower = report.score == "loss" or (report.score == model.task.goal and not model.task.higher_is_better)
-    return value <= level if lower else value >= level
+    return value <= level if lower_is_better(model.task, report.score) else value >= level
 
 
 def first_reaching(directory: Path, report: Report, model: Model) -> int | None:
@@ -137,7 +130,8 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
     notes = []
     if any(run.failed for runs in found.values() for run in runs):
         notes.append("Failed runs (!) are counted and left out of the mean.")
-    which = f"{report.split} {report.score} of the weights that were best in validation"
+    last = report.split == "test" and all(model.training.report == "last" for model in experiment.models.values())
+    which = f"{report.split} {report.score} of the {'last weights' if last else 'weights that were best in validation'}"
     title = f"{experiment.id}, preset {experiment.preset}: {which}"
     return Table(title, headings, rows, words=1, text=1, notes=notes)
 

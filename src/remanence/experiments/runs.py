@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
 from ..names import lookup
 from ..tasks import IMDB, Pixels, Source, Task
 from ..training import Budget, Run, train
+from ..training.directory import Directory, read_result
 from ..training.progress import Silent
 from . import analyses, results, simulations
 from .analyses import Found, Trained
-from .build import expect_known
+from .build import convert, expect_known
 from .models import build_model, count_parameters, describe
 from .registry import find
 from .schema import Experiment
@@ -64,6 +66,9 @@ def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
     if experiment.kind != "training":
         function = function_of(experiment)
         expect_known(experiment.arguments, arguments_of(function), "arguments")
+        kinds = get_type_hints(function)
+        for name, value in experiment.arguments.items():
+            convert(kinds[name], value, f"arguments.{name}")
 
 
 def needed_names(experiment: Experiment) -> dict[str, None]:
@@ -129,6 +134,7 @@ def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Seq
         training.Stopped: a signal or the budget ended it before it was done. Everything is saved.
     """
     check(experiment, models)
+    expect_folder(way.out)
     if experiment.kind == "training":
         return train_models(experiment, way, models, seeds)
     if experiment.kind == "simulation":
@@ -139,6 +145,7 @@ def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Seq
 def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequence[int]) -> list[Table]:
     """Train what has not been trained and sum up what there is, also when it is stopped."""
     groups = plan(experiment, way.out, models, seeds)
+    expect_one_configuration(experiment, way.out)
     kept = read_data({run.task for runs in groups.values() for run in runs if not is_finished(run)}, way.device)
     try:
         for runs in groups.values():
@@ -150,6 +157,24 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
         if found:
             results.save(results.folder_of(way.out, experiment) / "summary.json", results.summary(experiment, found))
     return [results.table(experiment, found)]
+
+
+def expect_one_configuration(experiment: Experiment, out: Path) -> None:
+    """Refuse a folder with finished runs of another configuration: they would stand in one table with the new ones."""
+    for name, model in experiment.models.items():
+        for seed, path in results.finished(out, experiment, name).items():
+            Directory(path).expect_configuration(describe(experiment, model, seed))
+
+
+def expect_folder(path: Path) -> None:
+    """Refuse a path for results that is no folder, or can be none. It need not be there."""
+    try:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise ValueError(f"expected a folder for results, got the file {path}")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ValueError(f"expected a folder for results, got {path}: {error.strerror}") from None
 
 
 def is_finished(run: Run) -> bool:
@@ -182,7 +207,7 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
             train_models(other, way, chosen, seeds)
         for runs in groups.values():
             for one in runs:
-                result = results.read_result(one.directory)
+                result = read_result(one.directory)
                 assert result is not None
                 if result["status"] == "diverged":
                     way.progress.say(f"{one} has diverged and is left out")
@@ -206,7 +231,7 @@ def conclude(
             {"need": run.need, "model": run.model_name, "seed": run.seed, "result": dict(run.result)} for run in runs
         ],
     }
-    before = results.read_result(path.parent)
+    before = read_result(path.parent)
     if before is not None and all(before.get(name) == value for name, value in about.items()):
         return [Table(**table) for table in before["tables"]]
     found = work(experiment, runs)

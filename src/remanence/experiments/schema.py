@@ -46,6 +46,10 @@ class Report:
     failed: float | None = None
     """A run whose best validation score is worse than this has failed: it is counted, and left out of the mean."""
 
+    def __post_init__(self) -> None:
+        if self.digits < 0:
+            raise ValueError(f"expected report.digits to be at least 0, got {self.digits}")
+
     @property
     def scale(self) -> float:
         """What a score is multiplied with when it is shown."""
@@ -75,6 +79,8 @@ class Model:
     """Further arguments of `remanence.make`."""
     task: Task
     training: Training
+    embedding: int | None = None
+    """Width of the vectors that symbols get, where a task's inputs are symbols."""
     parameters: int | None = None
     """The number of parameters the published model has, counted as here, where it is known."""
 

@@ -8,22 +8,30 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..nn import together
 from ..nn.recurrent import Recurrent
+from ..nn.together import together
 
 
 class SequenceModel(nn.Module):
-    """Recurrent layer, dropout, linear read-out.
+    """Embedding, if inputs are symbols; recurrent layer, dropout, linear read-out.
 
     Args:
         layer: the recurrent layer, without batch_first.
         outputs: width of the read-out O.
         readout: "every" for outputs at every step, "last" for one after the last step of a sequence.
         dropout: probability of dropping an output of the layer before the read-out.
+        symbols: number of symbols, where inputs are symbols: each gets a vector of its own, as wide as the layer's
+            input. None where inputs are vectors already.
     """
 
     def __init__(
-        self, layer: Recurrent, outputs: int, *, readout: Literal["every", "last"] = "every", dropout: float = 0.0
+        self,
+        layer: Recurrent,
+        outputs: int,
+        *,
+        readout: Literal["every", "last"] = "every",
+        dropout: float = 0.0,
+        symbols: int | None = None,
     ) -> None:
         super().__init__()
         if layer.batch_first:
@@ -35,6 +43,9 @@ class SequenceModel(nn.Module):
         self.dropout = nn.Dropout(dropout)
         width = layer.output_size * (1 + layer.bidirectional)
         weight = next(layer.parameters())
+        self.embedding = None
+        if symbols is not None:
+            self.embedding = nn.Embedding(symbols, layer.input_size, device=weight.device, dtype=weight.dtype)
         self.head = nn.Linear(width, outputs, device=weight.device, dtype=weight.dtype)
 
     def forward(
@@ -43,7 +54,7 @@ class SequenceModel(nn.Module):
         """Run over sequences.
 
         Args:
-            inputs: `(T, B, I)`, padded at the end.
+            inputs: `(T, B, I)`, padded at the end; `(T, B)` whole numbers where inputs are symbols.
             lengths: `(B,)` steps of every sequence, None where all have T.
             dt: `(T, B)` times between steps.
             state: state to start from.
@@ -51,10 +62,17 @@ class SequenceModel(nn.Module):
         Returns:
             `(T, B, O)`, or `(B, O)` for the read-out after the last step, and the state after step T.
         """
-        hidden, state = self.layer(inputs, state, dt)
+        hidden, state = self.layer(self.embedded(inputs), state, dt)
         if self.readout == "last":
             hidden = last(hidden, lengths)
         return self.head(self.dropout(hidden)), state
+
+    def embedded(self, inputs: Tensor) -> Tensor:
+        """Vectors for the layer."""
+        if self.embedding is None:
+            return inputs
+        vectors: Tensor = self.embedding(inputs)
+        return vectors
 
 
 def forward_together(
@@ -74,7 +92,8 @@ def forward_together(
         outputs, state = models[0](inputs[0], steps, times, None if states is None else states[0])
         return outputs.unsqueeze(0), [state]
     layers = [model.layer for model in models]
-    results = together(layers, list(inputs), states, None if dt is None else list(dt))
+    vectors = [model.embedded(given) for model, given in zip(models, inputs, strict=True)]
+    results = together(layers, vectors, states, None if dt is None else list(dt))
     first = models[0]
     hidden = torch.stack(
         [

@@ -4,11 +4,13 @@ from .adding import Adding
 from .base import Batch, Readout, Score, Source, Split, Task, side_by_side
 from .copy import Copy
 from .copy_variable import CopyVariable
+from .dyck import Dyck2
 from .frequency import Frequency
 from .generators import generator
 from .imdb import IMDB
 from .named import KNOWN, make
 from .pixels import Pixels
+from .text import Text
 
 __all__ = [
     "IMDB",
@@ -17,6 +19,7 @@ __all__ = [
     "Batch",
     "Copy",
     "CopyVariable",
+    "Dyck2",
     "Frequency",
     "Pixels",
     "Readout",
@@ -24,6 +27,7 @@ __all__ = [
     "Source",
     "Split",
     "Task",
+    "Text",
     "generator",
     "make",
     "side_by_side",

@@ -23,9 +23,10 @@ class Batch:
     """Some sequences, padded at the end to T steps."""
 
     inputs: Tensor
-    """`(T, B, I)`."""
+    """`(T, B, I)`; `(T, B)` whole numbers where a task's inputs are symbols."""
     targets: Tensor
-    """`(T, B)` for a read-out at every step, else `(B,)`; whole numbers for classes, floats for a regression."""
+    """`(T, B)` for a read-out at every step, else `(B,)`; whole numbers for classes, floats for a regression.
+    `(T, B, O)` floats where every output has a target of its own."""
     dt: Tensor | None = None
     """`(T, B)`: time since the previous step, for models that have a use for it; 1 where there is padding."""
     lengths: Tensor | None = None

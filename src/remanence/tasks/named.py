@@ -10,11 +10,15 @@ from .adding import Adding
 from .base import Task
 from .copy import Copy
 from .copy_variable import CopyVariable
+from .dyck import Dyck2
 from .frequency import Frequency
 from .imdb import IMDB
 from .pixels import Pixels
+from .text import Text
 
-KNOWN: dict[str, type[Task]] = {task.name: task for task in (Copy, CopyVariable, Adding, Pixels, IMDB, Frequency)}
+KNOWN: dict[str, type[Task]] = {
+    task.name: task for task in (Copy, CopyVariable, Adding, Pixels, IMDB, Frequency, Dyck2, Text)
+}
 
 
 def make(name: str, **arguments: Any) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,6 +26,16 @@ class Optimiser:
     clip_value: float | None = None
     """Largest absolute value of an entry of a gradient."""
 
+    def __post_init__(self) -> None:
+        for name in ("lr", "momentum", "eps", "weight_decay"):
+            expect(getattr(self, name) >= 0, f"optimiser.{name}", "at least 0", getattr(self, name))
+        expect(math.isfinite(self.lr), "optimiser.lr", "finite", self.lr)
+        expect(all(0 <= beta < 1 for beta in self.betas), "optimiser.betas", "at least 0 and below 1", self.betas)
+        expect(0 <= self.smoothing <= 1, "optimiser.smoothing", "from 0 to 1", self.smoothing)
+        for name in ("clip_norm", "clip_value"):
+            value = getattr(self, name)
+            expect(value is None or value > 0, f"optimiser.{name}", "above 0", value)
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -40,6 +51,10 @@ class Schedule:
     factor: float = 0.1
     """Of steps: what a reduction multiplies with."""
 
+    def __post_init__(self) -> None:
+        expect(self.warmup >= 0, "schedule.warmup", "at least 0", self.warmup)
+        expect(self.name != "steps" or self.every >= 1, "schedule.every", "at least 1 epoch for 'steps'", self.every)
+
 
 @dataclass(frozen=True)
 class Stop:
@@ -52,6 +67,9 @@ class Stop:
     failed_after: int = 0
     patience: int | None = None
     """Ends as "stalled" after so many evaluations in a row without a better goal."""
+
+    def __post_init__(self) -> None:
+        expect(self.patience is None or self.patience >= 1, "stop.patience", "at least 1", self.patience)
 
 
 @dataclass(frozen=True)
@@ -85,3 +103,17 @@ class Training:
     stop: Stop = field(default_factory=Stop)
     watch_timescales: bool = False
     """Whether every evaluation also records the timescale of every unit, from the biases."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            *("batch", "epochs", "epoch_updates", "evaluate_every", "evaluate_batch", "validation_size"),
+            "checkpoint_every",
+        ):
+            value = getattr(self, name)
+            expect(value is None or value >= 1, name, "at least 1", value)
+
+
+def expect(fine: bool, name: str, what: str, value: object) -> None:
+    """One sentence for a value that cannot be."""
+    if not fine:
+        raise ValueError(f"expected training.{name} to be {what}, got {value}")

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..files import remove_left_overs
 from . import checkpoint, files
 from .events import Events
 from .files import RunError
@@ -48,12 +49,17 @@ class Directory:
 
     # What is there already.
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is something to go on from or to keep: a checkpoint or a result."""
+        return any(path.exists() for path in (self.path / "result.json", self.checkpoints / INTERRUPTED, *self.steps()))
+
     def expect_configuration(self, description: dict[str, Any]) -> None:
-        """Refuse a folder that was made with another configuration."""
+        """Refuse a folder with a run of another configuration. One that came to nothing gives way."""
         import yaml
 
         path = self.path / "config.yaml"
-        if not path.exists():
+        if not self.begun or not path.exists():
             return
         try:
             found = yaml.safe_load(path.read_text())
@@ -70,14 +76,7 @@ class Directory:
     @property
     def result(self) -> dict[str, Any] | None:
         """The result of a run that has ended."""
-        path = self.path / "result.json"
-        try:
-            result: dict[str, Any] = json.loads(path.read_text())
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError):
-            raise RunError(f"expected a result in {path}, got a file that cannot be read; remove it to go on") from None
-        return result
+        return read_result(self.path)
 
     @property
     def machine(self) -> dict[str, Any]:
@@ -94,7 +93,7 @@ class Directory:
 
     def has_step(self, update: int) -> bool:
         """Whether there is a checkpoint at that update."""
-        return (self.checkpoints / f"step-{update:08d}.safetensors").exists()
+        return (self.checkpoints / step_name(update)).exists()
 
     # Beginning.
 
@@ -121,11 +120,14 @@ class Directory:
         import yaml
 
         for folder in (self.path, self.checkpoints):
-            self._remove(list(folder.glob(f"*{files.TEMPORARY}")))
-        if not (self.path / "config.yaml").exists():
-            text = yaml.safe_dump(plain(description), sort_keys=False, allow_unicode=True)
-            files.write(self.path / "config.yaml", text.encode())
-        if not self.machine:
+            remove_left_overs(folder)
+        self.expect_configuration(description)  # again: only now is it sure that nobody else changes it
+        path = self.path / "config.yaml"
+        content = yaml.safe_dump(plain(description), sort_keys=False, allow_unicode=True).encode()
+        other = path.exists() and not self.begun and path.read_bytes() != content
+        if other or not path.exists():
+            files.write(path, content)
+        if other or not self.machine:
             files.write(self.path / "machine.json", as_json(machine))
 
     def whole_checkpoints(self, say: Say) -> dict[int, Path]:
@@ -147,8 +149,13 @@ class Directory:
         return found
 
     def go_back_to(self, data: dict[str, Any] | None) -> None:
-        """Let metrics and events hold what a checkpoint knows of, None for nothing."""
-        self.size = 0 if data is None else int(data["metrics_bytes"])
+        """Let metrics and events hold what a checkpoint knows of, None for nothing. Later checkpoints go."""
+        update, self.size = (0, 0) if data is None else (int(data["update"]), int(data["metrics_bytes"]))
+        # They know of metrics that are taken back here: nobody must go on from them.
+        later = [path for path in self.steps() if path.name > step_name(update)]
+        if update == 0 or self.has_step(update):
+            later.append(self.checkpoints / INTERRUPTED)
+        self._remove(later)
         try:
             content = self.metrics.read_bytes() if self.metrics.exists() else b""
             if len(content) < self.size:
@@ -179,7 +186,7 @@ class Directory:
 
     def save(self, update: int, tensors: dict[str, Any], data: dict[str, Any]) -> None:
         """Write the checkpoint of an update, and remove those it makes superfluous."""
-        checkpoint.save(self.checkpoints / f"step-{update:08d}.safetensors", tensors, data)
+        checkpoint.save(self.checkpoints / step_name(update), tensors, data)
         self._remove([self.checkpoints / INTERRUPTED, *self.steps()[KEPT:]])
 
     def save_interrupted(self, tensors: dict[str, Any], data: dict[str, Any]) -> None:
@@ -213,6 +220,25 @@ class Directory:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 raise files.cannot_write(path, error) from error
+
+
+def step_name(update: int) -> str:
+    """The file of the checkpoint at that update; names are in the order of updates."""
+    return f"step-{update:08d}.safetensors"
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """What result.json in a folder holds, None where there is none."""
+    path = folder / "result.json"
+    try:
+        result = json.loads(path.read_text("utf-8"))
+        if not isinstance(result, dict):
+            raise ValueError
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError):
+        raise RunError(f"expected a result in {path}, got a file that cannot be read; remove it to go on") from None
+    return result
 
 
 def now() -> str:

@@ -113,9 +113,10 @@ def restore(population: Population, update: int) -> Position:
     for replica in population.replicas:
         tensors, data = checkpoint.load(replica.directory.whole_checkpoints(lambda words: None)[update])
         _expect(replica, tensors, data, population)
-        replica.directory.go_back_to(data)
         taken.append(tensors)
         plain.append(data)
+    for replica, data in zip(population.replicas, plain, strict=True):  # once it is sure that all can go on
+        replica.directory.go_back_to(data)
     population.put_back(taken, [data["order"] for data in plain])
     for number, (tensors, data) in enumerate(zip(taken, plain, strict=True)):
         losses = tensors["losses"]

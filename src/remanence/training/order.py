@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..tasks.base import Batch, Source
-from .randomness import generator
+from ..tasks.generators import generator
 
 
 class Order:

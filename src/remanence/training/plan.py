@@ -20,10 +20,6 @@ class Plan:
     @classmethod
     def of(cls, config: Training, source: Source) -> Plan:
         """The plan of a configuration for a training set."""
-        for name in ("batch", "epochs", "epoch_updates", "evaluate_every", "evaluate_batch", "checkpoint_every"):
-            value = getattr(config, name)
-            if value is not None and value < 1:
-                raise ValueError(f"expected training.{name} to be at least 1, got {value}")
         epoch = config.epoch_updates
         if epoch is None:
             if source.size is None:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-
-def seed_of(seed: int, purpose: str) -> int:
-    """A seed for one purpose of a run: unrelated to those of other purposes and of neighbouring seeds."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {purpose}".encode()).digest()[:8], "big") >> 1
-
-
-def generator(seed: int, purpose: str, device: torch.device) -> torch.Generator:
-    """A generator for one purpose of a run."""
-    return torch.Generator(device).manual_seed(seed_of(seed, purpose))
+from ..tasks.generators import generator_seed
 
 
 @contextmanager
@@ -33,7 +24,7 @@ class Noise:
     def __init__(self, seed: int, device: torch.device) -> None:
         self.device = device
         with kept_aside(device):
-            seed_globally(seed_of(seed, "noise"), device)
+            seed_globally(generator_seed(seed, "noise"), device)
             self.states = self._read()
 
     def _read(self) -> list[Tensor]:

@@ -26,7 +26,5 @@ def factor(schedule: Schedule, update: int, total: int, epoch_updates: int) -> f
     if schedule.name == "cosine":
         return schedule.final + (1 - schedule.final) * (1 + math.cos(math.pi * done)) / 2
     if schedule.name == "steps":
-        if schedule.every < 1:
-            raise ValueError(f"expected schedule.every to be at least 1 epoch for 'steps', got {schedule.every}")
         return schedule.factor ** (update // epoch_updates // schedule.every)
     raise ValueError(f"expected schedule.name to be constant, linear, cosine or steps, got {schedule.name!r}")

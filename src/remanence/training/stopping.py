@@ -30,7 +30,11 @@ def best_of(lines: Sequence[Line], task: Task, by: str | None = None) -> Line | 
 
 
 def verdict(lines: Sequence[Line], config: Training, task: Task, total: int) -> str | None:
-    """How a run has ended with its latest evaluation: converged, failed, stalled, finished; None if it goes on."""
+    """How a run has ended with its latest evaluation; None if it goes on.
+
+    "converged", "failed" or "stalled" as `Stop` says; at its last update "finished", or "not converged" where there was
+    something to reach.
+    """
     stop = config.stop
     line = lines[-1]
     scores = line.get("validation", {})
@@ -47,7 +51,9 @@ def verdict(lines: Sequence[Line], config: Training, task: Task, total: int) -> 
         since = sum(other["update"] > best["update"] for other in lines)
         if since >= stop.patience:
             return "stalled"
-    return "finished" if line["update"] >= total else None
+    if line["update"] < total:
+        return None
+    return "not converged" if stop.reached else "finished"
 
 
 def _reaches(task: Task, scores: dict[str, float], name: str, level: float) -> bool:

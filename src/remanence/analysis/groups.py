@@ -1,0 +1,65 @@
+"""Units of a layer of a language model, in groups by their timescale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from .. import timescales
+from ..models.language import LanguageModel
+from ..nn.recurrent import Recurrent
+from .arrays import Integers, Numbers, numbers
+from .plain import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Groups(Result):
+    """G groups of units from the longest timescales to the shortest."""
+
+    units: list[Integers]
+    """The units of every group, the longest timescale first."""
+    means: Numbers
+    """Mean timescale of every group, `(G,)`."""
+    longest: Numbers
+    """Longest timescale of every group, `(G,)`, by which the authors' program labels them."""
+
+
+def groups_of_units(timescales: Any, size: int) -> Groups:
+    """Units sorted by timescale, in groups of a size; the last one is smaller where the number does not divide.
+
+    Units with assigned inverse gamma timescales are sorted already: these are groups of consecutive units.
+
+    Args:
+        timescales: `(H,)`.
+        size: units in a group.
+    """
+    values = numbers(timescales)
+    if values.ndim != 1 or not len(values) or numpy.isnan(values).any():
+        raise ValueError(f"expected one timescale per unit, got shape {values.shape}")
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"expected groups of at least one unit, got {size!r}")
+    order = numpy.argsort(-values, kind="stable").astype(numpy.int64)
+    units = [order[start : start + size] for start in range(0, len(order), size)]
+    return Groups(
+        units=units,
+        means=numpy.array([values[part].mean() for part in units]),
+        longest=numpy.array([values[part].max() for part in units]),
+    )
+
+
+def layer_of(model: LanguageModel, number: int) -> Recurrent:
+    """A recurrent layer by its number, counted from zero at the input."""
+    layers = [layer for layer in model.layers if isinstance(layer, Recurrent)]
+    if not 0 <= number < len(layers):
+        raise ValueError(f"expected a layer from 0 to {len(layers) - 1}, got {number}")
+    return layers[number]
+
+
+def timescales_of(layer: Recurrent, given: Any = None) -> Numbers:
+    """Timescales of the units of a layer, `(H,)`: those given, or those its biases say."""
+    values = numbers(timescales.of(layer)[0] if given is None else given)
+    if values.shape != (layer.hidden_size,):
+        raise ValueError(f"expected timescales of {layer.hidden_size} units, got shape {values.shape}")
+    return values

@@ -1,0 +1,44 @@
+"""`remanence demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .run import answered
+
+
+def command(
+    out: Annotated[Path, typer.Option(help="Folder for all results.", metavar="DIR")] = Path("runs"),
+    quick: Annotated[bool, typer.Option("--quick", help="A few updates, to see that it works.")] = False,
+) -> None:
+    """See three models race: an LSTM, a fast-gate LSTM and a pLSTM learn a task that needs memory.
+
+    Two to three minutes on two CPU cores. Ends with a table and a picture. Stopping it (Ctrl-C, kill) loses nothing:
+    the same command goes on. When it is finished, the same command shows its table.
+    """
+    from ..experiments import demo
+    from ..training import Stopped
+    from .tables import say, show_table
+
+    with answered():
+        shown = demo.Demo.of(out, quick)
+        for paragraph in demo.introduction(shown.experiment, list(shown.standings.values())):
+            say(paragraph, hang=0)
+            typer.echo()
+        try:
+            shown.run()
+        except Stopped as stopped:
+            typer.echo(f"remanence: {stopped.reason}", err=True)
+            raise typer.Exit(stopped.code) from None
+        show_table(demo.table(shown.standings, shown.groups))
+        typer.echo()
+        for sentence in (*demo.conclusion(list(shown.standings.values())), demo.WHERE_AN_LSTM_DOES_AS_WELL):
+            say(sentence, hang=0)
+        try:
+            say(f"Picture: {shown.draw()}")
+        except ImportError:
+            say("Picture: none, for matplotlib is not installed; pip install 'remanence[report]' brings it")
+        say(f"Results: {shown.folder}")

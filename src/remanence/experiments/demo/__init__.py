@@ -1,0 +1,68 @@
+"""The race of `remanence demo`: three models learn the same thing at once, and one sees who gets there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ...training import Run
+from .. import results, runs
+from ..registry import find
+from ..schema import Experiment
+from .display import Board
+from .outcome import WHERE_AN_LSTM_DOES_AS_WELL, conclusion, introduction, table
+from .picture import draw
+from .race import race
+from .standing import Standing, read
+
+__all__ = ["WHERE_AN_LSTM_DOES_AS_WELL", "Demo", "conclusion", "introduction", "table"]
+
+
+@dataclass
+class Demo:
+    """The runs of the demo and how far they are."""
+
+    experiment: Experiment
+    out: Path
+    groups: Mapping[str, Sequence[Run]]
+    standings: Mapping[str, Standing]
+
+    @classmethod
+    def of(cls, out: Path, quick: bool = False) -> Demo:
+        """The demo whose runs are kept in a folder, with whatever is there already."""
+        experiment = find("own/demo", "smoke" if quick else "short")
+        groups = runs.plan(experiment, out)
+        return cls(experiment, out, groups, {name: read(experiment, group) for name, group in groups.items()})
+
+    def run(self) -> None:
+        """Train what is not trained yet, all models at once, and show it.
+
+        Raises:
+            training.Stopped: a signal came. Everything is saved.
+        """
+        left = {name: group for name, group in self.groups.items() if not all(map(runs.is_finished, group))}
+        if left:
+            first = next(iter(self.groups.values()))[0].config
+            with Board(self.standings, first.epochs * (first.epoch_updates or 1)) as board:
+                race(left, board.lanes)
+        # Nothing is left to train: this refuses runs of another configuration and writes the summary.
+        runs.train_models(self.experiment, runs.Way(self.out, torch.device("cpu")), (), ())
+
+    @property
+    def folder(self) -> Path:
+        """Where everything is."""
+        return results.folder_of(self.out, self.experiment)
+
+    def draw(self) -> Path:
+        """Write the learning curves.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        path = self.folder / "learning.png"
+        task = next(iter(self.standings.values())).model.task
+        draw(list(self.standings.values()), f"Adding the two marked numbers of {task.length}", path)  # type: ignore[attr-defined]
+        return path

@@ -1,0 +1,93 @@
+"""What the race came to: a table and a few sentences, all of them read from the run folders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ...tasks import Adding
+from ...training import Run
+from ..schema import Experiment
+from ..table import Table
+from .standing import Standing, seconds
+
+
+def introduction(experiment: Experiment, standings: Sequence[Standing]) -> list[str]:
+    """What the task is, why it is hard, and who races, for somebody who knows nothing of it."""
+    first = standings[0]
+    task = first.model.task
+    assert isinstance(task, Adding)
+    guessing, solved = math.sqrt(first.guessing), math.sqrt(first.solved_at)
+    counts = [standing.parameters for standing in standings]
+    seeds = " and ".join(map(str, experiment.seeds))
+    return [
+        f"The task: {task.length} random numbers between 0 and 1 go by, one at a time, and two of them are marked, one "
+        "in each half. After the last number the model has to say the sum of the two.",
+        "Why it is hard: nobody says what to keep. The only lesson is how wrong the sum was, at the very end, and to "
+        f"make use of it a model must still hold what it saw up to {task.length} steps before. A memory that fades "
+        "a little at every step has lost it by then, and with it the way to learn better.",
+        f"Always saying 1 is off by {guessing:.2f}, typically. It counts as solved at {solved:.2f}.",
+        f"The race: {', '.join(f'{one.title} ({one.parameters:,} parameters)' for one in standings)}. The counts "
+        f"agree within {spread(counts):.1%}. Same rows of numbers, same optimiser, seeds {seeds}, fixed in advance. "
+        f"The LSTM and the fast gate start out forgetting equally much ({forgotten(standings)} per step).",
+    ]
+
+
+def forgotten(standings: Sequence[Standing]) -> str:
+    """The share of its memory that an LSTM with forget bias 1 loses per step before it has learned anything."""
+    bias = next(float(one.model.layer["forget_bias"]) for one in standings if "forget_bias" in one.model.layer)
+    return f"{1 / (1 + math.exp(bias)):.0%}"
+
+
+def spread(counts: Sequence[int]) -> float:
+    """How far counts are apart, as a share."""
+    return max(counts) / min(counts) - 1
+
+
+def table(standings: Mapping[str, Standing], groups: Mapping[str, Sequence[Run]]) -> Table:
+    """The models side by side."""
+    headings = ("model", "parameters", "seeds solved", "updates to solve it", "typical error at the end", "seconds")
+    rows = []
+    for name, standing in standings.items():
+        solved = standing.solved
+        updates = [
+            f"{solved[seed]:,}" if seed in solved else f"over {last(standing, seed):,}" for seed in standing.curves
+        ]
+        errors = [f"{math.sqrt(curve[-1][1]):.2f}" if curve else "-" for curve in standing.curves.values()]
+        rows.append(
+            (
+                standing.title,
+                f"{standing.parameters:,}",
+                f"{len(solved)} of {len(standing.curves)}",
+                ", ".join(updates),
+                ", ".join(errors),
+                f"{max(map(seconds, groups[name])):.0f}",
+            )
+        )
+    notes = ["Seconds: until both seeds had ended, while the other models shared the cores."]
+    return Table("", headings, rows, words=1, notes=notes)
+
+
+def last(standing: Standing, seed: int) -> int:
+    """The last update of a seed that was evaluated."""
+    curve = standing.curves[seed]
+    return curve[-1][0] if curve else 0
+
+
+def conclusion(standings: Sequence[Standing]) -> list[str]:
+    """Who won, from the numbers alone."""
+    words = []
+    for standing in standings:
+        solved, seeds = standing.solved, len(standing.curves)
+        if len(solved) == seeds:
+            words.append(
+                f"{standing.title} solved it after {' and '.join(f'{at:,}' for at in solved.values())} updates"
+            )
+        elif solved:
+            words.append(f"{standing.title} solved it with {len(solved)} of {seeds} seeds")
+        else:
+            words.append(f"{standing.title} was still off by {standing.error:.2f} after {standing.update:,} updates")
+    return ["; ".join(words) + "."]
+
+
+WHERE_AN_LSTM_DOES_AS_WELL = "Where the plain LSTM does as well: TODO"

@@ -1,0 +1,171 @@
+"""Several models trained at once, each in a process of its own.
+
+Small models gain nothing from more than one thread, but one core each. Every process trains the seeds of one model with
+`remanence.training.train`, and what it would show is sent here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ...training import Run, RunError, Stopped, train
+from ...training.progress import Silent
+
+EVERY = 0.5
+"""Seconds between two messages about updates."""
+Message = tuple[str, tuple[Any, ...]]
+"""A method of `Silent` and its arguments; or "stopped" or "refused" and a sentence."""
+
+
+class Messenger(Silent):
+    """Sends on what there is to show."""
+
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        self._send = send
+        self._sent = 0.0
+
+    def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
+        self._tell("begin", runs, update, total)
+
+    def wants_loss(self) -> bool:
+        return time.monotonic() - self._sent > EVERY
+
+    def step(self, update: int, loss: float | None = None) -> None:
+        if loss is not None:
+            self._sent = time.monotonic()
+            self._tell("step", update, loss)
+
+    def evaluated(self, run: Run, line: dict[str, Any]) -> None:
+        self._tell("evaluated", run, line)
+
+    def ended(self, run: Run, result: dict[str, Any]) -> None:
+        self._tell("ended", run, result)
+
+    def say(self, message: str) -> None:
+        self._tell("say", message)
+
+    def _tell(self, method: str, *arguments: Any) -> None:
+        try:
+            self._send((method, arguments))
+        except OSError:  # nobody is there any more: save and stop
+            signal.raise_signal(signal.SIGTERM)
+
+
+def work(runs: Sequence[Run], pipe: Connection) -> None:
+    """What a process does."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C at a terminal goes to all its processes; only the first is to get it, and asks the others
+    torch.set_num_threads(1)
+    with pipe:
+        try:
+            train(runs, progress=Messenger(pipe.send))
+        except Stopped as stopped:
+            last: Message = ("stopped", (stopped.reason,))
+        except ValueError as error:
+            if not str(error).startswith("expected "):  # our sentences do; anything else is a mistake in the program
+                raise
+            last = ("refused", (str(error),))
+        else:
+            return
+        try:
+            pipe.send(last)
+        except OSError:
+            return
+
+
+def race(groups: Mapping[str, Sequence[Run]], shown: Mapping[str, Silent]) -> None:
+    """Train every model, all at once.
+
+    Args:
+        groups: runs that differ in their seed alone, by model.
+        shown: who is told about each model.
+
+    Raises:
+        Stopped: a signal came; everything is saved, and the same call goes on.
+        RunError: what is in the folders makes it impossible.
+    """
+    context = get_context("spawn")
+    asked: list[signal.Signals] = []
+    refused: list[str] = []
+    processes: dict[str, Any] = {}
+    pipes: dict[Connection, str] = {}
+
+    def stop() -> None:
+        for process in processes.values():
+            process.terminate()  # it saves and ends
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked:
+            for process in processes.values():
+                process.kill()
+        asked.append(signal.Signals(number))
+        stop()
+
+    try:
+        with _on_signals(signal.SIG_IGN, only=signal.SIGINT):  # a process that still imports is not to answer to Ctrl-C
+            for name, runs in groups.items():
+                ours, theirs = context.Pipe(duplex=False)
+                processes[name] = context.Process(target=work, args=(list(runs), theirs), name=name)
+                processes[name].start()
+                theirs.close()
+                pipes[ours] = name
+        with _on_signals(ask):
+            for name, message in _messages(pipes):
+                if message is None:
+                    processes[name].join()
+                    code = processes[name].exitcode
+                    if code and not asked and not refused:
+                        raise RuntimeError(f"expected the process that trains {name} to end with 0, got {code}")
+                elif message[0] == "refused":
+                    refused.append(message[1][0])
+                    stop()
+                elif message[0] != "stopped":
+                    getattr(shown[name], message[0])(*message[1])
+    finally:
+        stop()
+        for process in processes.values():
+            process.join()
+            process.close()
+        for pipe in pipes:
+            pipe.close()
+    if refused:
+        raise RunError(refused[0])
+    if asked:
+        raise Stopped(f"stopped by {asked[0].name}; the same command goes on", 128 + asked[0])
+
+
+def _messages(pipes: Mapping[Connection, str]) -> Iterator[tuple[str, Message | None]]:
+    """What the processes say, and None for each that has ended."""
+    left = dict(pipes)
+    while left:
+        for pipe in wait(list(left)):
+            assert isinstance(pipe, Connection)
+            try:
+                message = pipe.recv()
+            except EOFError:
+                yield left.pop(pipe), None
+            else:
+                yield left[pipe], message
+
+
+@contextmanager
+def _on_signals(handler: Any, only: signal.Signals | None = None) -> Iterator[None]:
+    """Let SIGINT and SIGTERM, or only one of them, do this."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM) if only in (None, each)}
+    for each in before:
+        signal.signal(each, handler)
+    try:
+        yield
+    finally:
+        for each, old in before.items():
+            signal.signal(each, old)

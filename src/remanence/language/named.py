@@ -1,0 +1,102 @@
+"""The corpora of the papers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .. import data
+from ..data import DataError, DataSet, Texts
+from .corpus import Corpus
+from .kept import digest, numbered_once
+from .numbering import Numbered, Numbering, closed, number_bytes
+from .vocabulary import UNKNOWN, Level
+from .wikipedia import clean
+
+
+@dataclass(frozen=True)
+class Named:
+    """A corpus made from a data set."""
+
+    name: str
+    description: str
+    source: str
+    """Name of the data set."""
+    level: Level
+    number: Callable[[Texts], Numbered]
+
+    @property
+    def data_set(self) -> DataSet[Texts]:
+        """Where it comes from."""
+        return data.KNOWN[self.source]
+
+    def load(self) -> Corpus:
+        """Find or download the files, verify them, and number their text unless that was done before."""
+        found = self.data_set.get()
+        checksums = [file.checksum for file in found.form.needed]
+        key = f"{self.name}-{digest(self.name, checksums)}"
+        return numbered_once(self.name, key, lambda: self.number(self.data_set.load()))
+
+
+def words(texts: Texts) -> Numbered:
+    """Words between blanks; every line ends with `<eos>`, blank ones too. Rare words are `<unk>` in the files."""
+    numbering = Numbering()
+    streams = [numbering.read(part.decode("utf-8"), "word") for part in (texts.train, texts.validation, texts.test)]
+    return closed(numbering, streams, "word", UNKNOWN if UNKNOWN in numbering else None)
+
+
+def characters(texts: Texts) -> Numbered:
+    """Characters of the same text: one blank between words, `<eos>` after every line; `<unk>` is five characters."""
+    numbering = Numbering()
+    streams = []
+    for part in (texts.train, texts.validation, texts.test):
+        lines = part.decode("utf-8").removesuffix("\n").split("\n")
+        streams.append(numbering.read("".join(f"{' '.join(line.split())}\n" for line in lines), "character"))
+    return closed(numbering, streams, "character", None)
+
+
+def plain_bytes(texts: Texts) -> Numbered:
+    """Bytes as they are."""
+    return number_bytes((texts.train, texts.validation, texts.test), "byte")
+
+
+def letters(texts: Texts) -> Numbered:
+    """Letters and blanks as they are."""
+    return number_bytes((texts.train, texts.validation, texts.test), "character")
+
+
+def cleaned(texts: Texts) -> Numbered:
+    """The start of text8, from enwik8, which is a tenth of the dump that text8 was made from."""
+    text = clean(texts.train + texts.validation + texts.test)
+    first, second = len(text) * 90 // 100, len(text) * 95 // 100
+    numbered = number_bytes((text[:first], text[first:second], text[second:]), "character")
+    note = (
+        f"the start of text8, {len(text):,} characters made from enwik8, cut 90/5/5; the standard corpus has "
+        "100,000,000, and its validation and test parts are not in this one"
+    )
+    return Numbered(numbered.vocabulary, numbered.streams, note)
+
+
+KNOWN: dict[str, Named] = {
+    known.name: known
+    for known in (
+        Named("ptb", "Penn Treebank, words", "ptb", "word", words),
+        Named("ptb-char", "Penn Treebank, characters", "ptb", "character", characters),
+        Named("wikitext-2", "WikiText-2, words", "wikitext-2", "word", words),
+        Named("enwik8", "an English Wikipedia dump, bytes", "enwik8", "byte", plain_bytes),
+        Named("text8", "text of English Wikipedia, a to z and blanks", "text8", "character", letters),
+        Named("text8-from-enwik8", "the first three quarters of text8", "enwik8", "character", cleaned),
+    )
+}
+
+
+def text8() -> Corpus:
+    """Text8, or its start made from enwik8 where only that is there; `note` tells which."""
+    try:
+        return KNOWN["text8"].load()
+    except DataError:
+        part = KNOWN["text8-from-enwik8"]
+        # A text8 that is there but damaged is to be seen to, not to be replaced.
+        if KNOWN["text8"].data_set.find() is not None or part.data_set.find() is None:
+            raise
+        return part.load()

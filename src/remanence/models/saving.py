@@ -1,0 +1,108 @@
+"""A language model in one file: tensors as safetensors, all else as JSON in its header. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import files, timescales
+from ..gates import KNOWN, Gate
+from ..language import Vocabulary
+from ..names import lookup
+from ..timescales import Timescales
+from .text import Words
+
+FORMAT = 1
+KEY = "remanence.language_model"
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+}
+TIMESCALES: dict[str, type[Timescales]] = {
+    kind.__name__: kind for kind in (timescales.Chrono, timescales.Uniform, timescales.InverseGamma, timescales.Fixed)
+}
+
+
+def save(
+    path: Path,
+    weights: dict[str, Tensor],
+    arguments: dict[str, Any],
+    words: int,
+    vocabulary: Words | None,
+    dtype: torch.dtype,
+) -> None:
+    """Write a model, all of it or nothing."""
+    from safetensors.torch import save as to_bytes
+
+    about = {
+        "format": FORMAT,
+        "words": words,
+        "dtype": str(dtype).removeprefix("torch."),
+        "arguments": {name: plain(value) for name, value in arguments.items()},
+        "vocabulary": _plain_vocabulary(vocabulary),
+    }
+    own = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
+    try:
+        files.write(path, to_bytes(own, {KEY: json.dumps(about, sort_keys=True, allow_nan=False)}))
+    except OSError as error:
+        raise ValueError(f"expected to write {path}, got: {error.strerror or error}") from error
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int, Words | None, torch.dtype]:
+    """Weights, arguments, number of words, vocabulary and dtype of a model that `save` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise ValueError(f"expected the file of a language model, got {path}, where there is none")
+    try:
+        with safe_open(path, "pt") as file:
+            about = json.loads((file.metadata() or {})[KEY])
+            if about["format"] != FORMAT:
+                raise ValueError(
+                    f"expected a language model of format {FORMAT}, got format {about['format']} in {path}"
+                )
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no mapping
+            arguments = {name: restored(value) for name, value in about["arguments"].items()}
+            return weights, arguments, int(about["words"]), _vocabulary(about["vocabulary"]), DTYPES[about["dtype"]]
+    except (SafetensorError, LookupError, json.JSONDecodeError):
+        raise ValueError(f"expected a language model that save() wrote, got {path}, which holds none") from None
+
+
+def plain(value: Any) -> Any:
+    """An argument of a model as JSON has it: gates and timescales become mappings."""
+    if isinstance(value, Gate):
+        return {"gate": value.name, **_fields(value)}
+    if isinstance(value, Timescales):
+        return {"timescales": type(value).__name__, **_fields(value)}
+    if isinstance(value, Tensor):
+        return value.tolist()
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def restored(value: Any) -> Any:
+    """The inverse of `plain`."""
+    if isinstance(value, dict):
+        rest = dict(value)
+        for kind, known in (("gate", KNOWN), ("timescales", TIMESCALES)):
+            if kind in rest:
+                return lookup(kind, rest.pop(kind), known)(**{name: restored(part) for name, part in rest.items()})
+    return [restored(part) for part in value] if isinstance(value, list) else value
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if not dataclasses.is_dataclass(value):
+        return {}
+    return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+def _plain_vocabulary(vocabulary: Words | None) -> dict[str, Any] | None:
+    """A vocabulary of this package as plain data; None for any other, which `load` must be given again."""
+    return vocabulary.to_dict() if isinstance(vocabulary, Vocabulary) else None
+
+
+def _vocabulary(about: dict[str, Any] | None) -> Words | None:
+    return None if about is None else Vocabulary.from_dict(about)

@@ -1,0 +1,81 @@
+"""`remanence demo`: what it prints, writes, and with which exit code."""
+
+import shutil
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from remanence.cli import demo
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command("demo")(demo.command)
+
+
+def call(*words):
+    return CliRunner().invoke(app, ["--quick", *map(str, words)], env={"NO_COLOR": "1"})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished demo: where it is, and what was said."""
+    out = tmp_path_factory.mktemp("runs")
+    return out, call("--out", out)
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """Where a finished demo is that may be changed."""
+    return shutil.copytree(finished[0], tmp_path / "runs")
+
+
+def test_it_tells_races_and_shows(finished):
+    out, result = finished
+    assert result.exit_code == 0, result.output
+    shown = result.stdout.splitlines()
+    assert shown[0].startswith("The task: 10 random numbers")
+    rows = [line for line in shown if line.startswith(("LSTM  ", "fast-gate LSTM  ", "pLSTM  "))]
+    assert [row.split()[-1].isdigit() for row in rows] == [True] * 3
+    assert any(line.startswith("Where the plain LSTM does as well") for line in shown)
+    folder = out / "own" / "demo" / "smoke"
+    assert f"Results: {folder}" in shown
+    assert f"Picture: {folder / 'learning.png'}" in shown
+    assert (folder / "learning.png").read_bytes().startswith(b"\x89PNG")
+    assert (folder / "summary.json").is_file()
+    for model in ("lstm", "fast", "plstm"):
+        for seed in (1, 2):
+            assert (folder / model / f"seed-{seed}" / "result.json").is_file()
+    assert "pLSTM, seed 2: finished after 10 updates" in result.stderr
+
+
+def test_a_finished_demo_is_shown_again(finished):
+    out, before = finished
+    result = call("--out", out)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, before.stdout, "")
+
+
+def test_it_goes_on_where_it_was(finished, copied):
+    run = copied / "own" / "demo" / "smoke" / "fast" / "seed-2"
+    (run / "result.json").unlink()
+    result = call("--out", copied)
+    assert result.exit_code == 0, result.output
+    assert "fast-gate LSTM, seed 2: finished after 10 updates" in result.stderr
+    assert "seed 1" not in result.stderr
+    there = finished[0] / "own" / "demo" / "smoke" / "fast" / "seed-2"
+    assert (run / "metrics.jsonl").read_bytes() == (there / "metrics.jsonl").read_bytes()
+
+
+def test_without_matplotlib_it_says_so_and_goes_on(finished, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = call("--out", finished[0])
+    assert result.exit_code == 0
+    assert "Picture: none, for matplotlib is not installed" in result.stdout
+
+
+def test_runs_of_another_configuration_are_answered_by_one_sentence(copied):
+    config = copied / "own" / "demo" / "smoke" / "lstm" / "seed-1" / "config.yaml"
+    config.write_text(config.read_text().replace("hidden_size: 8", "hidden_size: 9"))
+    result = call("--out", copied)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("remanence: expected layer.hidden_size to be 9")
