@@ -24,7 +24,8 @@ def small(monkeypatch):
         program.Setting("frequency", frequency, 4, Training(4)),
     ]
     monkeypatch.setattr(program, "settings", lambda device: made)
-    monkeypatch.setattr(program, "updates_for", lambda milliseconds: 5)
+    monkeypatch.setattr(program, "SECONDS", 0.001)
+    monkeypatch.setattr(program, "ROUNDS", 2)
 
 
 def test_every_model_is_measured_on_every_task(small):
@@ -39,14 +40,10 @@ def test_the_ratio_is_bare_over_whole():
     assert program.Program("copy", "lstm", 1, bare_ms=9.0, whole_ms=10.0).ratio == pytest.approx(0.9)
 
 
-def test_times_of_updates_leave_out_evaluations(tmp_path):
-    lines = [
-        {"what": "start", "update": 0},
-        {"what": "evaluation", "update": 10, "updates": 10, "seconds": 1.5, "evaluation": 0.5},
-        {"what": "end", "update": 10},
-    ]
-    (tmp_path / "times.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert program.update_milliseconds(tmp_path) == [pytest.approx(100)]
+def test_the_loop_goes_on_past_an_evaluation(small, tmp_path):
+    update = program.whole_update(program.settings(CPU)[0], "lstm", CPU, 1, tmp_path)
+    for _ in range(1010):
+        update()
 
 
 def test_a_report_has_one_table_and_plain_data(small):

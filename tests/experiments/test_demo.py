@@ -87,15 +87,15 @@ def test_half_a_line_of_metrics_is_left_out(demo):
 
 def test_the_introduction_says_what_the_task_is(demo):
     words = " ".join(introduction(demo.experiment, list(demo.standings.values())))
-    for part in ("10 random numbers", "off by 0.41", "solved at 0.10", "seeds 1 and 2", "27% per step", "pLSTM (411"):
+    for part in ("10 random numbers", "off by 0.41", "solved at 0.10", "seeds 1 and 2", "27% before", "pLSTM (411"):
         assert part in words
 
 
 def test_table_and_conclusion_say_what_came_out(told):
     rows = table(told.standings, told.groups).rows
     assert [row[:5] for row in rows] == [
-        ("LSTM", "393", "0 of 2", "over 10, over 10", "0.41, 0.40"),
-        ("fast-gate LSTM", "393", "1 of 2", "over 10, 10", "0.32, 0.09"),
+        ("LSTM", "393", "0 of 2", ">10, >10", "0.41, 0.40"),
+        ("fast-gate LSTM", "393", "1 of 2", ">10, 10", "0.32, 0.09"),
         ("pLSTM", "411", "2 of 2", "10, 10", "0.10, 0.07"),
     ]
     assert conclusion(list(told.standings.values())) == [
@@ -120,7 +120,7 @@ def test_the_board_has_a_line_for_every_model(told, width):
     assert len(lines) == 4
     assert "update 10 of 1,400" in lines[1]
     assert "not solved after 10" in lines[2]
-    assert "solved after 10 and 10" in lines[3]
+    assert "solved after 10, 10" in lines[3]
 
 
 def test_going_on_forgets_what_came_after_the_checkpoint(told, capsys):

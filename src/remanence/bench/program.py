@@ -7,14 +7,12 @@ the learning rate, the sums for the log, watching for signals.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -22,7 +20,15 @@ from .. import tasks
 from ..models import SequenceModel
 from ..nn import make
 from ..tasks.base import Task, side_by_side
-from ..training import Optimiser, Run, Training, train
+from ..training import Budget, Optimiser, Run, Silent, Training
+from ..training.directory import Directory
+from ..training.graph import WARM
+from ..training.interruption import Interruption
+from ..training.loop import Loop
+from ..training.machine import describe
+from ..training.plan import Plan
+from ..training.population import Replica
+from .measure import Call
 from .timings import Say
 
 
@@ -71,21 +77,47 @@ class Program:
         return self.bare_ms / self.whole_ms
 
 
+ROUNDS = 7
+"""Times that both are measured, in turn: whatever else the machine does falls on both alike."""
+SECONDS = 0.3
+"""Of one measurement."""
+
+
 def programs(device: torch.device, say: Say, counts: tuple[int, ...] = (1,)) -> Iterator[Program]:
     """Measure every setting with every layer, and so many seeds trained side by side."""
     for setting in settings(device):
         for layer in LAYERS:
-            say(f"the training loop: {setting.name} {layer}")
-            bare = bare_milliseconds(setting, layer, device)
-            updates = updates_for(bare)
+            bare = bare_update(setting, layer, device)
             for count in counts:
-                whole = whole_milliseconds(setting, layer, device, count, updates)
-                yield Program(setting.name, layer, count, bare * count, whole)
+                say(f"the training loop: {setting.name} {layer}")
+                with tempfile.TemporaryDirectory() as folder:
+                    whole = whole_update(setting, layer, device, count, Path(folder))
+                    bare_ms, whole_ms = in_turn((bare, whole), device)
+                yield Program(setting.name, layer, count, bare_ms * count, whole_ms)
 
 
-def updates_for(milliseconds: float) -> int:
-    """Updates of about a second, at least 5 and at most 400."""
-    return max(5, min(400, int(1000 / milliseconds)))
+def in_turn(calls: Sequence[Call], device: torch.device) -> list[float]:
+    """Median milliseconds of each call, measured in turn."""
+    for call in calls:
+        for _ in range(WARM + 3):
+            call()
+    counts = [max(1, min(400, int(SECONDS * 1e3 / elapsed(call, 2, device)))) for call in calls]
+    rounds = [
+        [elapsed(call, number, device) for call, number in zip(calls, counts, strict=True)] for _ in range(ROUNDS)
+    ]
+    return [median(times) for times in zip(*rounds, strict=True)]
+
+
+def elapsed(call: Call, count: int, device: torch.device) -> float:
+    """Milliseconds of one of so many calls in a row."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return (time.perf_counter() - start) * 1e3 / count
 
 
 def model(setting: Setting, layer: str) -> SequenceModel:
@@ -94,18 +126,16 @@ def model(setting: Setting, layer: str) -> SequenceModel:
     return SequenceModel(make(layer, task.input_size, setting.units), task.output_size, readout=task.readout)
 
 
-def bare_milliseconds(setting: Setting, layer: str, device: torch.device) -> float:
-    """One update without anything around it."""
+def bare_update(setting: Setting, layer: str, device: torch.device) -> Call:
+    """An update without anything around it."""
     task, config = setting.task, setting.config
     learner = model(setting, layer).to(device)
     source = task.source("train", 1, device)
     assert source is not None
-    random = torch.Generator(device)
-    one = (
-        source.draw(config.batch, random)
-        if source.size is None
-        else source.pick(torch.arange(config.batch, device=device))
-    )
+    if source.size is None:
+        one = source.draw(config.batch, torch.Generator(device))
+    else:
+        one = source.pick(torch.arange(config.batch, device=device))
     batch = side_by_side([one])
     dt = one.dt if learner.layer.cell.takes_dt else None
     given = config.optimiser
@@ -123,39 +153,27 @@ def bare_milliseconds(setting: Setting, layer: str, device: torch.device) -> flo
             torch.nn.utils.clip_grad_norm_(learner.parameters(), given.clip_norm)
         optimiser.step()
 
-    for _ in range(3):
-        update()
-    first = elapsed(update, 2, device)
-    count = updates_for(first)
-    return median(elapsed(update, max(1, count // 5), device) for _ in range(5))
+    return update
 
 
-def elapsed(update: Any, count: int, device: torch.device) -> float:
-    """Milliseconds of one of so many updates in a row."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    start = time.perf_counter()
-    for _ in range(count):
-        update()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return (time.perf_counter() - start) * 1e3 / count
+def whole_update(setting: Setting, layer: str, device: torch.device, count: int, folder: Path) -> Call:
+    """An update of the training loop, of so many replicas side by side."""
+    config = replace(setting.config, epochs=1000, epoch_updates=1000)
+    replicas = []
+    for seed in range(1, count + 1):
+        run = Run(folder / str(seed), "bench", layer, seed, setting.task, lambda: model(setting, layer), config, {})
+        directory = Directory(run.directory)
+        directory.checkpoints.mkdir(parents=True)
+        directory.start(run.description, describe(device))
+        source = run.task.source("train", seed, device)
+        assert source is not None
+        replicas.append(Replica(run, directory, device, source))
+    plan = Plan.of(config, replicas[0].order.source)
+    loop = Loop(replicas, plan, device, 0, Interruption(Budget(1e6)), Silent(), ())
 
+    def update() -> None:
+        if plan.evaluates(loop.at.update):  # the place for losses is full: begin anew, as after an evaluation
+            loop.at.evaluated = loop.at.update
+        loop.update()
 
-def whole_milliseconds(setting: Setting, layer: str, device: torch.device, count: int, updates: int) -> float:
-    """One update of the training loop, of so many replicas side by side, from what its own clock wrote down."""
-    config = replace(setting.config, epochs=4, epoch_updates=updates, validation_size=setting.config.batch)
-    with tempfile.TemporaryDirectory() as folder:
-        runs = [
-            Run(Path(folder) / str(seed), "bench", layer, seed, setting.task, lambda: model(setting, layer), config, {})
-            for seed in range(1, count + 1)
-        ]
-        train(runs, device=device)
-        return median(update_milliseconds(runs[0].directory)[1:])
-
-
-def update_milliseconds(directory: Path) -> list[float]:
-    """Milliseconds of an update between two evaluations, from a run's times.jsonl."""
-    lines = [json.loads(line) for line in (directory / "times.jsonl").read_text().splitlines()]
-    seen = [line for line in lines if line["what"] == "evaluation"]
-    return [(line["seconds"] - line["evaluation"]) * 1e3 / line["updates"] for line in seen]
+    return update

@@ -33,10 +33,14 @@ def command(
         except Stopped as stopped:
             typer.echo(f"remanence: {stopped.reason}", err=True)
             raise typer.Exit(stopped.code) from None
-        show_table(demo.table(shown.standings, shown.groups))
+        show_table(demo.table(shown.standings, shown.groups), wrap=("updates to solve", "final error"))
         typer.echo()
-        for sentence in (*demo.conclusion(list(shown.standings.values())), demo.WHERE_AN_LSTM_DOES_AS_WELL):
+        sentences = demo.conclusion(list(shown.standings.values()))
+        if not quick:  # of the whole race only
+            sentences += [demo.WHERE_AN_LSTM_DOES_AS_WELL, demo.ABOUT_THE_FAST_GATE]
+        for sentence in sentences:
             say(sentence, hang=0)
+            typer.echo()
         try:
             say(f"Picture: {shown.draw()}")
         except ImportError:

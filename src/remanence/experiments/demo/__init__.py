@@ -13,12 +13,12 @@ from .. import results, runs
 from ..registry import find
 from ..schema import Experiment
 from .display import Board
-from .outcome import WHERE_AN_LSTM_DOES_AS_WELL, conclusion, introduction, table
+from .outcome import ABOUT_THE_FAST_GATE, WHERE_AN_LSTM_DOES_AS_WELL, conclusion, introduction, table
 from .picture import draw
 from .race import race
 from .standing import Standing, read
 
-__all__ = ["WHERE_AN_LSTM_DOES_AS_WELL", "Demo", "conclusion", "introduction", "table"]
+__all__ = ["ABOUT_THE_FAST_GATE", "WHERE_AN_LSTM_DOES_AS_WELL", "Demo", "conclusion", "introduction", "table"]
 
 
 @dataclass

@@ -42,9 +42,8 @@ class Lane(Silent):
     def ended(self, run: Run, result: dict[str, Any]) -> None:
         self.standing.ended.add(run.seed)
         solved = self.standing.solved.get(run.seed)
-        end = (
-            f"solved after {solved:,} updates" if solved else f"{result['status']} after {result['updates']:,} updates"
-        )
+        how = "solved" if solved else "diverged" if result["status"] == "diverged" else "not solved"
+        end = f"{how} after {solved or result['updates']:,} updates"
         self.board.log(f"{self.standing.title}, seed {run.seed}: {end}")
 
     def say(self, message: str) -> None:
@@ -122,7 +121,7 @@ class Board:
 def in_short(standing: Standing, total: int) -> str:
     """Where a model is."""
     if len(standing.ended) < len(standing.curves):
-        return f"update {standing.update:,} of {total:,}"
+        return f"update {standing.update:,} of {total:,}" if standing.update else "starts"
     if len(standing.solved) < len(standing.curves):
         return f"not solved after {standing.update:,}"
-    return f"solved after {' and '.join(f'{update:,}' for update in standing.solved.values())}"
+    return f"solved after {', '.join(f'{update:,}' for update in standing.solved.values())}"

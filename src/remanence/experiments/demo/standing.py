@@ -103,3 +103,8 @@ def seconds(run: Run) -> float:
         return 0.0
     lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     return float(sum(line.get("seconds", 0.0) for line in lines))
+
+
+def listed(words: Sequence[str]) -> str:
+    """600, 650 and 700."""
+    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
