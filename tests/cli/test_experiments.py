@@ -116,7 +116,7 @@ def test_run_prints_a_table_and_again_at_once(tmp_path):
     words = ["run", "plstm/copy-200", *TINY, "--out", str(tmp_path)]
     first = call(*words)
     assert first.exit_code == 0, first.output
-    assert "finished after 2 updates" in first.stderr
+    assert "not converged after 2 updates" in first.stderr
     assert "model seeds failed accuracy, % updates to 99 % published single runs" in lines(first)
     assert f"Results: {tmp_path}/plstm/copy-200/smoke" in first.stdout
     again = call(*words)
