@@ -1,10 +1,48 @@
 """What tests of several rooms share."""
 
+import os
+import shutil
 import warnings
 from contextlib import contextmanager
 
 import pytest
 import torch
+
+from remanence import data
+
+REAL = os.environ.get("REMANENCE_DATA")  # before any test sets it
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Folders of the test's own and no network: the data folder, whose neighbour is the cache folder."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    monkeypatch.setenv("REMANENCE_DATA", str(folder))
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("REMANENCE_OFFLINE", "1")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_data(tmp_path_factory):
+    """A context in which a real data set is found, with one cache for all; skips where it is not there."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    @contextmanager
+    def present(name):
+        if not REAL:
+            pytest.skip("REMANENCE_DATA is not set: no real data")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("REMANENCE_DATA", REAL)
+            patch.setenv("REMANENCE_CACHE", str(cache))
+            patch.setenv("REMANENCE_OFFLINE", "1")
+            if data.KNOWN[name].find() is None:
+                pytest.skip(f"{name} is not in REMANENCE_DATA")
+            yield
+
+    yield present
+    shutil.rmtree(cache)  # half a gigabyte with enwik8
 
 
 @pytest.fixture

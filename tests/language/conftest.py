@@ -1,22 +1,6 @@
-import os
-import shutil
-
 import pytest
 
-from remanence import data, language
-
-REAL = os.environ.get("REMANENCE_DATA")  # before any test sets it
-
-
-@pytest.fixture
-def own(tmp_path, monkeypatch):
-    """A data folder and a cache folder of the test's own, and no network."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    monkeypatch.setenv("REMANENCE_DATA", str(folder))
-    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("REMANENCE_OFFLINE", "1")
-    return folder
+from remanence import language
 
 
 @pytest.fixture
@@ -35,24 +19,15 @@ def texts(own, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def real(tmp_path_factory):
+def real(real_data):
     """Loads a real corpus once, or skips."""
     loaded = {}
 
     def load(name):
-        if not REAL:
-            pytest.skip("REMANENCE_DATA is not set: no real data")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("REMANENCE_DATA", REAL)
-            patch.setenv("REMANENCE_CACHE", str(cache))
-            patch.setenv("REMANENCE_OFFLINE", "1")
-            if data.KNOWN[language.KNOWN[name].source].find() is None:
-                pytest.skip(f"{language.KNOWN[name].source} is not in REMANENCE_DATA")
+        with real_data(language.KNOWN[name].source):
             if name not in loaded:
                 loaded[name] = language.load(name)
         return loaded[name]
 
-    cache = tmp_path_factory.mktemp("cache")
     yield load
     loaded.clear()
-    shutil.rmtree(cache)  # half a gigabyte with enwik8

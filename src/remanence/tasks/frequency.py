@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ..nn.expect import is_number
-from . import metrics
-from .base import Batch, Readout, Score
+from .base import Batch, Readout
+from .classification import Classification
 from .expect import expect_flag, expect_one_of
 from .sources import Parts, Synthetic
 
@@ -34,7 +34,7 @@ RATES = {"sync-1": 1, "sync-0.1": 10}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frequency(Synthetic):
+class Frequency(Synthetic, Classification):
     """Sines sampled at regular times, or at random ones, padded at the end.
 
     (The public code pads at the beginning. A model is read after the last sample in either case, so it makes no
@@ -134,15 +134,6 @@ class Frequency(Synthetic):
             dt=torch.where(present, dt, 1).float(),
             lengths=lengths,
         )
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return metrics.mean(metrics.cross_entropy(outputs, batch.targets))
-
-    def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
-        return {
-            "loss": metrics.score(metrics.cross_entropy(outputs, batch.targets)),
-            "accuracy": metrics.score(metrics.right(outputs, batch.targets)),
-        }
 
     @property
     def references(self) -> dict[str, float]:

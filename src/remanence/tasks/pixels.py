@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import metrics
-from .base import Batch, Readout, Score, Source, Split, Task
+from .base import Batch, Readout, Source, Split
+from .classification import Classification
 from .expect import expect_flag, expect_one_of, expect_size_or_none, expect_whole
 from .sources import refusal
 
@@ -47,7 +47,7 @@ SETS: dict[str, PictureSet] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pixels(Task):
+class Pixels(Classification):
     """One pixel a step, scaled to 0 to 1 (the scale is ours), all its colours at once (fast-gate paper: 3 x 1024).
 
     The split is the same for every seed, and ours: validation pictures are the last ones of the original training part,
@@ -123,15 +123,6 @@ class Pixels(Task):
             pictures = Pictures(read(self.data), self.order(), SETS[self.data], device)
             _LOADED[key] = pictures
         return pictures
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return metrics.mean(metrics.cross_entropy(outputs, batch.targets))
-
-    def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
-        return {
-            "loss": metrics.score(metrics.cross_entropy(outputs, batch.targets)),
-            "accuracy": metrics.score(metrics.right(outputs, batch.targets)),
-        }
 
     @property
     def references(self) -> dict[str, float]:

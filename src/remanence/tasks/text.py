@@ -18,7 +18,8 @@ from torch.nn.functional import one_hot
 
 from ..nn.expect import expect_size
 from . import metrics
-from .base import Batch, Readout, Score, Source, Split, Task
+from .base import Batch, Readout, Score, Source, Split
+from .classification import Classification
 from .expect import expect_flag, expect_one_of, expect_size_or_none
 from .sources import refusal
 
@@ -30,7 +31,7 @@ SYMBOLS = {"ptb-char": 50, "text8": 27, "text8-from-enwik8": 27}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Text(Task):
+class Text(Classification):
     """Predict every symbol from those before it; bits per symbol is what is reported.
 
     The pLSTM paper reads Penn Treebank characters in chunks of 150 or 500 and text8 in chunks of 500.
@@ -84,9 +85,6 @@ class Text(Task):
             came = f"{len(stream.tokens)} in {self.corpus!r}"
             raise ValueError(f"expected a {split} text of more than {self.chunk} symbols, got {came}")
         return Chunks(stream, self.chunk, min(wanted or there, there), self.symbols if self.one_hot else None)
-
-    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        return metrics.mean(metrics.cross_entropy(outputs, batch.targets))
 
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
         losses = metrics.cross_entropy(outputs, batch.targets)
