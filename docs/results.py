@@ -25,7 +25,7 @@ import yaml
 
 from remanence.experiments import registry, results
 from remanence.experiments.schema import PRESETS, Experiment, Model
-from remanence.experiments.table import mean_and_std
+from remanence.table import mean_and_std
 from remanence.training import files
 
 if TYPE_CHECKING:  # the page alone needs no matplotlib

@@ -9,7 +9,7 @@ import torch
 from remanence.experiments import Way, find, load_model, plan, results, run
 from remanence.experiments.models import build_model
 from remanence.experiments.schema import Report
-from remanence.experiments.table import Table, mean_and_std
+from remanence.table import Table, mean_and_std
 from remanence.training import Budget, Silent, Stopped
 
 TINY = ["train.epochs=1", "task.train_size=64", "task.delay=3"]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .. import files
+from ..table import Table
 from .growth import Growth, growth
 from .machine import describe
 from .measure import Clock
@@ -108,26 +109,6 @@ def save(report: Report, path: Path) -> None:
 # Tables.
 
 
-@dataclass(frozen=True)
-class Table:
-    """Text in rows and columns."""
-
-    title: str
-    headings: tuple[str, ...]
-    words: int
-    """How many columns, from the left, hold words; the others hold numbers."""
-    rows: list[tuple[str, ...]]
-    notes: list[str]
-    """Sentences below it: why numbers are missing."""
-
-    def markdown(self) -> str:
-        """As Markdown."""
-        marks = ["---"] * self.words + ["---:"] * (len(self.headings) - self.words)
-        lines = (self.headings, marks, *self.rows)
-        text = f"**{self.title}**\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return text + "".join(f"\n\n{note}" for note in self.notes)
-
-
 PRECISION = {"tf32": "float32 with TF32 products", "full": "full float32", "bf16": "bfloat16"}
 
 
@@ -165,7 +146,6 @@ def timing_table(shape: Shape, rows: list[Timing]) -> Table:
     return Table(
         f"{shape.name}: {shape.sizes}",
         ("layer", "engine", "forward", "ratio", "training", "ratio", "KiB/step", "ratio"),
-        2,
         [
             (
                 layer_named(row.layer),
@@ -179,7 +159,8 @@ def timing_table(shape: Shape, rows: list[Timing]) -> Table:
             )
             for row in rows
         ],
-        missing(rows),
+        words=2,
+        notes=missing(rows),
     )
 
 
@@ -198,7 +179,6 @@ def growth_table(rows: list[Growth]) -> Table:
     return Table(
         f"growth: a training step at twice the size over one at {rows[0].shape.sizes}",
         ("layer", "engine", "training", "2T / T", "2B / B", "2H / H"),
-        2,
         [
             (
                 layer_named(row.layer),
@@ -207,7 +187,8 @@ def growth_table(rows: list[Growth]) -> Table:
             )
             for row in rows
         ],
-        list(dict.fromkeys(row.reason for row in rows if row.reason)),
+        words=2,
+        notes=list(dict.fromkeys(row.reason for row in rows if row.reason)),
     )
 
 
@@ -216,9 +197,9 @@ def replica_table(rows: list[Replicas]) -> Table:
     return Table(
         f"replicas: a training step of several at once over one of one, at {rows[0].shape.sizes}",
         ("layer", "replicas", "training", "ratio"),
-        1,
         [(layer_named(row.layer), str(row.count), number(row.training_ms), number(row.ratio)) for row in rows],
-        list(dict.fromkeys(row.reason for row in rows if row.reason)),
+        words=1,
+        notes=list(dict.fromkeys(row.reason for row in rows if row.reason)),
     )
 
 
@@ -227,12 +208,12 @@ def program_table(rows: list[Program]) -> Table:
     return Table(
         "the training loop",
         ("task", "model", "seeds", "bare", "whole", "ratio"),
-        2,
         [
             (row.task, row.layer, str(row.replicas), number(row.bare_ms), number(row.whole_ms), number(row.ratio))
             for row in rows
         ],
-        [],
+        words=2,
+        notes=[],
     )
 
 

@@ -97,12 +97,10 @@ def typed(context: typer.Context) -> str:
 
 def show(report: Report, markdown: bool) -> None:
     """The machine above the tables."""
-    from rich.box import SIMPLE
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
 
     from ..bench import reading, tables
+    from .tables import show_rich
 
     about = {"command": report.command, **report.machine, "took": f"{report.seconds:.0f} s"}
     if markdown:
@@ -116,11 +114,4 @@ def show(report: Report, markdown: bool) -> None:
         console.print(f"{name:>9}  {value}", markup=False)
     console.print(f"\n{reading(report)}")
     for table in tables(report):
-        shown = Table(title=table.title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
-        for index, heading in enumerate(table.headings):
-            shown.add_column(heading, justify="left" if index < table.words else "right")
-        for row in table.rows:
-            shown.add_row(*(escape(cell) for cell in row))
-        console.print(shown)
-        for note in table.notes:
-            console.print(f"  {note}", markup=False)
+        show_rich(table, console)

@@ -11,7 +11,7 @@ def command() -> None:
     `remanence show ID` says more about one, `remanence run ID` runs it.
     """
     from ..experiments import PAPERS, every
-    from ..experiments.table import Table
+    from ..table import Table
     from .tables import say, show_table
 
     experiments = every()

@@ -10,7 +10,9 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..experiments.table import Table
+    from rich.console import Console
+
+    from ..table import Table
 
 
 def on_terminal() -> bool:
@@ -23,16 +25,21 @@ def show_table(table: Table, wrap: Sequence[str] = ()) -> None:
     if not on_terminal():
         typer.echo("\n".join(table.lines()))
         return
-    from rich.box import SIMPLE
     from rich.console import Console
+
+    show_rich(table, Console(highlight=False), wrap)
+
+
+def show_rich(table: Table, console: Console, wrap: Sequence[str] | None = None) -> None:
+    """A table fitted to a console; the columns named in `wrap` may be broken, or all of them for None."""
+    from rich.box import SIMPLE
     from rich.markup import escape
     from rich.table import Table as RichTable
 
-    console = Console(highlight=False)
     shown = RichTable(title=escape(table.title) or None, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
     for index, heading in enumerate(table.headings):
         justify: Literal["left", "right"] = "left" if table.is_words(index) else "right"
-        shown.add_column(heading, justify=justify, no_wrap=heading not in wrap, overflow="fold")
+        shown.add_column(heading, justify=justify, no_wrap=wrap is not None and heading not in wrap, overflow="fold")
     for row in table.rows:
         shown.add_row(*(escape(cell) for cell in row))
     console.print(shown)

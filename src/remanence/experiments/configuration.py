@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..table import Table
 from ..training.config import Training
 from .build import plain
 from .models import count_parameters, describe_layer
 from .schema import Experiment, Model
-from .table import Table
 
 SHOWN = ("batch", "epochs", "optimiser.name", "optimiser.lr")
 """Fields of the training that are shown in any case; others where they are not at their default."""

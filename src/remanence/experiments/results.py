@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..table import Table, mean_and_std
 from ..training import files
 from ..training.directory import read_result
 from ..training.stopping import lower_is_better
 from .models import count_parameters
 from .schema import Experiment, Model, Number, Report
-from .table import Table, mean_and_std
 
 FAILED = ("failed", "diverged")
 """Ends of a run that count as failures."""

@@ -13,6 +13,7 @@ from typing import Any, get_type_hints
 import torch
 
 from ..names import lookup
+from ..table import Table
 from ..tasks import IMDB, Pixels, Source, Task
 from ..training import Budget, Run, train
 from ..training.directory import Directory, read_result
@@ -23,7 +24,6 @@ from .build import convert, expect_known
 from .models import build_model, count_parameters, describe
 from .registry import find
 from .schema import Experiment
-from .table import Table
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import analysis
-from .table import Table
+from ..table import Table
 
 
 def decay(result: analysis.DecayCurves) -> Table:

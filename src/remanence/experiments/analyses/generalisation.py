@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ... import analysis
+from ...table import Table, mean_and_std
 from ...tasks import Copy, Task
-from ..table import Table, mean_and_std
 from .trained import Found, Trained, by_need_and_model
 
 

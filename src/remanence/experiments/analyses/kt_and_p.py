@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import analysis
-from ..table import Table
+from ...table import Table
 from .trained import Found, Trained
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import analysis
-from ..table import Table
+from ...table import Table
 from .trained import Found, Trained, by_need_and_model
 
 

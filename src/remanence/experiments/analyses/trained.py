@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from ...models import SequenceModel
+from ...table import Table
 from ...tasks import Task
 from ..loading import load_model
 from ..models import from_description, read_description
-from ..table import Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ... import analysis
 from ...gates import PowerLaw
-from ..table import Table, mean_and_std
+from ...table import Table, mean_and_std
 from .trained import Found, Trained, by_need_and_model
 
 Curves = dict[str, dict[int, analysis.UnitAblation]]

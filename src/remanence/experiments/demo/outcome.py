@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from ...table import Table
 from ...tasks import Adding
 from ...training import Run
 from ..schema import Experiment
-from ..table import Table
 from .standing import Standing, listed, seconds
 
 WHERE_AN_LSTM_DOES_AS_WELL = (

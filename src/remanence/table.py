@@ -1,4 +1,4 @@
-"""Tables of words and numbers, on a terminal or in a pipe."""
+"""Tables of words and numbers, as text or as Markdown."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ class Table:
         ]
         rule = "  ".join("-" * width for width in widths).rstrip()
         return [*([self.title] if self.title else []), body[0], rule, *body[1:], *self.notes]
+
+    def markdown(self) -> str:
+        """As Markdown, with the title in bold and the notes below."""
+        marks = ["---" if self.is_words(index) else "---:" for index in range(len(self.headings))]
+        text = "\n".join("| " + " | ".join(line) + " |" for line in (self.headings, marks, *self.rows))
+        title = f"**{self.title}**\n\n" if self.title else ""
+        return title + text + "".join(f"\n\n{note}" for note in self.notes)
 
 
 def mean_and_std(values: Sequence[float], digits: int) -> str:
