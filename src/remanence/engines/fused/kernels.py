@@ -164,6 +164,7 @@ def load_blocks(pre, at, row, unit, ok, H, G: tl.constexpr):
 def forward_kernel(
     pre,  # (N, T, B, G H) float32: what the inputs contribute; overwritten by all of the pre-activations if SAVE
     matrix,  # (N, G H, H)
+    scale,  # (N,) float32: what products are multiplied with, where the matrix was divided by it
     bias_ih,  # (N, G H)
     bias_hh,  # (N, G H)
     p_hat,  # (N, H): power_law's p is its sigmoid
@@ -228,6 +229,8 @@ def forward_kernel(
 
     matrix += replica * G * H * H
     start = replica * B * H
+    if scale is not None:
+        size = tl.load(scale + replica)
     own_hidden = tile(first_hidden, start + here, ok)
     cell = tile(first_cell, start + here, ok)
     age = tl.zeros((ROW_TILE, UNIT_TILE), tl.float32)
@@ -271,6 +274,8 @@ def forward_kernel(
                 h = own_hidden
             else:
                 h = tl.load(source + row[:, None] * H + column[None, :], inside, 0.0, cache_modifier=".cg")
+            if scale is not None:  # a state that somebody started with may be out of range
+                h = tl.clamp(h.to(tl.float32), -65504.0, 65504.0, propagate_nan=tl.PropagateNan.ALL)
             h = factor(h, matrix, PRECISION)
             now = streamed
             if chunk + 1 < CHUNKS:
@@ -287,11 +292,14 @@ def forward_kernel(
         hn = apart
         sums = ()
         for block in tl.static_range(G):
+            product = products[block]
+            if scale is not None:
+                product = product * size
             if block == SPLIT:
-                hn = apart + products[block]
+                hn = apart + product
                 sums = sums + (z[block] + biases[block],)
             else:
-                sums = sums + (z[block] + biases[block] + products[block],)
+                sums = sums + (z[block] + biases[block] + product,)
         h, c, a = CELL(sums, hn, cell, age, p, step, eps, GATE, COUPLED, HAS_DT, BETA)
         if HAS_LENGTHS:
             t = s

@@ -35,7 +35,7 @@ def fused(kind: Kind, tasks: Sequence[Given], save: bool) -> tuple[Tensor, Final
         flat = [value for task in tasks for value in task]
         outputs, hidden, cell, age = _Fused.apply(kind, len(tasks), *flat)  # type: ignore[no-untyped-call]
     else:
-        kept, final = launch.forward(kind, launch.ready(kind, put_together(kind.blocks, tasks)), save=False)
+        kept, final = launch.forward(kind, put_together(kind.blocks, tasks), save=False)
         return kept.outputs, _narrowed(final, kept.outputs)
     return outputs, Final(hidden, cell, age if kind.has_age else None)
 
@@ -62,7 +62,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, kind: Kind, count: int, *flat: Tensor | None) -> Any:
         tasks = [Given(*flat[start : start + FIELDS]) for start in range(0, len(flat), FIELDS)]  # type: ignore[arg-type]
-        given = launch.ready(kind, put_together(kind.blocks, tasks))
+        given = put_together(kind.blocks, tasks)
         kept, final = launch.forward(kind, given, save=True)
         ctx.kind, ctx.count, ctx.units = kind, count, tasks[0].weight_hh.shape[-1]
         ctx.overwritten = False
@@ -149,7 +149,7 @@ BACKWARD = (
 def fused_forward(*arguments: Any) -> tuple[Tensor, ...]:
     """See `launch.forward`: outputs, last hidden, cell and age, and the rest of `Kept`."""
     kind, given, save = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS]), arguments[FIELDS]
-    kept, final = launch.forward(kind, launch.ready(kind, given), save)
+    kept, final = launch.forward(kind, given, save)
     return _filled(given, (kept.outputs, *_narrowed(final, kept.outputs), *kept[1:]))
 
 
@@ -159,7 +159,6 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     kind, given = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS])
     kept = Kept(*(value if value.numel() else None for value in arguments[FIELDS : FIELDS + 5]))  # type: ignore[arg-type]
     d_outputs, *rest = arguments[FIELDS + 5 : -PARTS]
-    given = launch.ready(kind, given)
     slopes = launch.backward(kind, given, kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False)
     if kind.split < 0:
         slopes = slopes._replace(bias_hh=slopes.bias_ih.clone())  # results of an operator must not share memory
