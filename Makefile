@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types picture results clean
+.PHONY: demo test lint types docs tutorial picture results clean
 
 demo: $(STAMP)
 	$(BIN)/remanence demo
@@ -20,11 +20,20 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# The site, in build/site. NO_MKDOCS_2_WARNING silences a notice of the theme's about its successor.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+tutorial: $(STAMP)
+	$(BIN)/python docs/tutorial.py
+
 picture: $(STAMP)
 	$(BIN)/python docs/pictures/what_stays.py
+	$(BIN)/python docs/pictures/gates.py
 
 results: $(STAMP)
 	$(BIN)/python docs/results.py
+	$(BIN)/python docs/reproduce.py
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

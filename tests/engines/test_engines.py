@@ -307,6 +307,21 @@ def test_a_retained_graph_gives_the_same_gradients_again(contender: Contender, c
 
 @EVERY_ENGINE
 @EVERY_CELL
+@pytest.mark.parametrize("units", [6, 16])
+@pytest.mark.parametrize("count", [1, 2])
+def test_every_gradient_has_its_own_memory(contender: Contender, cell: str, units: int, count: int) -> None:
+    # Else what is done in place, such as clipping or adding up over batches, would happen twice.
+    case, dtype = Case(cell, "fast", units=units, state=False), contender.dtypes[0]
+    layers = [case.layer(contender.engine, contender.device, dtype) for _ in range(count)]
+    inputs = case.numbers(layers[0], dtype)["inputs"].to(contender.device)
+    results = rm.together(layers, inputs) if count > 1 else [layers[0](inputs)]
+    sum(output.square().sum() for output, _ in results).backward()
+    gradients = [parameter.grad for layer in layers for parameter in layer.parameters()]
+    assert len({gradient.data_ptr() for gradient in gradients}) == len(gradients)
+
+
+@EVERY_ENGINE
+@EVERY_CELL
 def test_a_second_derivative_is_refused_in_favour_of_the_loop(contender: Contender, cell: str) -> None:
     dtype = contender.dtypes[0]
     layer = Case(cell).layer(contender.engine, contender.device, dtype)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from small_runs import run
+from small_runs import run, words_run
 
 from remanence.training import Budget, Silent, Stopped, train
 
@@ -50,9 +50,10 @@ def trains(folder: Path, seeds: tuple[int, ...], keywords: dict[str, Any], conne
 
         os.fsync, os.replace = dying(os.fsync), dying(os.replace)
     budget = keywords.pop("budget", None)
+    make = words_run if keywords.pop("words", False) else run
     try:
         train(
-            [run(folder, seed, **keywords) for seed in seeds],
+            [make(folder, seed, **keywords) for seed in seeds],
             progress=Telling(connection.fileno()),
             budget=None if budget is None else Budget(budget),
         )

@@ -16,6 +16,7 @@ KINDS = {
     "stateful": {"stateful": True, "checkpoint_every": 3, "model": "lstm"},
     "checkpoints between evaluations": {"evaluate_every": 6, "checkpoint_every": 4},
     "float16": {"precision": "float16"},
+    "words with averages": {"words": True},
 }
 ROUNDS = 60
 """A run is stopped at most so often; each round gets further, or tests would not end."""

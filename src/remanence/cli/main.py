@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..version import __version__
-from . import bench, check, data, demo, run, show
+from . import bench, check, data, demo, figure, inspect, report, run, show
 from . import list as list_
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -16,6 +16,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_.command,
     "show": show.command,
     "run": run.command,
+    "report": report.command,
+    "figure": figure.command,
+    "inspect": inspect.command,
     "bench": bench.command,
     "check": check.command,
     "data": data.command,

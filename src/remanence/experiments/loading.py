@@ -6,12 +6,12 @@ from pathlib import Path
 
 import torch
 
-from ..models import SequenceModel
+from ..models import LanguageModel, SequenceModel
 from ..training import checkpoint
 from .models import build_model, from_description, read_description
 
 
-def load_model(directory: Path | str, device: torch.device | str = "cpu") -> SequenceModel:
+def load_model(directory: Path | str, device: torch.device | str = "cpu") -> SequenceModel | LanguageModel:
     """The model of a run with the weights it reports, the best in validation or the last, in evaluation mode.
 
     Args:

@@ -8,23 +8,26 @@ from typing import Any
 
 import torch
 
-from ..models import SequenceModel
+from ..models import LanguageModel, SequenceModel, language_model
 from ..nn import biases, make
 from ..nn.recurrent import Recurrent
 from ..training.config import Training
 from .build import build, convert, plain
-from .resolve import OF_MODEL, layer_arguments, make_task, placed
+from .resolve import LANGUAGE, OF_MODEL, is_language, layer_arguments, make_task, placed
 from .schema import Experiment, Model
 from .timescales import make_timescales
 
 
-def build_model(model: Model, device: torch.device | str | None = None) -> SequenceModel:
+def build_model(model: Model, device: torch.device | str | None = None) -> SequenceModel | LanguageModel:
     """The model with new weights."""
     arguments = dict(model.layer)
     if "timescales" in arguments:
         arguments["timescales"] = make_timescales(arguments["timescales"], f"models.{model.name}.timescales")
     width = model.task.input_size if model.embedding is None else model.embedding
     try:
+        if is_language(model.make):
+            name = model.make.removeprefix(LANGUAGE)
+            return language_model(name, width, hidden_size=model.hidden_size, device=device, **arguments)
         layer = make(model.make, width, model.hidden_size, device=device, **arguments)
     except (TypeError, ValueError) as error:
         raise placed(error, f"models.{model.name}", [*OF_MODEL, *layer_arguments(model.make)]) from None
@@ -41,7 +44,8 @@ def count_parameters(model: Model) -> int:
     """How many numbers it learns; biases that timescales hold fixed are none of them. Nothing is allocated."""
     built = build_model(model, "meta")
     learned = sum(weight.numel() for weight in built.parameters() if weight.requires_grad)
-    return learned - count_frozen(built.layer)
+    layers = built.layers if isinstance(built, LanguageModel) else [built.layer]
+    return learned - sum(count_frozen(layer) for layer in layers if isinstance(layer, Recurrent))
 
 
 def count_frozen(layer: Recurrent) -> int:
@@ -65,7 +69,9 @@ def describe(experiment: Experiment, model: Model, seed: int) -> dict[str, Any]:
 
 def describe_layer(model: Model) -> dict[str, Any]:
     """The part that rebuilds the model."""
-    fixed = {"make": model.make, "hidden_size": model.hidden_size, "output_dropout": model.output_dropout}
+    fixed: dict[str, Any] = {"make": model.make, "hidden_size": model.hidden_size}
+    if not is_language(model.make):
+        fixed["output_dropout"] = model.output_dropout
     if model.embedding is not None:
         fixed["embedding"] = model.embedding
     return {**fixed, **plain(model.layer)}
@@ -76,11 +82,13 @@ def from_description(description: Mapping[str, Any]) -> Model:
     layer = dict(description["layer"])
     return Model(
         name=str(description["model"]),
-        make=layer.pop("make"),
+        make=layer["make"],
         hidden_size=layer.pop("hidden_size"),
-        output_dropout=convert(float, layer.pop("output_dropout"), "layer.output_dropout"),
+        output_dropout=0.0
+        if is_language(layer["make"])
+        else convert(float, layer.pop("output_dropout"), "layer.output_dropout"),
         embedding=layer.pop("embedding", None),
-        layer=layer,
+        layer={name: value for name, value in layer.items() if name != "make"},
         task=make_task(description["task"], "task"),
         training=build(Training, description["training"], "training"),
     )

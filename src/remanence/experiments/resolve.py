@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from ..models import LANGUAGE_MODELS, LanguageModel
 from ..names import lookup
 from ..nn.lstm import LSTM
 from ..nn.named import MODELS
@@ -20,7 +21,11 @@ from .timescales import make_timescales
 
 OF_MODEL = ("make", "hidden_size", "output_dropout", "embedding", "task", "training", "parameters")
 """Fields of a model that are no arguments of its layer."""
-NOT_TO_SET = ("input_size", "hidden_size", "batch_first", "device", "dtype", "keywords")
+OF_READOUT = ("output_dropout", "embedding")
+"""Those of them that a language model has as arguments of its own."""
+LANGUAGE = "language/"
+"""What the name of a language model begins with, "language/mts": `remanence.make` has an "mts" too."""
+NOT_TO_SET = ("input_size", "vocabulary", "hidden_size", "batch_first", "device", "dtype", "keywords")
 """Arguments of layers that follow from the task, the device or the training loop."""
 FIELDS = [field.name for field in fields(Experiment) if field.name not in ("preset", "left_out")]
 
@@ -68,10 +73,11 @@ def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Mod
     shared, own = expect_mapping(shared or {}, "model"), expect_mapping(own, path)
     values = {"make": name, **merge(shared, own)}
     make = convert(str, values["make"], join(path, "make"))
-    lookup(join(path, "make"), make, MODELS)
+    lookup(join(path, "make"), make, dict.fromkeys([*MODELS, *(LANGUAGE + name for name in LANGUAGE_MODELS)]))
     arguments = layer_arguments(make)
-    expect_known(shared, [*OF_MODEL[1:4], *arguments], "model", where=f" (model {make!r})")
-    expect_known(own, [*OF_MODEL, *arguments], path)
+    fixed = [field for field in OF_MODEL if not (is_language(make) and field in OF_READOUT)]
+    expect_known(shared, [*fixed[: fixed.index("task")], *arguments], "model", where=f" (model {make!r})")
+    expect_known(own, [*fixed, *arguments], path)
     own_task, own_training = (expect_mapping(own.get(part) or {}, join(path, part)) for part in ("task", "training"))
     if "hidden_size" not in values:
         raise ValueError(f"expected {join(path, 'hidden_size')} to be given, got nothing")
@@ -80,9 +86,11 @@ def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Mod
         name=name,
         make=make,
         hidden_size=convert(int, values["hidden_size"], where("hidden_size", own, path)),
-        output_dropout=convert(float, values.get("output_dropout", 0.0), where("output_dropout", own, path)),
+        output_dropout=0.0
+        if is_language(make)
+        else convert(float, values.get("output_dropout", 0.0), where("output_dropout", own, path)),
         embedding=convert(int | None, values.get("embedding"), where("embedding", own, path)),
-        layer={key: value for key, value in values.items() if key not in OF_MODEL},
+        layer={key: value for key, value in values.items() if key not in fixed},
         task=make_task(merge(task or {}, own_task), join(path, "task")),
         training=build(Training, merge(training or {}, own_training), join(path, "training")),
         parameters=convert(int | None, own.get("parameters"), join(path, "parameters")),
@@ -94,12 +102,18 @@ def where(name: str, own: Mapping[str, Any], path: str) -> str:
     return join(path if name in own else "model", name)
 
 
+def is_language(make: str) -> bool:
+    """Whether a model is one of `remanence.models.LANGUAGE_MODELS`."""
+    return make.startswith(LANGUAGE)
+
+
 def layer_arguments(make: str) -> list[str]:
-    """Names of the arguments that `remanence.make` takes for a model and a configuration may set."""
-    taken = inspect.signature(MODELS[make]).parameters
+    """Names of the arguments that the maker of a model takes and a configuration may set."""
+    maker = LANGUAGE_MODELS[make.removeprefix(LANGUAGE)] if is_language(make) else MODELS[make]
+    taken = inspect.signature(maker).parameters
     names = dict.fromkeys(taken)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
-        names |= dict.fromkeys(inspect.signature(LSTM).parameters)
+        names |= dict.fromkeys(inspect.signature(LanguageModel if is_language(make) else LSTM).parameters)
     return [name for name in names if name not in NOT_TO_SET]
 
 

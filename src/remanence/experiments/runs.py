@@ -14,7 +14,7 @@ import torch
 
 from ..names import lookup
 from ..table import Table
-from ..tasks import IMDB, Pixels, Source, Task
+from ..tasks import IMDB, Pixels, Source, Task, Text
 from ..training import Budget, Run, train
 from ..training.directory import Directory, read_result
 from ..training.progress import Silent
@@ -40,7 +40,8 @@ class Way:
 
     def batches(self, runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
         """Runs that go side by side."""
-        width = self.together or (len(runs) if self.device.type == "cuda" else 1)
+        alone = self.device.type != "cuda" or any(run.config.jitter for run in runs)
+        width = self.together or (1 if alone else len(runs))
         for start in range(0, len(runs), max(1, width)):
             yield runs[start : start + width]
 
@@ -63,7 +64,7 @@ def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
         lookup(f"model of {experiment.id}", name, experiment.models or needed_names(experiment))
     for model in experiment.models.values():
         count_parameters(model)
-    if experiment.kind != "training":
+    if experiment.function is not None or experiment.kind != "training":
         function = function_of(experiment)
         expect_known(experiment.arguments, arguments_of(function), "arguments")
         kinds = get_type_hints(function)
@@ -84,9 +85,9 @@ def needed_names(experiment: Experiment) -> dict[str, None]:
 def function_of(experiment: Experiment) -> Callable[..., Any]:
     """What an analysis or simulation calls."""
     name = experiment.function or ""
-    if experiment.kind == "analysis":
-        return lookup("function", name, analyses.KNOWN)
-    return lookup("function", name, simulations.KNOWN)[0]
+    if experiment.kind == "simulation":
+        return lookup("function", name, simulations.KNOWN)[0]
+    return lookup("function", name, analyses.KNOWN)
 
 
 def arguments_of(function: Callable[..., Any]) -> list[str]:
@@ -136,7 +137,12 @@ def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Seq
     check(experiment, models)
     expect_folder(way.out)
     if experiment.kind == "training":
-        return train_models(experiment, way, models, seeds)
+        tables = train_models(experiment, way, models, seeds)
+        return (
+            tables
+            if experiment.function is None
+            else [*tables, *conclude(experiment, way, own(experiment, way), analyse)]
+        )
     if experiment.kind == "simulation":
         return [*conclude(experiment, way, [], simulate)]
     return [*conclude(experiment, way, trained(experiment, way, models, seeds), analyse)]
@@ -187,7 +193,17 @@ def read_data(tasks: Iterable[Task], device: torch.device) -> list[Source | None
 
     Tasks share what they have read as long as somebody holds it: hold the result, and it is read once for all runs.
     """
-    return [task.source("train", 0, device) for task in tasks if isinstance(task, Pixels | IMDB)]
+    return [task.source("train", 0, device) for task in tasks if isinstance(task, Pixels | IMDB | Text)]
+
+
+def own(experiment: Experiment, way: Way) -> list[Trained]:
+    """The finished runs of an experiment that looks at its own models when they are trained."""
+    found = [
+        Trained(path, experiment.id, name, seed, read_result(path) or {}, way.device)
+        for name in experiment.models
+        for seed, path in results.finished(way.out, experiment, name).items()
+    ]
+    return [run for run in found if run.result.get("status") != "diverged"]
 
 
 def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequence[int]) -> list[Trained]:

@@ -113,7 +113,7 @@ class Experiment:
     needs: dict[str, Need] = field(default_factory=dict)
     """Of an analysis: the trained models it looks at, by the name it knows them under."""
     function: str | None = None
-    """Of an analysis or simulation: the function of `remanence.analysis`."""
+    """Of an analysis or simulation: what it does. Of training: an analysis of the models when they are trained."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """Of that function."""
 

@@ -202,6 +202,11 @@ class LanguageModel(nn.Module):
         dropped, _, state = self._run(tokens, state)
         return self._decode(dropped), state
 
+    def penalised(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State, dict[str, Tensor]]:
+        """As calling the model, and in training the penalties beside it, each with its factor: see `Loss`."""
+        dropped, raw, state = self._run(tokens, state)
+        return self._decode(dropped), state, self._penalties(dropped, raw) if self.training else {}
+
     def loss(self, tokens: Tensor, targets: Tensor, state: State | None = None) -> Loss:
         """The likelihood of the targets and, in training, the penalties.
 
@@ -212,10 +217,8 @@ class LanguageModel(nn.Module):
         """
         if targets.shape != tokens.shape:
             raise ValueError(f"expected targets of shape {tuple(tokens.shape)}, got {tuple(targets.shape)}")
-        dropped, raw, state = self._run(tokens, state)
-        nll = self._nll(self._decode(dropped.flatten(0, -2)), targets.flatten())
-        penalties = self._penalties(dropped, raw) if self.training else {}
-        return Loss(nll, detached(state), penalties)
+        logits, state, penalties = self.penalised(tokens, state)
+        return Loss(self._nll(logits.flatten(0, -2), targets.flatten()), detached(state), penalties)
 
     def watch(self, input: Inputs, state: Any = None, dt: Any = None) -> tuple[list[Record], Any, Tensor | None]:
         """Run on the loop engine and keep what every gate did.

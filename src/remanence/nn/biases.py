@@ -124,7 +124,8 @@ def of_gate(layer: Recurrent, place: Place) -> tuple[Tensor, ...]:
         return tuple(zeros for _ in gate.rows)
     frozen = acting(layer, place)
     vectors = [frozen.get(name, getattr(layer, name + place.suffix)).detach().double() for name in _vector_names(layer)]
-    return tuple(torch.stack([_block(layer, vector, name) for vector in vectors]).sum(0) for name in gate.rows)
+    parts = ([_block(layer, vector, name) for vector in vectors] for name in gate.rows)
+    return tuple(sum(rest, first) for first, *rest in parts)
 
 
 def acting(layer: Recurrent, place: Place) -> dict[str, Tensor]:

@@ -36,11 +36,9 @@ class LSTM(Recurrent):
         input_gate: "separate" or "coupled" (`1 - forget`); None takes what the gate prefers, which is coupled for
             power_law and separate for all others.
         forget_bias: a number, or "matched" for a forget value of 0.731. None keeps torch's initialisation for sigmoid
-        and
-            the gate's own for the others, which is matched for fast, softsign and refine.
+            and the gate's own for the others, which is matched for fast, softsign and refine.
         timescales: `Chrono`, `Uniform`, `InverseGamma` or `Fixed` of `remanence.timescales`, or a list with one (or
-        None)
-            per layer.
+            None) per layer.
         weight_drop: probability of dropping an entry of `weight_hh`, drawn once per call.
         engine: how to run: "auto", or the name of an engine.
 

@@ -9,6 +9,7 @@ from .frequency import Frequency
 from .generators import generator
 from .imdb import IMDB
 from .named import KNOWN, make
+from .next_word import NextWord
 from .pixels import Pixels
 from .text import Text
 
@@ -21,6 +22,7 @@ __all__ = [
     "CopyVariable",
     "Dyck2",
     "Frequency",
+    "NextWord",
     "Pixels",
     "Readout",
     "Score",

@@ -108,6 +108,10 @@ class Task(ABC):
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
         """Sums for every replica: "loss", the goal, and more."""
 
+    def derived(self, scores: dict[str, float]) -> dict[str, float]:
+        """Further scores that follow from the means of the others, such as a perplexity from a loss."""
+        return {}
+
     @property
     def references(self) -> dict[str, float]:
         """Levels to compare with, such as the loss of a model without memory, by name of score."""

@@ -13,11 +13,12 @@ from .copy_variable import CopyVariable
 from .dyck import Dyck2
 from .frequency import Frequency
 from .imdb import IMDB
+from .next_word import NextWord
 from .pixels import Pixels
 from .text import Text
 
 KNOWN: dict[str, type[Task]] = {
-    task.name: task for task in (Copy, CopyVariable, Adding, Pixels, IMDB, Frequency, Dyck2, Text)
+    task.name: task for task in (Copy, CopyVariable, Adding, Pixels, IMDB, Frequency, Dyck2, Text, NextWord)
 }
 
 

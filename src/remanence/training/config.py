@@ -25,6 +25,10 @@ class Optimiser:
     """Largest norm of the gradient of one model; longer ones are scaled down."""
     clip_value: float | None = None
     """Largest absolute value of an entry of a gradient."""
+    average: Literal["never", "when stalled"] = "never"
+    """Whether weights are averaged over updates once the validation loss no longer improves, see `averaging`."""
+    average_patience: int = 5
+    """Evaluations without a lower loss before that."""
 
     def __post_init__(self) -> None:
         for name in ("lr", "momentum", "eps", "weight_decay"):
@@ -35,6 +39,7 @@ class Optimiser:
         for name in ("clip_norm", "clip_value"):
             value = getattr(self, name)
             expect(value is None or value > 0, f"optimiser.{name}", "above 0", value)
+        expect(self.average_patience >= 0, "optimiser.average_patience", "at least 0", self.average_patience)
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ class Training:
     """Updates between two evaluations; None for once an epoch."""
     evaluate_batch: int | None = None
     """Sequences evaluated at a time; None for as many as in training."""
+    test_batch: int | None = None
+    """The same for the test split; None for as many as in validation."""
     validation_size: int | None = None
     """Only the first so many validation sequences are used; None for all."""
     checkpoint_every: int | None = None
@@ -94,6 +101,9 @@ class Training:
     """The validation score whose best value says which weights are best; None for the goal of the task."""
     stateful: bool = False
     """Whether the state goes on from one batch to the next, detached: truncated backpropagation through time."""
+    jitter: bool = False
+    """Of stateful training on a text: chunks have random lengths around that of the task, and the learning rate of a
+    chunk goes with its length. An epoch is as many updates as a pass takes on average."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """Of autocast; parameters stay float32."""
     compile: bool = False
@@ -106,11 +116,12 @@ class Training:
 
     def __post_init__(self) -> None:
         for name in (
-            *("batch", "epochs", "epoch_updates", "evaluate_every", "evaluate_batch", "validation_size"),
+            *("batch", "epochs", "epoch_updates", "evaluate_every", "evaluate_batch", "test_batch", "validation_size"),
             "checkpoint_every",
         ):
             value = getattr(self, name)
             expect(value is None or value >= 1, name, "at least 1", value)
+        expect(self.stateful or not self.jitter, "jitter", "false where training.stateful is", self.jitter)
 
 
 def expect(fine: bool, name: str, what: str, value: object) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..tasks.base import Source, Task, side_by_side
 from .forward import Forward
 from .population import Replica
+from .states import narrowed, width
 
 
 @torch.no_grad()
@@ -48,9 +49,9 @@ def evaluate(
     try:
         for numbers in batches(count, batch, forward.device, stateful):
             data = side_by_side([source.pick(numbers) for source in sources])
-            if states is not None and len(numbers) < data_width(states[0]):
+            if states is not None and len(numbers) < width(states[0]):
                 states = [narrowed(state, len(numbers)) for state in states]
-            outputs, after = forward(replicas, data, states)
+            outputs, after, _ = forward(replicas, data, states)
             states = after if stateful else None
             for name, score in task.scores(outputs, data).items():
                 pair = [score.total.double(), score.count.double()]
@@ -59,7 +60,8 @@ def evaluate(
         for replica in replicas:
             replica.model.train()
     means = torch.stack([(total / number).expand(len(replicas)) for total, number in totals.values()])
-    return [dict(zip(totals, row, strict=True)) for row in means.T.tolist()]
+    found = [dict(zip(totals, row, strict=True)) for row in means.T.tolist()]
+    return [scores | task.derived(scores) for scores in found]
 
 
 def batches(count: int, width: int, device: torch.device, stateful: bool) -> Iterator[Tensor]:
@@ -76,14 +78,3 @@ def batches(count: int, width: int, device: torch.device, stateful: bool) -> Ite
         yield starts + step
     if longer:
         yield starts[:longer] + steps
-
-
-def data_width(state: Any) -> int:
-    """How many sequences a state is of."""
-    part = state[0] if isinstance(state, tuple) else state
-    return int(part.shape[1])
-
-
-def narrowed(state: Any, width: int) -> Any:
-    """The state of the first sequences: parts are `(layers, B, H)`."""
-    return tuple(part[:, :width] for part in state) if isinstance(state, tuple) else state[:, :width]

@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..models import forward_together
+from ..models import LanguageModel, SequenceModel, forward_together
 from ..tasks.base import Batch
 from .config import Training
 from .population import Replica
 from .randomness import draws
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Passed(NamedTuple):
+    """What comes of running replicas over a batch."""
+
+    outputs: Tensor
+    """`(R, T, B, O)` or `(R, B, O)`, float32."""
+    states: list[Any]
+    """The state of every replica."""
+    penalties: Tensor | None
+    """`(R,)`: what the models want added to the loss while they train."""
 
 
 class Forward:
@@ -31,37 +42,46 @@ class Forward:
         self.device = device
         self.compiled = config.compile
 
-    def __call__(
-        self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None = None
-    ) -> tuple[Tensor, list[Any]]:
-        """Outputs `(R, T, B, O)` or `(R, B, O)` in float32, and the state of every replica."""
+    def __call__(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None = None) -> Passed:
+        """Run replicas, each from its state; None for zeros."""
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            if isinstance(replicas[0].model, LanguageModel):
+                return self._language(replicas, batch, states)
             outputs, after = self._run(replicas, batch, states)
-        return outputs.float(), after
+        return Passed(outputs.float(), after, None)
+
+    def _language(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> Passed:
+        """One replica after the other: one language model fills the device."""
+        outputs, after, penalties = [], [], []
+        for number, replica in enumerate(replicas):
+            model = replica.model
+            assert isinstance(model, LanguageModel)
+            with replica.noise.active() if model.training else nullcontext():
+                logits, state, extra = model.penalised(batch.inputs[number], None if states is None else states[number])
+            outputs.append(logits.float())
+            after.append(state)
+            penalties.append(sum(extra.values(), torch.zeros((), device=self.device)))
+        one = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)  # no copy of what may be gigabytes
+        return Passed(one, after, torch.stack(penalties))
 
     def _run(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> tuple[Tensor, list[Any]]:
-        first = replicas[0].model
+        models = [replica.model for replica in replicas if isinstance(replica.model, SequenceModel)]
+        first = models[0]
         if not first.layer.cell.takes_dt:
             batch = replace(batch, dt=None)  # a task gives the times to whoever has a use for them
         noisy = first.training and draws(first)
         if not (noisy or self.compiled):
-            models = [replica.model for replica in replicas]
             return forward_together(models, batch.inputs, batch.lengths, batch.dt, states)
         # One replica after the other: dropout takes torch's global random numbers, of which each has its own, and what
         # is compiled is a model.
         outputs, after = [], []
-        for number, replica in enumerate(replicas):
+        for number, (replica, model) in enumerate(zip(replicas, models, strict=True)):
             rows = slice(number, number + 1)
             lengths, dt = (None if part is None else part[rows] for part in (batch.lengths, batch.dt))
             with replica.noise.active() if noisy else nullcontext():
                 output, state = forward_together(
-                    [replica.model], batch.inputs[rows], lengths, dt, None if states is None else states[rows]
+                    [model], batch.inputs[rows], lengths, dt, None if states is None else states[rows]
                 )
             outputs.append(output)
             after += state
         return torch.cat(outputs), after
-
-
-def detached(state: Any) -> Any:
-    """A state that gradients do not flow through."""
-    return tuple(part.detach() for part in state) if isinstance(state, tuple) else state.detach()

@@ -28,6 +28,7 @@ def can_record(config: Training, population: Population) -> bool:
         population.device.type == "cuda"
         and constant
         and not config.stateful
+        and config.optimiser.average == "never"
         and not config.compile
         and not draws(population.models[0])
     )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import checkpoint
+from . import averaging, checkpoint
 from .directory import Directory, Say
 from .files import RunError
 from .plan import Plan
@@ -56,7 +56,8 @@ def save(population: Population, position: Position, numbers: Sequence[int], int
             **_who(replica.run),
         }
         tensors["losses"] = losses[number]
-        if best is not None and best["update"] != position.update:
+        at_hand = best is not None and best["update"] == position.update and population.averages is None
+        if best is not None and not at_hand:
             tensors |= {f"best/{name}": part for name, part in population.layout.split(best_weights[number]).items()}
         if interrupted:
             replica.directory.save_interrupted(tensors, data)
@@ -121,8 +122,13 @@ def restore(population: Population, update: int) -> Position:
     for number, (tensors, data) in enumerate(zip(taken, plain, strict=True)):
         losses = tensors["losses"]
         population.losses[number, : len(losses)] = losses.to(population.device)
+        if population.averages is not None:
+            run = population.replicas[number].run
+            lines = population.replicas[number].directory.lines
+            population.averages.since[number] = averaging.began(lines, run.config.optimiser)
         if data["best"] is not None:
-            at_hand = "model/" if data["best"] == update else "best/"
+            # Where nothing is averaged and the best weights are the present ones, they are there once.
+            at_hand = "best/" if any(name.startswith("best/") for name in tensors) else "model/"
             parts = {name: tensors[at_hand + name] for name in population.layout.places}
             population.best[number] = population.layout.join(parts, population.device)
             _save_best(population, number, population.best[number].cpu())

@@ -20,12 +20,13 @@ from torch import Tensor
 
 from .. import timescales
 from ..engines.machine import device_named
+from ..models import LanguageModel
 from ..tasks.base import Batch, Source, side_by_side
-from . import keeping, machine, optimisers, schedule
+from . import averaging, keeping, machine, optimisers, schedule
 from .directory import Directory
 from .evaluation import evaluate
 from .files import RunError
-from .forward import Forward, detached
+from .forward import Forward
 from .graph import WARM, Graph, can_record
 from .interruption import Budget, Interruption
 from .loggers import Logger
@@ -34,6 +35,7 @@ from .population import Population, Replica
 from .progress import Silent
 from .randomness import kept_aside
 from .run import Run
+from .states import detached
 from .stopping import best_of, updates_to, verdict
 
 
@@ -163,13 +165,15 @@ class Loop:
                 replica.state = None
         batch = side_by_side([replica.order.next() for replica in replicas])
         self.slot.fill_(self.at.since)
-        population.optimiser.param_groups[0]["lr"] = self.lr(self.at.update)
+        population.optimiser.param_groups[0]["lr"] = self.lr(self.at.update) * replicas[0].order.factor
         self.record_if_warm(batch)
         if self.graph is None:
             self.learn(batch)
         else:
             self.graph.play(batch)
         self.at.update += 1
+        if population.averages is not None:
+            population.averages.add(population.parameters.data, self.at.update)
         self.interruption.after_update()
         if self.progress.wants_loss():
             self.progress.step(self.at.update, population.losses[:, self.at.since - 1].mean().item())
@@ -178,9 +182,9 @@ class Loop:
         """The device's part: forward, loss, backward, clip, step."""
         population, replicas = self.population, self.population.replicas
         states = [replica.state for replica in replicas] if self.config.stateful else None
-        outputs, after = self.forward(replicas, batch, states)
+        outputs, after, penalties = self.forward(replicas, batch, states)
         losses = self.task.loss(outputs, batch)
-        gradients = population.gradients(losses)
+        gradients = population.gradients(losses if penalties is None else losses + penalties)
         with torch.no_grad():
             self.step(gradients)
             population.losses.index_copy_(1, self.slot, losses.unsqueeze(1))
@@ -232,10 +236,12 @@ class Loop:
             Replicas that have diverged, and at which update. They get no line.
         """
         population, at = self.population, self.at
+        weights = population.evaluated(at.update)
         with self.interruption.timed("evaluation"):
             start = time.monotonic()
             diverged = keeping.first_bad(population, at)
-            scores = self.scores(population.replicas, "validation")
+            with population.with_weights(weights):
+                scores = self.scores(population.replicas, "validation")
             losses = population.losses[:, : at.since].double().mean(1).tolist()
             seconds = time.monotonic() - start
         updates, at.evaluated = at.since, at.update
@@ -251,7 +257,7 @@ class Loop:
             if scores is not None:
                 line["validation"] = {name: _number(value) for name, value in scores[number].items()}
             if self.watched:
-                parts = [part.tolist() for part in timescales.of(replica.model.layer)]
+                parts = [part.tolist() for part in timescales.of(_measured(replica))]
                 line["timescales"] = [[_number(value) for value in part] for part in parts]
             replica.directory.add(line)
             replica.directory.time(
@@ -262,7 +268,12 @@ class Loop:
                 evaluation=seconds,
             )
             if best_of(replica.directory.lines, self.task, self.config.best_by) is line:
-                population.best[number] = population.parameters.data[number]
+                population.best[number] = weights[number]
+            if population.averages is not None:
+                since = averaging.began(replica.directory.lines, self.config.optimiser)
+                if since == at.update:
+                    population.averages.begin(number, since)
+                    self.progress.say(f"{replica.run}: no better for a while, so weights are averaged from here on")
             self.progress.evaluated(replica.run, line)
             for logger in self.loggers:
                 logger.log(replica.run, line)
@@ -284,7 +295,9 @@ class Loop:
             self.task,
             found,
             self.forward,
-            batch=self.config.evaluate_batch or self.config.batch,
+            batch=(self.config.test_batch if split == "test" else None)
+            or self.config.evaluate_batch
+            or self.config.batch,
             size=self.config.validation_size if split == "validation" else None,
             stateful=self.config.stateful,
         )
@@ -322,7 +335,7 @@ class Loop:
         population = self.population
         replicas = [population.replicas[number] for number in ended]
         bests = [best_of(replica.directory.lines, self.task, self.config.best_by) for replica in replicas]
-        reported = population.parameters.data.clone()
+        reported = population.evaluated(self.at.update).clone()
         for number, best in zip(ended, bests, strict=True):
             if self.config.report == "best" and best is not None:
                 reported[number] = population.best[number]
@@ -372,6 +385,8 @@ def _expect_alike(runs: Sequence[Run]) -> list[Run]:
     for run in runs[1:]:
         if (run.config, run.task, run.model_name) != (first.config, first.task, first.model_name):
             raise ValueError(f"expected runs that differ in their seed alone, got {first} and {run}")
+    if len(runs) > 1 and first.config.jitter:
+        raise ValueError("expected runs with training.jitter one by one, whose chunks differ in length, got several")
     if len({run.directory for run in runs}) < len(runs):
         raise ValueError("expected a folder for every run, got one for several")
     return runs
@@ -403,10 +418,15 @@ def _training_source(run: Run, device: torch.device) -> Source:
 
 def _has_timescales(replica: Replica) -> bool:
     try:
-        timescales.of(replica.model.layer)
+        timescales.of(_measured(replica))
     except ValueError:
         return False
     return True
+
+
+def _measured(replica: Replica) -> Any:
+    """What has timescales."""
+    return replica.model if isinstance(replica.model, LanguageModel) else replica.model.layer
 
 
 def _summary(line: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -12,6 +12,15 @@ from torch import Tensor
 
 from ..tasks.base import Batch, Source
 from ..tasks.generators import generator
+from .config import Training
+from .jittered import JitteredOrder
+
+
+def order_of(source: Source, config: Training, seed: int, device: torch.device) -> Order | JitteredOrder:
+    """The order a configuration asks for."""
+    if config.jitter:
+        return JitteredOrder(source, config.batch, seed)
+    return Order(source, config.batch, seed, device, config.stateful)
 
 
 class Order:
@@ -39,6 +48,8 @@ class Order:
         self.generator = generator(seed, "order", device)
         self.position = 0
         """Batches taken from the present pass."""
+        self.factor = 1.0
+        """What the learning rate of the latest batch is multiplied with."""
         self.length = None if source.size is None else source.size // batch
         """Batches of a pass."""
         self._numbers: Tensor | None = None

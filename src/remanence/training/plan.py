@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..tasks.base import Source
+from . import jittered
 from .config import Training
 
 
@@ -27,6 +28,8 @@ class Plan:
                     "expected training.epoch_updates for a task that makes sequences without end, got none"
                 )
             epoch = max(1, source.size // config.batch)
+            if config.jitter:
+                epoch = jittered.usual_updates(source, config.batch)
         evaluate_every = config.evaluate_every or epoch
         return cls(epoch, config.epochs * epoch, evaluate_every, config.checkpoint_every or evaluate_every)
 

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models import SequenceModel
+from ..models import LanguageModel, SequenceModel
 from ..tasks.base import Source
-from . import optimisers
+from . import optimisers, states
+from .averaging import Averages
 from .config import Training
 from .directory import Directory
 from .loss_scale import LossScale
-from .order import Order
+from .order import order_of
 from .randomness import Noise, seed_globally
 from .run import Run
 
@@ -45,7 +46,7 @@ class Replica:
         self.model = run.make_model().to(device).train()
         if run.config.compile:
             self.model.compile()
-        self.order = Order(source, run.config.batch, run.seed, device, run.config.stateful)
+        self.order = order_of(source, run.config, run.seed, device)
         self.noise = Noise(run.seed, device)
         self.validation = run.task.source("validation", run.seed, device)
         self.state: Any = None
@@ -98,6 +99,7 @@ class Population:
         """`(R, updates between two evaluations)`: the loss of every update since the last evaluation."""
         self.best = torch.stack(rows)
         """`(R, P)`: the parameters that were best in validation."""
+        self.averages = None if config.optimiser.average == "never" else Averages(self.best)
         self.scale = LossScale(len(self.replicas), device) if config.precision == "float16" else None
         self._own(torch.stack(rows), {})
 
@@ -119,7 +121,7 @@ class Population:
             self._pieces += [padding[:size] if name is None else None for name, size in self.layout.pieces]
 
     @property
-    def models(self) -> list[SequenceModel]:
+    def models(self) -> list[SequenceModel | LanguageModel]:
         return [replica.model for replica in self.replicas]
 
     def gradients(self, losses: Tensor) -> Tensor:
@@ -143,14 +145,24 @@ class Population:
         self.replicas = [self.replicas[number] for number in numbers]
         self.losses = self.losses[chosen]
         self.best = self.best[chosen]
+        if self.averages is not None:
+            self.averages.keep(numbers)
         if self.scale is not None:
             self.scale.keep(chosen)
         if self.replicas:
             self._own(self.parameters.data[chosen], state)
 
+    def evaluated(self, update: int) -> Tensor:
+        """The weights to evaluate after so many updates, `(R, P)`: their averages where there are any."""
+        weights = self.parameters.data
+        return weights if self.averages is None else self.averages.evaluated(weights, update)
+
     @contextmanager
     def with_weights(self, weights: Tensor) -> Iterator[None]:
         """Let the models have other parameters `(R, P)` for a while."""
+        if weights.data_ptr() == self.parameters.data_ptr():
+            yield
+            return
         own = self.parameters.data.clone()
         self.parameters.data.copy_(weights)
         try:
@@ -177,9 +189,10 @@ class Population:
                     parts[f"optimiser/{slot}"] = value
             parts["order"] = replica.order.generator_state
             parts |= {f"noise/{index}": state for index, state in enumerate(replica.noise.states)}
-            state = replica.state if isinstance(replica.state, tuple) else (replica.state,)
-            if replica.state is not None:
-                parts |= {f"state/{index}": part.cpu() for index, part in enumerate(state)}
+            parts |= {name: part.cpu() for name, part in states.named(replica.state).items()}
+            if self.averages is not None and self.averages.since[number] is not None:
+                mean = self.averages.values[number].cpu()
+                parts |= {f"average/{name}": part for name, part in self.layout.split(mean).items()}
             if self.scale is not None:
                 parts |= {f"scale/{name}": value for name, value in self.scale.of(number).items()}
             taken.append(parts)
@@ -192,8 +205,11 @@ class Population:
             rows.append(self.layout.join(_under(parts, "model/"), self.device))
             replica.order.go_to(parts["order"], positions[number])
             replica.noise.states = list(_under(parts, "noise/").values())
-            state = tuple(part.to(self.device) for part in _under(parts, "state/").values())
-            replica.state = None if not state else state if len(state) > 1 else state[0]
+            state = states.unnamed(parts)
+            replica.state = None if state is None else states.each(lambda part: part.to(self.device), state)
+            averaged = _under(parts, "average/")
+            if self.averages is not None and averaged:
+                self.averages.values[number] = self.layout.join(averaged, self.device)
             if self.scale is not None:
                 self.scale.set(number, _under(parts, "scale/"))
         names = {name.split("/")[0]: "/" in name for name in _under(taken[0], "optimiser/")}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..models import SequenceModel
+from ..models import LanguageModel, SequenceModel
 from ..tasks.base import Task
 from .config import Training
 
@@ -21,7 +21,7 @@ class Run:
     model_name: str
     seed: int
     task: Task
-    make_model: Callable[[], SequenceModel]
+    make_model: Callable[[], SequenceModel | LanguageModel]
     """Makes the model on the CPU; the global generator has been seeded."""
     config: Training
     description: dict[str, Any]

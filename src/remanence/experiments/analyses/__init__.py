@@ -5,17 +5,33 @@ Each takes the runs an experiment needs (see `Experiment.needs`) and what its fi
 
 from collections.abc import Callable
 
+from .assigned_vs_estimated import assigned_vs_estimated
+from .by_frequency import by_frequency
+from .fitted_timescales import fitted_timescales
+from .forget_heatmaps import forget_heatmaps
 from .generalisation import generalisation
 from .kt_and_p import kt_and_p
+from .layer_choice import layer_choice
+from .routing import routing
+from .shape_sweep import shape_sweep
 from .timescale_growth import timescale_growth
 from .trained import Found, Trained
 from .unit_ablation import unit_ablation
+from .word_ablation import word_ablation
 
 KNOWN: dict[str, Callable[..., Found]] = {
     "generalisation": generalisation,
     "kt_and_p": kt_and_p,
     "unit_ablation": unit_ablation,
     "timescale_growth": timescale_growth,
+    "by_frequency": by_frequency,
+    "fitted_timescales": fitted_timescales,
+    "routing": routing,
+    "assigned_vs_estimated": assigned_vs_estimated,
+    "forget_heatmaps": forget_heatmaps,
+    "word_ablation": word_ablation,
+    "shape_sweep": shape_sweep,
+    "layer_choice": layer_choice,
 }
 
 __all__ = ["KNOWN", "Found", "Trained"]

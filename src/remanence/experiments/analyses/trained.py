@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...models import SequenceModel
+from ...models import LanguageModel, SequenceModel
 from ...table import Table
 from ...tasks import Task
 from ..loading import load_model
@@ -41,8 +41,18 @@ class Trained:
         return float((self.result["best"] or {}).get("accuracy") or 0.0)
 
     def model(self) -> SequenceModel:
-        """The model with its best weights."""
-        return load_model(self.directory, self.device)
+        """The model with its best weights, of a task that is not language."""
+        model = load_model(self.directory, self.device)
+        if not isinstance(model, SequenceModel):
+            raise ValueError(f"expected a recurrent layer with a read-out, got the language model of {self.directory}")
+        return model
+
+    def language_model(self) -> LanguageModel:
+        """The language model with its best weights."""
+        model = load_model(self.directory, self.device)
+        if not isinstance(model, LanguageModel):
+            raise ValueError(f"expected a language model, got a layer with a read-out in {self.directory}")
+        return model
 
     def metrics(self) -> list[dict[str, Any]]:
         """What was written down during training."""

@@ -156,7 +156,8 @@ class CellKernel(ABC):
         """The layer's weights as this kernel uses them."""
         rows = weights["weight_hh"].shape[0]
         biases = [weights[name].to(self.gate.dtype) for name in ("bias_ih", "bias_hh") if name in weights]
-        bias = torch.stack(biases).sum(0) if biases else weights["weight_hh"].new_zeros(rows)
+        # Not stacked and summed: the two derivatives would be one piece of memory, and be clipped twice.
+        bias = sum(biases[1:], biases[0]) if biases else weights["weight_hh"].new_zeros(rows)
         return Arranged(
             self._in_order(weights["weight_ih"], self.input_blocks),
             self._in_order(weights["weight_hh"], self.recurrent_blocks),

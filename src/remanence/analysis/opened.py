@@ -1,0 +1,251 @@
+"""Any model, opened: the recurrent layers inside it, and a way to run and watch them.
+
+What an analysis of units needs is the same for a layer, a model with a read-out and a language model: vectors go in,
+and what every unit of every layer did comes out. torch's own LSTM and GRU are converted.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from .. import timescales
+from ..gates import PowerLaw
+from ..models.language import LanguageModel
+from ..models.modes import evaluating
+from ..models.sequence import SequenceModel
+from ..models.text import Text, tokens_of
+from ..nn import GRU, LSTM
+from ..nn.recurrent import Place, Recurrent
+from ..tasks.base import Batch, Readout
+from .arrays import Numbers, numbers
+
+AnyModel = Recurrent | SequenceModel | LanguageModel | nn.LSTM | nn.GRU
+AnyInput = Tensor | PackedSequence | Batch | Text
+"""What a model takes: vectors for a layer, vectors or symbols for a model with a read-out, a text for a language model;
+or a batch of a task."""
+Record = dict[str, Tensor]
+State = tuple[Any, ...]
+"""The state of every layer, as the layer returns it."""
+STEPS = 50
+"""Steps watched at a time: what all gates of all layers do in them is in memory at once."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An input as vectors for the first layer."""
+
+    vectors: Tensor
+    """`(T, B, I)`, padded at the end."""
+    lengths: Tensor | None = None
+    """`(B,)` on the CPU; None where all have T steps."""
+    dt: Tensor | None = None
+    """`(T, B)`."""
+
+    def silenced(self) -> Heard:
+        """As long, but nothing is heard: all vectors are zero."""
+        return replace(self, vectors=torch.zeros_like(self.vectors))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The recurrent layers of a model, each with time first, run one after the other."""
+
+    model: nn.Module
+    layers: tuple[Recurrent, ...]
+
+    @property
+    def places(self) -> list[tuple[Recurrent, Place]]:
+        """Layers and directions in the order of records: that of `remanence.timescales.of`."""
+        return [(layer, place) for layer in self.layers for place in layer.places]
+
+    @property
+    def names(self) -> list[str]:
+        """Their names: l0, l0_reverse, l1, ..."""
+        if len(self.layers) > 1:
+            return [f"l{number}" for number in range(len(self.layers))]
+        return [place.suffix.removeprefix("_") for _, place in self.places]
+
+    def timescales(self) -> list[Numbers | None]:
+        """Timescales of the biases, `(H,)` place by place; None where the gate has none, as a power law."""
+        found: list[Numbers | None] = []
+        for layer in self.layers:
+            try:
+                # A unit that forgets nothing: -1 / log 1, whose sign is that of a zero.
+                found.extend(numpy.abs(numbers(own)) for own in timescales.of(layer))
+            except ValueError:
+                layer.gate  # noqa: B018  a layer without one is refused
+                found.extend(None for _ in layer.places)
+        return found
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Evaluation mode and no gradients; afterwards every part is in the mode it was in."""
+        with evaluating(nn.ModuleList([self.model, *self.layers])):
+            yield
+
+    def hear(self, input: AnyInput, dt: Tensor | None = None) -> Heard:
+        """An input of the model as vectors for its first layer; a single sequence becomes a batch of one.
+
+        Args:
+            input: see `AnyInput`.
+            dt: times between steps, shaped like the input without its features. A batch of a task has its own.
+        """
+        if isinstance(self.model, LanguageModel):
+            if dt is not None:
+                raise ValueError("expected no dt, got one: words come at unit steps")
+            return Heard(self._word_vectors(self.model, input))
+        (layer,) = self.layers
+        lengths = None
+        if isinstance(input, Batch):
+            dt = input.dt if dt is None and layer.cell.takes_dt else dt
+            lengths = input.lengths
+            input = input.inputs
+        elif isinstance(input, PackedSequence):
+            input, lengths = pad_packed_sequence(input)
+        elif not isinstance(input, Tensor):
+            raise TypeError(f"expected the input of a layer or a batch of a task, got {type(input).__name__}")
+        elif getattr(self.model, "batch_first", False) and input.dim() == 3:
+            input = input.transpose(0, 1)
+            dt = dt.T if isinstance(dt, Tensor) and dt.dim() == 2 else dt
+        return self._heard(layer, input, lengths, dt)
+
+    def _heard(self, layer: Recurrent, values: Tensor, lengths: Tensor | None, dt: Tensor | None) -> Heard:
+        weight = next(layer.parameters())
+        if isinstance(self.model, SequenceModel) and self.model.embedding is not None:
+            with torch.no_grad():
+                values = self.model.embedded(values.to(weight.device))
+        if values.dim() == 2:
+            values = values.unsqueeze(1)
+        if values.dim() != 3 or not values.numel() or values.shape[-1] != layer.input_size:
+            raise ValueError(
+                f"expected sequences of {layer.input_size} features, (T, B, I) or (T, I), got {tuple(values.shape)}"
+            )
+        if dt is not None:
+            dt = dt.to(weight.device)
+            dt = (dt.unsqueeze(1) if dt.dim() == 1 else dt).expand(values.shape[:2])
+        values = values.to(weight.device, weight.dtype)
+        if lengths is None:
+            return Heard(values, None, dt)
+        longest = int(lengths.max())  # a task may pad beyond it
+        return Heard(values[:longest], lengths.cpu(), None if dt is None else dt[:longest])
+
+    def _word_vectors(self, model: LanguageModel, text: AnyInput) -> Tensor:
+        if isinstance(text, Batch):
+            text = text.inputs
+        if isinstance(text, Tensor) and text.dim() == 2:
+            columns = [tokens_of(column, model.words, model.vocabulary) for column in text.T]
+            tokens = torch.stack(columns, 1)
+        else:
+            tokens = tokens_of(text, model.words, model.vocabulary).unsqueeze(1)
+        if not tokens.numel():
+            raise ValueError("expected a text of at least one word, got none")
+        with self.measuring():
+            vectors: Tensor = model.embedding(tokens.to(model.device), model.decoder.bias.dtype)
+        return vectors
+
+    def watch(self, heard: Heard, state: State | None = None) -> tuple[list[Record], State]:
+        """Run on the loop engine and keep what every gate did, `(T, B, H)` each, place by place.
+
+        Args:
+            heard: what goes into the first layer.
+            state: state to start from, as returned; zeros if None.
+        """
+        records: list[Record] = []
+        after = []
+        values: Tensor | PackedSequence = heard.vectors
+        if heard.lengths is not None:
+            values = pack_padded_sequence(heard.vectors, heard.lengths, enforce_sorted=False)
+        for number, layer in enumerate(self.layers):
+            own, state_after, _ = layer.watch(values, None if state is None else state[number], heard.dt)
+            records.extend(own)
+            after.append(state_after)
+            values = own[-1]["hidden"].to(heard.vectors.dtype)
+        return records, tuple(after)
+
+    def watched(self, heard: Heard) -> Iterator[tuple[int, list[Record], State]]:
+        """Watch piece by piece with the state carried, so that not all that gates did is in memory at once.
+
+        Where sequences differ in length or are read backwards there is one piece.
+
+        Yields:
+            The step at which a piece begins, its records, and the state after it.
+        """
+        whole = len(heard.vectors)
+        in_one = heard.lengths is not None or any(layer.bidirectional for layer in self.layers)
+        size = whole if in_one else STEPS
+        state: State | None = None
+        for start in range(0, whole, size):
+            part = slice(start, start + size)
+            dt = None if heard.dt is None else heard.dt[part]
+            records, state = self.watch(Heard(heard.vectors[part], heard.lengths, dt), state)
+            yield start, records, state
+
+    def states(self, state: State) -> list[dict[str, Tensor]]:
+        """The parts of a state by name (hidden, cell, age, ...), `(B, width)` each, place by place."""
+        found = []
+        for layer, own in zip(self.layers, state, strict=True):
+            names = list(layer.cell.widths(layer.hidden_size, layer.output_size))
+            parts = own if isinstance(own, tuple) else (own,)
+            found += [dict(zip(names, place, strict=True)) for place in zip(*parts, strict=True)]
+        return found
+
+
+def opened(model: AnyModel) -> Opened:
+    """The recurrent layers of a model."""
+    if isinstance(model, LanguageModel):
+        return Opened(model, tuple(layer for layer in model.layers if isinstance(layer, Recurrent)))
+    layer = model.layer if isinstance(model, SequenceModel) else model
+    if type(layer) is nn.LSTM:
+        layer = LSTM.from_torch(layer)
+    elif type(layer) is nn.GRU:
+        layer = GRU.from_torch(layer)
+    if not isinstance(layer, Recurrent):
+        raise TypeError(
+            "expected a recurrent layer, a SequenceModel, a LanguageModel, or torch's LSTM or GRU, got "
+            f"{type(model).__module__}.{type(model).__name__}"
+        )
+    if layer.batch_first:
+        layer = copy.copy(layer)  # shares the weights
+        layer.batch_first = False
+    return Opened(model, (layer,))
+
+
+def as_model(layer: Recurrent | nn.LSTM | nn.GRU, head: nn.Linear, *, readout: Readout = "every") -> SequenceModel:
+    """A layer and a linear read-out as a model that every analysis takes; what is torch's is converted.
+
+    The weights are copied: the model says what layer and head say one after the other, and changing it leaves them as
+    they are.
+
+    Args:
+        layer: a recurrent layer.
+        head: what reads its hidden values.
+        readout: "every" for outputs at every step, "last" for one after the last step of a sequence.
+    """
+    inner = copy.deepcopy(opened(layer).layers[0])
+    width = inner.output_size * (1 + inner.bidirectional)
+    if head.in_features != width:
+        raise ValueError(f"expected a read-out of {width} hidden values, got one of {head.in_features}")
+    model = SequenceModel(inner, head.out_features, readout=readout)
+    with torch.no_grad():
+        model.head.weight.copy_(head.weight)
+        model.head.bias.copy_(torch.zeros_like(model.head.bias) if head.bias is None else head.bias)
+    return model.train(layer.training)
+
+
+def exponents_of(layer: Recurrent, place: Place) -> Tensor | None:
+    """p of every unit of a place, float64 `(H,)` on the CPU; None where the gate is no power law."""
+    gate = getattr(layer.cell, "gate", None)
+    if not isinstance(gate, PowerLaw):
+        return None
+    weights = {name: getattr(layer, name + place.suffix).detach() for name in gate.per_unit}
+    p = torch.as_tensor(gate.exponent(weights, torch.float64), dtype=torch.float64)
+    return p.expand(layer.hidden_size).cpu().clone()

@@ -1,0 +1,98 @@
+"""When units let go, in sequences with different delays side by side (pLSTM figure A.1, panel C)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy
+import torch
+
+from ..models import SequenceModel
+from ..tasks.base import Batch, Task
+from .ages import reference_times, reset_steps, signal_steps
+from .arrays import Integers, Numbers
+from .plain import Result
+from .sequences import home_of, sequences_of
+
+
+@dataclass(frozen=True, eq=False)
+class ResetMap(Result):
+    """One sequence. Steps are counted from one."""
+
+    delay: int
+    """Steps between the last symbol and the signal."""
+    signal: int
+    """Step of the signal."""
+    k: Numbers
+    """Reference time k_t of every unit, `(T, H)`, T the steps of this sequence, to a hundredth of a step."""
+    reset_step: Integers
+    """Step at which every unit lets go, `(H,)`: see `reset_steps`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ResetMaps(Result):
+    """Sequences from the shortest delay to the longest."""
+
+    order: Integers
+    """Units by the share of a sequence after which they let go, the first first: the same for all maps."""
+    maps: list[ResetMap]
+
+
+def reset_maps(
+    model: SequenceModel,
+    task: Task,
+    *,
+    maps: int = 2,
+    among: int = 100,
+    seed: int = 0,
+    share: float = 0.5,
+    shown: int | None = None,
+    channel: int = -1,
+) -> ResetMaps:
+    """Reference times of all units over sequences whose delays differ as much as they can.
+
+    Args:
+        model: a model with one layer with a power_law gate.
+        task: a copy task, usually one with a variable delay.
+        maps: sequences to show: that with the shortest delay, that with the longest, and others evenly between.
+        among: sequences to choose from.
+        seed: which ones.
+        share: as of `ages_and_resets`.
+        shown: steps at the start at which symbols are shown; None takes the task's `length`.
+        channel: the input that is one at the signal.
+    """
+    if not 1 <= maps <= among:
+        raise ValueError(f"expected to show between 1 and {among} sequences, got {maps}")
+    shown = getattr(task, "length", None) if shown is None else shown
+    if shown is None:
+        raise ValueError(f"expected shown, the number of steps with symbols: task {task.name!r} has no length")
+    (batch,) = sequences_of(task, among, seed=seed, device=home_of(model)[0], at_once=among)
+    signals = signal_steps(batch, channel)
+    if int(signals.min()) - 1 <= shown:
+        raise ValueError(f"expected signals after {shown} steps with symbols and a delay, got one at step {shown}")
+    by_delay = torch.argsort(signals, stable=True)
+    wanted = by_delay[torch.linspace(0, len(by_delay) - 1, maps).round().long().to(by_delay.device)]
+    lengths = batch.lengths if batch.lengths is not None else torch.full_like(signals, len(batch.inputs))
+    chosen = Batch(
+        batch.inputs[:, wanted],
+        batch.targets[:, wanted],
+        None if batch.dt is None else batch.dt[:, wanted],
+        lengths[wanted],
+    )
+    k = reference_times(model, chosen)  # (T, maps, H)
+    now = numpy.arange(1, len(k) + 1)[:, None, None]
+    if chosen.dt is not None:
+        now = chosen.dt.double().cumsum(0).unsqueeze(-1).cpu().numpy()
+    ends, signs = lengths[wanted].cpu(), signals[wanted].cpu()
+    resets = reset_steps(torch.from_numpy(now - k), signs, shown, share, ends)  # (maps, H)
+    order = torch.argsort((resets / ends.unsqueeze(1)).mean(0), stable=True)
+    found = [
+        ResetMap(
+            delay=int(signs[number]) - 1 - shown,
+            signal=int(signs[number]),
+            k=k[: int(ends[number]), number].round(2),
+            reset_step=resets[number].numpy(),
+        )
+        for number in range(maps)
+    ]
+    return ResetMaps(order=order.numpy(), maps=found)

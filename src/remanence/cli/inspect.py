@@ -1,0 +1,113 @@
+"""`remanence inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .answers import bad_input_is_answered
+
+if TYPE_CHECKING:
+    from ..experiments.checkpoints import Checkpoint
+    from ..report.inspection import Inspection
+
+
+def command(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder of a run, one of its checkpoints, or a saved language model.",
+            metavar="CHECKPOINT",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Also write a picture (.png, .svg) or a page (.html).", metavar="FILE", show_default=False),
+    ] = None,
+    sequences: Annotated[
+        int,
+        typer.Option(
+            help="Drive the model with so many sequences of its task, then switch the input off and watch.",
+            min=0,
+            metavar="N",
+        ),
+    ] = 0,
+    steps: Annotated[int, typer.Option(help="Steps watched after that.", min=1, metavar="N")] = 200,
+    theme: Annotated[str, typer.Option(help="Of a picture: light or dark.")] = "light",
+) -> None:
+    """Show the units of a trained model: timescales, exponents and ages, gates, as tables and a picture."""
+    from ..experiments.checkpoints import open_checkpoint
+    from ..report.inspection import expect_ending
+    from ..report.look import look_of
+    from .tables import say, show_table
+
+    with bad_input_is_answered():
+        look_of(theme)
+        if out is not None:
+            expect_ending(out)
+        opened = open_checkpoint(checkpoint)
+        found = inspected(opened, sequences, steps)
+        if out is not None:
+            write(found, out, theme)  # before anything is shown: a file that cannot be written is the answer then
+    say(opened.title)
+    for name, value in found.facts:
+        say(f"{name:<10}  {value}", indent=2, hang=12)
+    for table in found.tables():
+        typer.echo()
+        show_table(table)
+    typer.echo()
+    for line in found.histograms(bar_character()):
+        typer.echo(line)
+    for note in found.notes:
+        say(note)
+    if out is not None:
+        typer.echo()
+        say(f"{'Page' if out.suffix.lower() == '.html' else 'Picture'}: {out}")
+
+
+def inspected(opened: Checkpoint, sequences: int, steps: int) -> Inspection:
+    """What is known of a model, with what it does on sequences of its task where some are asked for."""
+    from ..report.inspection import inspect
+
+    if not sequences:
+        return inspect(opened.model, title=opened.title, facts=opened.facts)
+    from ..analysis import sequences_of
+
+    (batch,) = sequences_of(opened.task(), sequences, at_once=sequences)
+    count = batch.inputs.shape[1]
+    return inspect(
+        opened.model,
+        title=opened.title,
+        facts=opened.facts,
+        input=batch,
+        driven_by=f"over {count} sequence{'' if count == 1 else 's'}",
+        steps=steps,
+    )
+
+
+def write(found: Inspection, out: Path, theme: str) -> None:
+    """Write the file, or say in one sentence why it cannot be written."""
+    from ..report.inspection import save
+
+    try:
+        save(found, out, theme)
+    except ImportError as error:
+        raise ValueError(
+            f"expected matplotlib and jinja2 for {out}, got: {error}; pip install 'remanence[report]' brings them"
+        ) from None
+    except OSError as error:
+        raise ValueError(f"expected to write {out}, got: {error.strerror or error}") from None
+
+
+def bar_character() -> str:
+    """A full block where the output can have one."""
+    import sys
+
+    try:
+        "█".encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return "#"
+    return "█"

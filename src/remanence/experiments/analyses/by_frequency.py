@@ -1,0 +1,231 @@
+"""Perplexity by how often a word occurs, and whether one model is really better than another."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+
+from ... import analysis
+from ...analysis.arrays import Numbers
+from ...analysis.frequency_bins import BOUNDS, columns
+from ...language import Corpus
+from ...table import Table, mean_and_std
+from .trained import Found, Trained, by_need_and_model
+from .words import Part, corpus_of, language_model, text_of
+
+COUNTINGS = {"train": "the training text", "all": "training, validation and test text"}
+"""In what the occurrences of a word are counted: as the paper says, and as the published tables are."""
+Losses = dict[str, dict[int, Numbers]]
+"""-log p of every word of the text, by model and seed."""
+Binned = dict[str, dict[int, dict[str, analysis.BinnedPerplexity]]]
+"""By model, seed and counting."""
+
+
+def by_frequency(
+    runs: Sequence[Trained],
+    *,
+    reference: str | None = None,
+    bounds: Sequence[int] = BOUNDS,
+    block: int = 100,
+    resamples: int = 10_000,
+    seed: int = 0,
+    part: Part = "test",
+    length: int | None = None,
+    chunk: int = 70,
+) -> Found:
+    """Perplexity of every run, overall and by frequency of the word, and a paired bootstrap against a reference.
+
+    The data, by need, with C columns (bins, the most frequent first, and "all") and countings "train" and "all":
+
+        corpus, part       names
+        columns            C names
+        tokens             counting -> C numbers of words of the text
+        models             model -> seed -> counting -> {columns, tokens, perplexity (C), bits}
+        over_seeds         model -> counting -> {mean (C), std (C), standard_error (C)}; the last two None for one seed
+        left_out           runs whose loss is not finite somewhere in the text
+        reference          the model others are compared with
+        comparisons        list of {model, seed, counting -> PairedBootstrap: difference, mean, std, low, high (95 %),
+                           low_999, high_999, significant, first, second, each (C), and blocks, block, left_out,
+                           resamples, seed}, where first is the reference: positive differences are in favour of model
+
+    Args:
+        runs: models of words.
+        reference: the model that others are compared with, seed by seed; None, or one that is not there, for the first.
+        bounds: least number of occurrences in every bin but the last.
+        block: words in a block of the bootstrap.
+        resamples: of the bootstrap.
+        seed: which resamples.
+        part: of the corpus.
+        length: only the first so many words of it; None for all.
+        chunk: words run at a time.
+    """
+    data: dict[str, Any] = {}
+    tables = []
+    for need, models in by_need_and_model(runs).items():
+        corpus = one_corpus(need, models)
+        text = text_of(corpus, part, length)
+        targets = text[1:].numpy()
+        losses = {
+            name: {run.seed: language_model(run).token_losses(text, chunk=chunk).double().numpy() for run in group}
+            for name, group in models.items()
+        }
+        losses, left_out = finite(losses)
+        if not losses:
+            raise ValueError(f"expected models with finite losses in {need}, got none")
+        found: Binned = {
+            name: {
+                own: analysis.both_countings(values, targets, corpus, bounds=bounds) for own, values in seeds.items()
+            }
+            for name, seeds in losses.items()
+        }
+        against = reference if reference in losses else next(iter(losses))
+        compared = comparisons(
+            losses, against, targets, corpus, bounds=bounds, block=block, resamples=resamples, seed=seed
+        )
+        data[need] = {
+            "corpus": corpus.name,
+            "part": part,
+            "columns": list(columns(bounds)),
+            "tokens": {counting: tokens(found, counting) for counting in COUNTINGS},
+            "models": plain(found),
+            "over_seeds": {
+                name: {counting: over_seeds(seeds, counting) for counting in COUNTINGS} for name, seeds in found.items()
+            },
+            "left_out": left_out,
+            "reference": against,
+            "comparisons": [
+                {"model": name, "seed": own, **{counting: one.plain() for counting, one in results.items()}}
+                for name, own, results in compared
+            ],
+        }
+        for counting in COUNTINGS:
+            tables.append(perplexities(f"perplexity, {need}, {part} words", found, counting, left_out))
+            if compared:
+                tables.append(differences(f"difference of perplexity, {need}", against, compared, counting))
+    return Found(data, tables)
+
+
+def finite(losses: Losses) -> tuple[Losses, list[str]]:
+    """The runs whose losses are all numbers, and words for those that have diverged."""
+    good = {
+        name: {seed: values for seed, values in seeds.items() if numpy.isfinite(values).all()}
+        for name, seeds in losses.items()
+    }
+    bad = [f"{name} seed {seed}" for name, seeds in losses.items() for seed in seeds if seed not in good[name]]
+    return {name: seeds for name, seeds in good.items() if seeds}, bad
+
+
+def one_corpus(need: str, models: Mapping[str, Sequence[Trained]]) -> Corpus:
+    """The corpus of all models that are compared."""
+    every = [run for group in models.values() for run in group]
+    tasks = {run.task for run in every}
+    texts = {(getattr(task, "corpus", None), getattr(task, "markov", None)) for task in tasks}
+    if len(texts) > 1:
+        raise ValueError(f"expected models of one text to compare in {need}, got {len(texts)} texts")
+    return corpus_of(every[0])
+
+
+def comparisons(
+    losses: Losses, reference: str, targets: Any, corpus: Corpus, **options: Any
+) -> list[tuple[str, int, dict[str, analysis.PairedBootstrap]]]:
+    """Every other model against the reference of the same seed: model, seed, and by counting what was found."""
+    return [
+        (
+            name,
+            seed,
+            {
+                counting: analysis.paired_bootstrap(
+                    losses[reference][seed],
+                    values,
+                    targets,
+                    corpus.counts(counting),  # type: ignore[arg-type]
+                    **options,
+                )
+                for counting in COUNTINGS
+            },
+        )
+        for name, seeds in losses.items()
+        if name != reference
+        for seed, values in seeds.items()
+        if seed in losses[reference]
+    ]
+
+
+def tokens(found: Binned, counting: str) -> list[int]:
+    """Words of the text in every column, the same for all models."""
+    first = next(iter(next(iter(found.values())).values()))
+    numbers: list[int] = first[counting].tokens.tolist()
+    return numbers
+
+
+def plain(found: Binned) -> dict[str, Any]:
+    """For the result file."""
+    return {
+        name: {
+            str(seed): {counting: one.plain() for counting, one in countings.items()}
+            for seed, countings in seeds.items()
+        }
+        for name, seeds in found.items()
+    }
+
+
+def over_seeds(seeds: Mapping[int, Mapping[str, analysis.BinnedPerplexity]], counting: str) -> dict[str, Any]:
+    """Mean, sample standard deviation, and standard error of the mean, in every column."""
+    every = numpy.stack([countings[counting].perplexity for countings in seeds.values()])
+    several = len(every) > 1
+    std = every.std(0, ddof=1) if several else None
+    return {
+        "mean": analysis.as_plain(every.mean(0)),
+        "std": analysis.as_plain(std),
+        "standard_error": analysis.as_plain(None if std is None else std / len(every) ** 0.5),
+    }
+
+
+def perplexities(title: str, found: Binned, counting: str, left_out: Sequence[str] = ()) -> Table:
+    """A row for every model."""
+    first = next(iter(next(iter(found.values())).values()))[counting]
+    rows = []
+    for name, seeds in found.items():
+        every = numpy.stack([countings[counting].perplexity for countings in seeds.values()])
+        rows.append((name, str(len(seeds)), *(mean_and_std(column.tolist(), 2) for column in every.T)))
+    words = ", ".join(f"{count:,} {name}" for name, count in zip(first.columns, first.tokens, strict=True))
+    title = f"{title}, by occurrences of the word in {COUNTINGS[counting]}"
+    notes = [f"Words: {words}."]
+    if left_out:
+        notes.append(f"Left out, because a loss is not finite: {', '.join(left_out)}.")
+    return Table(title, ("model", "seeds", *first.columns), rows, notes=notes)
+
+
+def differences(
+    title: str, reference: str, compared: Sequence[tuple[str, int, dict[str, analysis.PairedBootstrap]]], counting: str
+) -> Table:
+    """Three rows for every pair of models: the difference and two intervals."""
+    rows = []
+    for name, seed, results in compared:
+        one = results[counting]
+        who = f"{reference} - {name}", str(seed)
+        rows.append((*who, "difference", *(f"{value:.2f}" for value in one.difference)))
+        rows.append((*who, "95 % interval", *(map(interval, one.low, one.high))))
+        rows.append((*who, "99.9 % interval", *(map(interval, one.low_999, one.high_999))))
+    every = [results[counting] for *_, results in compared]
+    better = [
+        f"{column}: {sum(bool(one.significant[at]) and one.difference[at] > 0 for one in every)} of {len(every)}"
+        for at, column in enumerate(every[0].columns)
+    ]
+    mean = statistics.fmean(float(one.difference[-1]) for one in every)
+    notes = [
+        f"Paired bootstrap over {every[0].blocks} blocks of {every[0].block} words, {every[0].resamples:,} resamples; "
+        f"positive: {reference} is worse. Mean difference over all words: {mean:.2f}.",
+        f"Lower than {reference}, with a 95 % interval above zero: {'; '.join(better)}.",
+    ]
+    headings = ("models", "seed", "", *every[0].columns)
+    title = f"{title}, by occurrences in {COUNTINGS[counting]}"
+    return Table(title, headings, rows, words=3, notes=notes)
+
+
+def interval(low: float, high: float) -> str:
+    """Both ends."""
+    return f"[{low:.2f}, {high:.2f}]"

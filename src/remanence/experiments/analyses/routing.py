@@ -1,0 +1,126 @@
+"""Which words suffer when units of one timescale are silenced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import torch
+
+from ... import analysis
+from ...analysis.frequency_bins import BOUNDS, binned_sums, bins_of, columns, perplexity
+from ...analysis.groups import timescales_of
+from ...language import Corpus
+from ...models import LanguageModel
+from ...table import Table
+from .by_frequency import COUNTINGS
+from .trained import Found, Trained, by_need_and_model
+from .words import Part, corpus_of, language_model, rounded, steps, text_of
+from .words import layer as layer_of
+
+
+def routing(
+    runs: Sequence[Trained],
+    *,
+    layer: int = 2,
+    group: int = 50,
+    bounds: Sequence[int] = BOUNDS,
+    part: Part = "test",
+    length: int | None = None,
+    chunk: int = 70,
+) -> Found:
+    """Perplexity by frequency of the word without each group of units of a layer, over that of the whole model.
+
+    The data, by need, model and seed, with G groups and C columns (bins, the most frequent first, and "all"):
+
+        layer       counted from one
+        groups      {means (G), longest (G), sizes (G)}: timescales in words, from long to short, and numbers of units
+        train, all  by what occurrences are counted in, {columns (C), tokens (C), intact (C), perplexity (G, C),
+                    ratio (G, C): perplexity / intact, most (C): the group with the largest ratio}
+
+    Args:
+        runs: models of words.
+        layer: counted from one at the input.
+        group: units in a group, consecutive in the order of their timescales.
+        bounds: least number of occurrences in every bin but the last.
+        part: of the corpus.
+        length: only the first so many words of it; None for all.
+        chunk: words run at a time.
+    """
+    data: dict[str, Any] = {}
+    tables = []
+    for need, models in by_need_and_model(runs).items():
+        for name, runs_of_model in models.items():
+            found = {
+                str(run.seed): silenced(
+                    language_model(run), corpus_of(run), layer, group, bounds, part=part, length=length, chunk=chunk
+                )
+                for run in runs_of_model
+            }
+            data.setdefault(need, {})[name] = rounded(found)
+            tables += [table(need, name, layer, found, counting) for counting in COUNTINGS]
+    return Found(data, tables)
+
+
+def silenced(
+    model: LanguageModel,
+    corpus: Corpus,
+    layer: int,
+    group: int,
+    bounds: Sequence[int],
+    *,
+    part: Part,
+    length: int | None,
+    chunk: int,
+) -> dict[str, Any]:
+    """One model: all groups as one batch, binned by both countings."""
+    own = timescales_of(layer_of(model, layer))
+    groups = analysis.groups_of_units(own, group)
+    kept = torch.ones(len(groups.units) + 1, len(own), dtype=torch.bool)  # in the first row nothing is silent
+    for row, units in zip(kept[1:], groups.units, strict=True):
+        row[torch.from_numpy(units)] = False
+    text = text_of(corpus, part, length)
+    losses = analysis.losses_without(model, text, kept, layer=layer - 1, chunk=chunk)
+    found: dict[str, Any] = {
+        "layer": layer,
+        "groups": {"means": groups.means, "longest": groups.longest, "sizes": [len(units) for units in groups.units]},
+    }
+    for counting in COUNTINGS:
+        counts = corpus.counts(counting)  # type: ignore[arg-type]
+        sums, tokens = binned_sums(losses, bins_of(counts, bounds, text[1:].numpy()), len(bounds) + 1)
+        every = perplexity(sums, tokens)
+        ratio = every[1:] / every[0]
+        found[counting] = {
+            "columns": columns(bounds),
+            "tokens": tokens,
+            "intact": every[0],
+            "perplexity": every[1:],
+            "ratio": ratio,
+            "most": [None if numpy.isnan(column).any() else int(column.argmax()) for column in ratio.T],
+        }
+    plain: dict[str, Any] = analysis.as_plain(found)
+    return plain
+
+
+def table(need: str, model: str, layer: int, found: Mapping[str, dict[str, Any]], counting: str) -> Table:
+    """A row for every group, means over seeds."""
+    seeds = list(found.values())
+    first = seeds[0]
+    ratios = numpy.stack([numpy.array(one[counting]["ratio"], dtype=numpy.float64) for one in seeds]).mean(0)
+    groups = first["groups"]
+    rows = [
+        (steps(mean), str(size), *("-" if numpy.isnan(ratio) else f"{ratio:.4f}" for ratio in line))
+        for mean, size, line in zip(groups["means"], groups["sizes"], ratios, strict=True)
+    ]
+    most = [
+        f"{column}: {steps(groups['means'][int(line.argmax())])}"
+        for column, line in zip(first[counting]["columns"], ratios.T, strict=True)
+        if not numpy.isnan(line).any()
+    ]
+    title = (
+        f"perplexity without a group of units of layer {layer} over that of the whole model, {need}, {model}, "
+        f"by occurrences in {COUNTINGS[counting]}"
+    )
+    notes = [f"Mean timescale of the group that costs most: {', '.join(most)}. Means over seeds: {len(seeds)}."]
+    return Table(title, ("timescale", "units", *first[counting]["columns"]), rows, words=0, notes=notes)

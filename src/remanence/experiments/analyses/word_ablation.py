@@ -1,0 +1,148 @@
+"""How long a replaced word leaves a trace in the cells of language models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from ... import analysis
+from ...analysis.arrays import Numbers
+from ...language import Corpus
+from ...table import Table
+from .trained import Found, Trained, by_need_and_model
+from .words import corpus_of, is_assigned, language_model, rounded, steps, text_of
+
+SHOWN = (1, 5, 20, 50, 100, 200)
+"""Words after the replaced one that tables show."""
+FADED = 0.1
+"""A trace that is this small is called faded."""
+
+
+def word_ablation(
+    runs: Sequence[Trained],
+    *,
+    words: int = 200,
+    positions: int = 500,
+    warm_up: int = 70,
+    layer: int = 2,
+    group: int = 100,
+    seed: int = 0,
+    length: int | None = None,
+    at_once: int = 100,
+) -> Found:
+    """Replace a word by the unknown token and compare the cells of the model with and without it, k words later.
+
+    The data, by need, model and seed, with K + 1 steps, L layers and G groups of units of one layer, in groups where
+    its timescales were set:
+
+        steps            0 ... K
+        by_layer         (L, K + 1): D(k) / D(0)
+        by_layer_first   (L): D(0)
+        layer            the one with groups, counted from one; None without
+        groups           {means (G), longest (G), sizes (G)}: timescales in words, long to short; None without
+        by_group         (G, K + 1): D(k) / D(0); empty without
+        by_group_first   (G)
+        positions        how many words were replaced, one at a time
+        faded            {by_layer (L), by_group (G)}: the first k at which D(k) / D(0) is below 0.1; None for none
+
+    Args:
+        runs: models of words.
+        words: words after the replaced one, K.
+        positions: how many random places of the test text.
+        warm_up: words before it, which the model reads from zero state.
+        layer: the layer to look at by groups, counted from one.
+        group: units in a group.
+        seed: which places.
+        length: only the first so many words of the test text; None for all.
+        at_once: places run at a time.
+    """
+    data: dict[str, Any] = {}
+    tables = []
+    for need, models in by_need_and_model(runs).items():
+        by_layer: dict[str, list[Numbers]] = {}
+        by_group: dict[str, list[Numbers]] = {}
+        for name, runs_of_model in models.items():
+            for run in runs_of_model:
+                corpus, model = corpus_of(run), language_model(run)
+                found = analysis.word_ablation(
+                    model,
+                    text_of(corpus, "test", length),
+                    unknown_word(corpus),
+                    words=words,
+                    positions=positions,
+                    warm_up=warm_up,
+                    layer=layer - 1 if is_assigned(model, layer) else None,
+                    group=group,
+                    seed=seed,
+                    at_once=at_once,
+                )
+                data.setdefault(need, {}).setdefault(name, {})[str(run.seed)] = plain(found)
+                for number, curve in enumerate(found.by_layer, 1):
+                    by_layer.setdefault(f"{name}, layer {number}", []).append(curve)
+                if found.groups is not None:
+                    for mean, curve in zip(found.groups.means, found.by_group, strict=True):
+                        by_group.setdefault(f"{name}, timescale {steps(mean)}", []).append(curve)
+        tables.append(table(f"what is left of a replaced word, {need}, k words after it", by_layer))
+        if by_group:
+            tables.append(table(f"the same, {need}, by groups of units of layer {layer}", by_group))
+    return Found(data, tables)
+
+
+def unknown_word(corpus: Corpus) -> int:
+    """The number of the token that replaces a word."""
+    vocabulary = corpus.vocabulary
+    if vocabulary.unknown is None:
+        raise ValueError(f"expected a text with an unknown word, got {corpus.name!r}, which has none")
+    return vocabulary.index[vocabulary.unknown]
+
+
+def plain(found: analysis.WordAblation) -> dict[str, Any]:
+    """For the result file, without the numbers of units and places."""
+    groups = found.groups
+    whole: dict[str, Any] = rounded(
+        analysis.as_plain(
+            {
+                "steps": numpy.arange(found.by_layer.shape[1]),
+                "by_layer": found.by_layer,
+                "by_layer_first": found.by_layer_first,
+                "layer": None if found.layer is None else found.layer + 1,
+                "groups": None
+                if groups is None
+                else {
+                    "means": groups.means,
+                    "longest": groups.longest,
+                    "sizes": [len(units) for units in groups.units],
+                },
+                "by_group": found.by_group,
+                "by_group_first": found.by_group_first,
+                "positions": len(found.positions),
+                "faded": {
+                    "by_layer": [faded(curve) for curve in found.by_layer],
+                    "by_group": [faded(curve) for curve in found.by_group],
+                },
+            }
+        )
+    )
+    return whole
+
+
+def faded(curve: Numbers) -> int | None:
+    """The first k at which a tenth is left, None where it is not reached."""
+    below = numpy.flatnonzero(curve < FADED)
+    return int(below[0]) if len(below) else None
+
+
+def table(title: str, curves: dict[str, list[Numbers]]) -> Table:
+    """A row for every curve, means over seeds."""
+    last = len(next(iter(curves.values()))[0]) - 1
+    shown = [k for k in SHOWN if k <= last] or [last]
+    rows = []
+    for name, seeds in curves.items():
+        mean = numpy.stack(seeds).mean(0)
+        end = faded(mean)
+        after = f"more than {last}" if end is None else str(end)
+        rows.append((name, str(len(seeds)), *(f"{mean[k]:.3g}" for k in shown), after))
+    headings = ("", "seeds", *(f"k={k}" for k in shown), f"below {FADED:g} from k")
+    return Table(title, headings, rows, notes=["|c - c'| / |c| over its value at the replaced word, k = 0."])

@@ -1,0 +1,73 @@
+"""Trained language models, and the texts they are looked at with."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ...language import Corpus
+from ...models import LanguageModel
+from ...models.text import tokens_of
+from ...nn import Recurrent
+from .trained import Trained
+
+Part = Literal["validation", "test"]
+
+
+def language_model(run: Trained) -> LanguageModel:
+    """The trained model, in evaluation mode."""
+    return run.language_model().eval()
+
+
+def corpus_of(run: Trained) -> Corpus:
+    """What a model was trained on, its Markov copy where it was that."""
+    from ...language import load, markov
+
+    task: Any = run.task
+    if not hasattr(task, "corpus"):
+        raise ValueError(f"expected models trained on a text, got task {task.name!r}")
+    corpus = load(task.corpus, task.level)
+    seed = getattr(task, "markov", None)
+    return corpus if seed is None else markov(corpus, seed)
+
+
+def text_of(corpus: Corpus, part: Part = "test", length: int | None = None) -> Tensor:
+    """The numbers of the first so many words of a part, all of them if None, int64 `(N,)` on the CPU."""
+    if length is not None and length < 2:
+        raise ValueError(f"expected length to be at least two words, got {length}")
+    return tokens_of(corpus.split(part)[:length], len(corpus.vocabulary), None)
+
+
+def layer(model: LanguageModel, number: int) -> Recurrent:
+    """A layer by its number, counted from one at the input as in the papers."""
+    if not 1 <= number <= len(model.layers):
+        raise ValueError(f"expected a layer from 1 to {len(model.layers)}, got {number}")
+    found = model.layers[number - 1]
+    assert isinstance(found, Recurrent)
+    return found
+
+
+def is_assigned(model: LanguageModel, number: int) -> bool:
+    """Whether the timescales of a layer, counted from one, were set rather than learned from the start."""
+    return layer(model, number).timescales[0] is not None
+
+
+def rounded(values: Any, digits: int = 6) -> Any:
+    """Plain data with every number to so many significant digits: all digits of large arrays make large files."""
+    if isinstance(values, dict):
+        return {name: rounded(value, digits) for name, value in values.items()}
+    if isinstance(values, list):
+        return [rounded(value, digits) for value in values]
+    return float(f"{values:.{digits}g}") if isinstance(values, float) else values
+
+
+def median(values: Tensor) -> float:
+    """Of an even number of values, the mean of the two in the middle."""
+    return float(torch.quantile(values.double(), 0.5))
+
+
+def steps(value: float) -> str:
+    """A timescale in a table."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

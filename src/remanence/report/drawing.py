@@ -1,0 +1,98 @@
+"""Figures as files: PNG or SVG, drawn with matplotlib."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import files
+from .figure import Figure
+from .layout import Page
+from .look import Look, Theme, look_of, places_of
+from .panels import draw_panel
+from .text_size import NORMAL, SMALL
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+FORMATS = ("png", "svg")
+
+
+def draw(figure: Figure, path: Path, theme: Theme = "light", *, resolution: int = 130) -> None:
+    """Write a figure to a file.
+
+    Args:
+        figure: what to draw.
+        path: a file that ends in .png or .svg, written whole or not at all. The same figure gives the same file.
+        theme: "light" or "dark".
+        resolution: dots per inch of a PNG.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    files.write(path, drawn(figure, expect_format(path.suffix.removeprefix(".")), theme, resolution=resolution))
+
+
+def expect_format(name: str) -> str:
+    """Refuse a format that figures cannot have."""
+    if name not in FORMATS:
+        raise ValueError(f"expected format {' or '.join(FORMATS)}, got {name!r}")
+    return name
+
+
+def drawn(figure: Figure, format: str, theme: Theme = "light", *, resolution: int = 130) -> bytes:
+    """The content of a file with a figure: see `draw`."""
+    import matplotlib
+
+    content = io.BytesIO()
+    with matplotlib.rc_context(settings(look_of(theme))):
+        # No date, and no random names in an SVG: the same figure gives the same file.
+        about = {"Title": f"{figure.id}: {figure.title}"} | ({"Date": None} if format == "svg" else {"Software": None})
+        compose(figure, theme).savefig(content, format=format, dpi=resolution, metadata=about)
+    return content.getvalue()
+
+
+def compose(figure: Figure, theme: Theme = "light") -> Drawing:
+    """A figure as matplotlib has it, to be saved under the same `settings`."""
+    import matplotlib
+    from matplotlib.figure import Figure as Drawing
+
+    look = look_of(theme)
+    with matplotlib.rc_context(settings(look)):
+        page = Page.of(figure)
+        drawing = Drawing(figsize=(page.width, page.height), layout="constrained", facecolor=look.paper)
+        page.write(drawing, look)
+        grid = drawing.subplots(page.rows, page.columns, squeeze=False).flatten()
+        places = places_of(figure)
+        for axes, panel in zip(grid, figure.panels, strict=False):
+            draw_panel(axes, panel, places, look)
+        for axes in grid[len(figure.panels) :]:
+            axes.remove()
+    return drawing
+
+
+def settings(look: Look) -> Any:
+    """Everything matplotlib is told about the look."""
+    ink = dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor"), look.ink
+    )
+    return {
+        **ink,
+        "font.family": "DejaVu Sans",
+        "font.size": NORMAL,
+        "axes.facecolor": look.paper,
+        "axes.titlesize": NORMAL,
+        "axes.labelsize": NORMAL,
+        "xtick.labelsize": SMALL,
+        "ytick.labelsize": SMALL,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "axes.formatter.useoffset": False,
+        "grid.color": look.grid,
+        "grid.linewidth": 0.7,
+        "lines.linewidth": 2.0,
+        "svg.hashsalt": "remanence",
+        "text.parse_math": False,  # a dollar in a title is a dollar
+    }

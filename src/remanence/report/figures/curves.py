@@ -1,0 +1,70 @@
+"""Parts that figures of trainings share: the curves of all seeds, and their mean."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..figure import Numbers, Reference, Series
+from ..files import RunFiles
+
+Curve = Mapping[Any, float]
+"""A score by update or epoch."""
+
+
+def with_mean(name: str, curves: Sequence[Curve], scale: float = 1.0, shade: float | None = None) -> list[Series]:
+    """Every seed thin, their mean thick."""
+    curves = [curve for curve in curves if curve]
+    single = [
+        Series(
+            f"{name}, single seed",
+            list(curve),
+            [value * scale for value in curve.values()],
+            like=name,
+            faint=True,
+            shade=shade,
+        )
+        for curve in curves
+    ]
+    mean = mean_curve(curves)
+    if not mean:
+        return []
+    thick = Series(name, list(mean), [value * scale for value in mean.values()], shade=shade)
+    return [*single, thick] if len(single) > 1 else [thick]
+
+
+def mean_curve(curves: Sequence[Curve]) -> dict[float, float]:
+    """The mean of curves, from where all have begun. One that ended earlier keeps its last value."""
+    found = {}
+    latest = [math.nan] * len(curves)
+    for at in sorted({at for curve in curves for at in curve}):
+        latest = [curve.get(at, last) for curve, last in zip(curves, latest, strict=True)]
+        if not any(map(math.isnan, latest)):
+            found[at] = statistics.fmean(latest)
+    return found
+
+
+def mean_and_band(rows: Sequence[Numbers]) -> tuple[list[float], list[float], list[float]]:
+    """Mean, and mean minus and plus the sample standard deviation, of every column of percentages.
+
+    The band ends where percentages do.
+    """
+    columns = list(zip(*rows, strict=True))
+    means = [statistics.fmean(column) for column in columns]
+    stds = [statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns]
+    pairs = list(zip(means, stds, strict=True))
+    return means, [max(0.0, mean - std) for mean, std in pairs], [min(100.0, mean + std) for mean, std in pairs]
+
+
+def guessing(runs: Mapping[str, Sequence[RunFiles]], score: str, scale: float = 1.0) -> list[Reference]:
+    """The level of a model that knows nothing, where the task has one."""
+    levels = [run.reference(score) for group in runs.values() for run in group]
+    known = [level for level in levels if level is not None]
+    return [Reference(known[0] * scale, "guessing")] if known else []
+
+
+def titled(score: str, unit: str = "") -> str:
+    """The name of a score on an axis."""
+    return f"{score.replace('_', ' ')} ({unit})" if unit else score.replace("_", " ")

@@ -1,0 +1,84 @@
+"""Scores over the updates of a training: what most experiments show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..figure import Axis, Figure, Panel
+from ..files import ResultFiles, RunFiles
+from .curves import guessing, titled, with_mean
+
+TIMED = "-time"
+"""How the names of models end that see time as an input."""
+SEEDS = "Thick: mean over seeds. Thin: single seeds."
+Groups = Mapping[str, Sequence[RunFiles]]
+
+
+def learning_curves(files: ResultFiles, statement: str) -> list[Figure]:
+    """Validation score and loss over updates, one panel each; models that see time in panels of their own."""
+    scores = [files.score] if files.score == "loss" else [files.score, "loss"]
+    panels = [
+        panel(files, group, score, words)
+        for group, words in by_inputs(files.expect_runs())
+        for score in scores
+        if any(run.curve(score) for runs in group.values() for run in runs)
+    ]
+    return [figure(files, statement, panels)]
+
+
+def over_epochs(files: ResultFiles, statement: str) -> list[Figure]:
+    """The validation score over epochs (fast-gate figure 6)."""
+    return [figure(files, statement, [panel(files, files.expect_runs(), files.score, axis="epoch")])]
+
+
+def loss_and_score(files: ResultFiles, statement: str) -> list[Figure]:
+    """Training loss and validation score, without and with time as an input (pLSTM figure A.5)."""
+    panels = []
+    for group, words in by_inputs(files.expect_runs()):
+        panels += [panel(files, group, "loss", words, split="train"), panel(files, group, files.score, words)]
+    return [figure(files, statement, panels)]
+
+
+def figure(files: ResultFiles, statement: str, panels: Sequence[Panel]) -> Figure:
+    """Panels of one experiment."""
+    if not panels or not any(one.series for one in panels):
+        raise files.nothing()
+    return Figure(
+        id=files.id,
+        title=f"{files.title} ({files.place})",
+        panels=panels,
+        statement=statement,
+        made_from=(files.place,),
+        columns=2,
+        note=SEEDS if any(one.faint for each in panels for one in each.series) else "",
+    )
+
+
+def by_inputs(runs: Groups) -> list[tuple[dict[str, Sequence[RunFiles]], str]]:
+    """Models without and with time as an input, under the same names, so that they have the same colours."""
+    timed = {name.removesuffix(TIMED): group for name, group in runs.items() if name.endswith(TIMED)}
+    others = {name: group for name, group in runs.items() if not name.endswith(TIMED)}
+    if not timed:
+        return [(others, "")]
+    found = [(others, "without time as an input"), (timed, "with time as an input")]
+    return [(group, words) for group, words in found if group]
+
+
+def panel(
+    files: ResultFiles, runs: Groups, score: str, words: str = "", *, split: str = "validation", axis: str = "update"
+) -> Panel:
+    """One score of some models."""
+    own = score == files.score
+    scale, unit = (files.scale, files.unit) if own else (1.0, "")
+    series = [
+        one
+        for name, group in runs.items()
+        for one in with_mean(name, [run.over(axis, score, split) for run in group], scale)
+    ]
+    return Panel(
+        title=words,
+        x=Axis(f"{axis}s", low=0),
+        y=Axis(titled(f"{'training' if split == 'train' else split} {score}", unit), log=score == "loss"),
+        series=series,
+        references=guessing(runs, score, scale),
+    )

@@ -1,0 +1,120 @@
+"""Where title, legend and words of a figure stand: above and below the panels, never over data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .figure import Figure
+from .look import Look, colour_of, places_of, shown_in_legend
+from .series_style import dashes, marker_of
+from .text_size import BOLD, LARGE, LINE, NORMAL, SMALL, letter, line, lines_of, wrapped
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+WIDTH, HEIGHT = 4.4, 3.3
+"""Of one panel with its labels, in inches."""
+MARGIN = 0.12
+SAMPLE = 0.62
+"""Width of the sample of a line in the legend, with the room around it, in inches."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Where things are: all sizes in inches."""
+
+    figure: Figure
+    rows: int
+    columns: int
+    width: float
+    title: str
+    legend_columns: int
+    legend_rows: int
+    below: str
+
+    @classmethod
+    def of(cls, figure: Figure) -> Page:
+        """Room for everything a figure has."""
+        if not figure.panels:
+            raise ValueError(f"expected a figure with panels, got {figure.id} without any")
+        columns = min(figure.columns, len(figure.panels))
+        width = max(WIDTH * columns, 1.35 * WIDTH)
+        entries = [one.name for one in shown_in_legend(figure)]
+        sizes = [SAMPLE + len(name) * letter(NORMAL) for name in entries]
+        room = width - 2 * MARGIN
+        legend_columns = len(entries) if sum(sizes) <= room else max(1, int(room / max(sizes)))
+        below = (figure.note, f"Published: {figure.statement}" if figure.statement else "")
+        return cls(
+            figure=figure,
+            rows=math.ceil(len(figure.panels) / columns),
+            columns=columns,
+            width=width,
+            title=wrapped(figure.title, width - 2 * MARGIN, BOLD * LARGE),
+            legend_columns=legend_columns,
+            legend_rows=math.ceil(len(entries) / max(1, legend_columns)) if len(entries) > 1 else 0,
+            below="\n".join(wrapped(text, width - 2 * MARGIN, SMALL) for text in below if text),
+        )
+
+    @property
+    def head(self) -> float:
+        """Title and legend."""
+        return 2 * MARGIN + lines_of(self.title, LARGE) + self.legend_rows * line(NORMAL) * 1.1
+
+    @property
+    def foot(self) -> float:
+        """What stands below: the note and what was published."""
+        return MARGIN + lines_of(self.below, SMALL) if self.below else 0.0
+
+    @property
+    def height(self) -> float:
+        """Of everything."""
+        notes = max((len(panel.note) for panel in self.figure.panels), default=0)
+        note = line(SMALL) * math.ceil(notes * letter(SMALL) / (0.8 * WIDTH))
+        return self.head + self.rows * (HEIGHT + note) + self.foot
+
+    def write(self, drawing: Drawing, look: Look) -> None:
+        """Title, legend and what stands below; the panels get what is left."""
+        engine = drawing.get_layout_engine()
+        assert engine is not None
+        bottom, top = self.foot / self.height, 1 - self.head / self.height
+        engine.set(rect=(0, bottom, 1, top - bottom), w_pad=0.1, h_pad=0.08)  # type: ignore[call-arg]
+        left = MARGIN / self.width
+        drawing.text(
+            left, 1 - MARGIN / self.height, self.title, size=LARGE, weight="bold", va="top", linespacing=LINE / 1.2
+        )
+        if self.below:
+            drawing.text(left, MARGIN / 2 / self.height, self.below, size=SMALL, color=look.quiet, va="bottom")
+        if self.legend_rows:
+            handles = legend_handles(self.figure, look)
+            place = (left, 1 - (1.6 * MARGIN + lines_of(self.title, LARGE)) / self.height)
+            drawing.legend(
+                handles=handles,
+                loc="upper left",
+                bbox_to_anchor=place,
+                ncols=self.legend_columns,
+                frameon=False,
+                borderpad=0,
+                borderaxespad=0,
+                labelspacing=0.35,
+                handlelength=2.4,
+                fontsize=NORMAL,
+            ).set_in_layout(False)
+
+
+def legend_handles(figure: Figure, look: Look) -> list[Any]:
+    """A sample of every entry."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    places = places_of(figure)
+    handles: list[Any] = []
+    for one in shown_in_legend(figure):
+        colour = colour_of(one, places, look)
+        if one.mark in ("bars", "area"):
+            handles.append(Patch(color=colour, label=one.name))
+            continue
+        style: Any = {"linestyle": "none" if one.mark == "points" else dashes(one), "marker": marker_of(one, places)}
+        handles.append(Line2D([], [], color=colour, markersize=5, label=one.name, **style))
+    return handles

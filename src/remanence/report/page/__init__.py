@@ -1,0 +1,132 @@
+"""One page with everything: HTML that needs no network, no server and no other file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import Any
+
+from ... import files
+from ...version import __version__
+from ..drawing import drawn
+from ..figure import Figure
+from ..interactive import interactive, library
+from ..look import THEMES
+from ..section import VERDICTS, Section
+
+TITLE = "What was run, and what came out"
+NO_PLOTLY = "Figures are pictures without hover and zoom: plotly is not installed (pip install 'remanence[report]')."
+NO_FIGURES = "There are no figures: neither plotly nor matplotlib is installed (pip install 'remanence[report]')."
+
+
+def write(sections: Sequence[Section], path: Path, *, title: str = TITLE, introduction: Sequence[str] = ()) -> None:
+    """Write the page.
+
+    Args:
+        sections: what to show, in order.
+        path: an HTML file, written whole or not at all.
+        title: of the page.
+        introduction: paragraphs above everything else.
+
+    Raises:
+        ImportError: jinja2 is not installed.
+    """
+    files.write(path, html(sections, title=title, introduction=introduction).encode())
+
+
+def html(sections: Sequence[Section], *, title: str = TITLE, introduction: Sequence[str] = ()) -> str:
+    """The page as text."""
+    from jinja2 import Environment, StrictUndefined
+
+    program = library()
+    anchors = anchors_of(sections)
+    notes: list[str] = []
+    drawings: dict[str, str] = {}
+    figures: dict[str, Any] = {}
+    for anchor, section in zip(anchors, sections, strict=True):
+        for number, figure in enumerate(section.figures):
+            name = f"{anchor}-figure-{number + 1}"
+            if program is not None:
+                figures[name] = interactive(figure)
+            else:
+                picture = as_picture(figure)
+                notes = [NO_PLOTLY if picture else NO_FIGURES]
+                drawings[name] = picture
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"script": for_script, "anchor": as_anchor}
+    return environment.from_string(resource("page.html")).render(
+        title=title,
+        introduction=introduction,
+        sections=list(zip(anchors, sections, strict=True)),
+        tally=tally,
+        verdicts=VERDICTS,
+        notes=notes,
+        drawings=drawings,
+        figures=figures,
+        themes={name: {"ink": look.ink, "quiet": look.quiet, "grid": look.grid} for name, look in THEMES.items()},
+        program=packed(program) if program is not None and figures else "",
+        style=resource("page.css"),
+        script=resource("page.js"),
+        version=__version__,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+
+
+def resource(name: str) -> str:
+    """A file of this folder."""
+    return (resources(__package__) / name).read_text("utf-8")
+
+
+def for_script(data: Any) -> Any:
+    """Plain data inside a script element: nothing in it can end the element or begin another."""
+    from markupsafe import Markup
+
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
+
+
+def packed(program: str) -> str:
+    """A third as large; the page unpacks it when the first figure is drawn."""
+    return base64.b64encode(gzip.compress(program.encode(), mtime=0)).decode()
+
+
+def as_picture(figure: Figure) -> str:
+    """A figure as the address of an image inside the page, empty where matplotlib is not installed."""
+    try:
+        content = drawn(figure, "svg")
+    except ImportError:
+        return ""
+    return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
+
+
+def tally(section: Section) -> list[tuple[str, int]]:
+    """How many claims have which verdict, in the order of `VERDICTS`."""
+    count = Counter(claim.verdict for claim in section.claims)
+    return [(verdict, count[verdict]) for verdict in VERDICTS if count[verdict]]
+
+
+def anchors_of(sections: Sequence[Section]) -> list[str]:
+    """A name for every section that is in the page once."""
+    found: list[str] = []
+    for section in sections:
+        first = name = as_anchor(f"{section.id} {section.preset}")
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{first}-{number}"
+        found.append(name)
+    return found
+
+
+def as_anchor(words: str) -> str:
+    """Words as part of an address."""
+    return re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-")

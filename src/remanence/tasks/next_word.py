@@ -1,0 +1,39 @@
+"""The next word of a text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from . import metrics
+from .base import Batch, Score
+from .text import Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextWord(Text):
+    """Predict every word from those before it; perplexity is what is reported.
+
+    The multi-timescale paper reads the Penn Treebank and WikiText-2 in chunks of about 70 words, the state carried.
+    """
+
+    name: ClassVar[str] = "next-word"
+    goal: ClassVar[str] = "perplexity"
+
+    corpus: str = "ptb"
+    chunk: int = 70
+
+    def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
+        return {"loss": metrics.score(metrics.cross_entropy(outputs, batch.targets), batch.counts)}
+
+    def derived(self, scores: dict[str, float]) -> dict[str, float]:
+        loss = scores["loss"]
+        return {"perplexity": math.exp(loss) if loss < 700 else math.inf}
+
+    @property
+    def references(self) -> dict[str, float]:
+        """Of a model that takes all words for equally likely."""
+        return {"loss": math.log(self.symbols), "perplexity": float(self.symbols)}

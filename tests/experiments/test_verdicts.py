@@ -1,0 +1,208 @@
+"""Which claims hold: the tests on numbers, and what a person wrote beside the results."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+from written_runs import write_runs
+
+from remanence.experiments import find, gathering
+from remanence.experiments.gathering import gather
+from remanence.experiments.results import Outcome
+from remanence.experiments.verdicts import (
+    OF_DATA,
+    TESTS,
+    Evidence,
+    decide,
+    decide_part,
+    judgements,
+    models_of,
+    parts_of_claims,
+)
+
+ROOT = Path(__file__).parents[2]
+CLEAR, CLOSE = [0.91, 0.90, 0.905], [0.80, 0.99, 0.91]
+
+
+def runs(scores=(), updates=(), length=1000, failed=False):
+    scores = list(scores) or [0.9] * len(updates)
+    updates = list(updates) or [None] * len(scores)
+    return [
+        Outcome(seed, "finished", length, score, reached, failed)
+        for seed, (score, reached) in enumerate(zip(scores, updates, strict=True), 1)
+    ]
+
+
+def verdict(part, id="plstm/pmnist-256", preset="short", changed="", data=None, **found):
+    evidence = Evidence(find(id, preset), found, changed, data=data or {})
+    return decide_part({"claim": "It is so.", **part}, evidence).verdict
+
+
+BEST = {"best": "plstm", "of": ["lstm"]}
+FEWEST = {"fewest": "plstm", "of": ["lstm"]}
+COPY = "plstm/copy-200"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (CLEAR, [0.80, 0.81, 0.805], "holds"),
+        ([0.80, 0.81, 0.805], CLEAR, "does not hold"),
+        (CLEAR, CLOSE, "open"),
+        (CLEAR, [0.80], "open"),
+        ([0.91], [0.80, 0.81, 0.805], "open"),
+        (CLEAR, [], "not tested here"),
+    ],
+)
+def test_a_better_mean(ours, theirs, expected):
+    assert verdict(BEST, plstm=runs(ours), lstm=runs(theirs)) == expected
+
+
+def test_where_low_scores_are_better_the_lower_mean_is_better():
+    low, high = runs([1.40, 1.41, 1.405]), runs([1.50, 1.51, 1.505])
+    assert verdict(BEST, "plstm/charptb-150", plstm=low, lstm=high) == "holds"
+    assert verdict(BEST, "plstm/charptb-150", plstm=high, lstm=low) == "does not hold"
+
+
+def test_several_comparisons_share_the_risk_of_an_error():
+    one, two = runs([0.90, 0.91, 0.92]), runs([0.8745, 0.8845, 0.8945])  # p is about 0.035
+    single = Evidence(find("plstm/imdb"), {"plstm": one, "lstm": two, "lstm-chrono": two})
+    assert decide_part({"claim": "", "best": "plstm", "of": ["lstm"]}, single).verdict == "holds"
+    assert decide_part({"claim": "", "best": "plstm", "of": ["lstm", "lstm-chrono"]}, single).verdict == "open"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ([100, 110, 120], [900, 910, 950], "holds"),
+        ([900, 910, 950], [100, 110, 120], "does not hold"),
+        ([100, 500, 900], [110, 510, 990], "open"),
+        ([100, 110, 120], [None, None, 950], "holds"),
+        ([None, None, None], [100, 200, 300], "does not hold"),
+        ([100, 110, None], [None, None, None], "open"),
+        ([None] * 3, [None] * 3, "open"),
+        ([100, 110], [None, None], "open"),
+    ],
+)
+def test_fewer_updates(ours, theirs, expected):
+    assert verdict(FEWEST, COPY, plstm=runs(updates=ours), lstm=runs(updates=theirs)) == expected
+
+
+def test_a_run_that_was_shorter_than_the_other_needed_proves_nothing():
+    ours, theirs = runs(updates=[800, 810, 820]), runs(updates=[None] * 3, length=500)
+    assert verdict(FEWEST, COPY, plstm=ours, lstm=theirs) == "open"
+
+
+@pytest.mark.parametrize(
+    ("updates", "changed", "learn", "fail"),
+    [
+        ([10, 20], "", "holds", "does not hold"),
+        ([10, None], "", "does not hold", "does not hold"),
+        ([None, None], "", "does not hold", "holds"),
+        ([None, None], "fewer epochs", "open", "open"),
+        ([10, 20], "fewer epochs", "holds", "does not hold"),
+    ],
+)
+def test_learning_and_failing(updates, changed, learn, fail):
+    found = runs(updates=updates)
+    assert verdict({"learn": ["lstm"]}, COPY, changed=changed, lstm=found) == learn
+    assert verdict({"fail": ["lstm"]}, COPY, changed=changed, lstm=found) == fail
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"), [(False, True, "holds"), (True, True, "does not hold"), (False, False, "open")]
+)
+def test_failures(ours, theirs, expected):
+    found = {"plstm": runs(CLEAR, failed=ours), "lstm": runs(CLEAR, failed=theirs)}
+    assert verdict({"never_fails": "plstm", "others": ["lstm"]}, **found) == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"rising": ["a.0", "a.-1", "b"]}, "holds"),
+        ({"rising": ["b", "a.0"]}, "does not hold"),
+        ({"near": {"b": 3.04}, "within": 0.05}, "holds"),
+        ({"near": {"b": 3.1}, "within": 0.05}, "does not hold"),
+        ({"rising": ["a.0", "missing"]}, "not tested here"),
+        ({"rising": ["a.0", "a.9"]}, "not tested here"),
+    ],
+)
+def test_numbers_of_an_analysis(part, expected):
+    assert verdict(part, "plstm/fig1-decay", data={"a": [1.0, 2.0], "b": 3.0}) == expected
+
+
+def test_the_published_level_needs_the_published_settings():
+    experiment = find("plstm/pmnist-256", "paper")
+    published = experiment.published["accuracy"]["plstm"].mean / 100
+    near, far = ([published + shift + part / 1000 for part in (-1, 0, 1)] for shift in (0, 0.1))
+
+    def last(scores, changed=""):
+        return decide(Evidence(experiment, {"plstm": runs(scores)}, changed))[-1].verdict
+
+    assert (last(near), last(far), last(far, "fewer epochs"), last(far[:1])) == (
+        "holds",
+        "does not hold",
+        "open",
+        "open",
+    )
+
+
+def test_a_smoke_run_tests_no_claim():
+    assert {claim.verdict for claim in decide(Evidence(find("plstm/pmnist-256", "smoke"), {"plstm": runs(CLEAR)}))} == {
+        "not tested here"
+    }
+
+
+@pytest.mark.parametrize("id", parts_of_claims())
+def test_parts_of_claims_name_models_and_tests_that_exist(id):
+    experiment = find(id, "paper")
+    for part in parts_of_claims()[id]:
+        kinds = [name for name in part if name in TESTS]
+        assert len(kinds) <= 1
+        assert set(part) <= {"claim", "of", "others", "within", *kinds}
+        assert set(models_of(part)) <= set(experiment.models)
+        if kinds and kinds[0] in ("learn", "fail", "fewest"):
+            assert experiment.report.reach is not None
+        assert bool(kinds and kinds[0] in OF_DATA) <= (experiment.kind != "training")
+
+
+def test_what_a_person_wrote_beside_the_results_comes_first(tmp_path):
+    write_runs(tmp_path, {"plstm": CLEAR, "lstm": [0.80, 0.81, 0.805]})
+    words = {"claims": [{"claim": "Ours.", "verdict": "open"}], "because": "So it is.", "conditions": "At night."}
+    (tmp_path / "verdicts.yaml").write_text(yaml.safe_dump({"plstm/pmnist-256": {"short": words}}))
+    (section,) = gather([tmp_path])
+    assert [dataclasses.astuple(claim) for claim in section.claims] == [("Ours.", "open", "")]
+    assert section.judged == "So it is."
+    assert dict(section.facts)["conditions"] == "At night."
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "- a list",
+        "a: {short: {claims: [{claim: x, verdict: perhaps}]}}",
+        "a: {short: {claims: [{verdict: open}]}}",
+        "a: [",
+    ],
+)
+def test_verdicts_that_cannot_be_read_are_answered_with_a_sentence(tmp_path, content):
+    (tmp_path / "verdicts.yaml").write_text(content)
+    with pytest.raises(ValueError, match=r"^expected .*verdicts"):
+        judgements(tmp_path)
+
+
+def test_the_tests_agree_with_what_was_written_by_hand_about_the_results_of_the_project(monkeypatch):
+    (path,) = [one for one in (ROOT / "results/verdicts.yaml", ROOT / "docs/results_verdicts.yaml") if one.exists()]
+    written = yaml.safe_load(path.read_text("utf-8"))
+    monkeypatch.setattr(gathering, "judgements", lambda _: {})
+    compared = 0
+    for section in gather([ROOT / "results"]):
+        decided = {claim.text: claim.verdict for claim in section.claims}
+        decided["Accuracies of the published level."] = decided.get("Numbers of the published level.")
+        for claim in (written.get(section.id) or {}).get(section.preset, {}).get("claims", []):
+            if decided.get(claim["claim"]) not in (None, "not tested here"):
+                assert decided[claim["claim"]] == claim["verdict"], (section.id, claim)
+                compared += 1
+    assert compared

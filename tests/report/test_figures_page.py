@@ -1,0 +1,111 @@
+"""The page of figures: what docs/figures.py makes of the files under results/, a row for every figure."""
+
+import importlib.util
+import re
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from remanence.experiments import every
+from remanence.experiments.figures import with_results
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/figures.md").read_text("utf-8")
+FIGURES = [experiment for experiment in every() if "Figure" in experiment.reproduces]
+WORDS = ("holds", "does not hold", "open", "not yet run")
+every_figure = pytest.mark.parametrize("experiment", FIGURES, ids=lambda experiment: experiment.id)
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("docs_figures", ROOT / "docs/figures.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        del sys.modules[spec.name]
+
+
+def section(id):
+    return PAGE.split(f"\n## {id}\n")[1].split("\n## ")[0]
+
+
+def test_the_page_is_what_the_script_makes(script):
+    assert script.page() == PAGE, "docs/figures.md is not what the files say; run `python docs/figures.py`"
+
+
+@every_figure
+def test_every_figure_has_a_row_with_its_command_what_was_published_and_a_verdict(experiment):
+    (row,) = (line for line in PAGE.splitlines() if line.startswith("|") and f"[{experiment.id}](" in line)
+    _, figure, _, published, command, picture, verdict, _ = (cell.strip() for cell in row.split("|"))
+    assert experiment.reproduces in figure
+    assert all(claim in published for claim in experiment.claims)
+    assert command == f"`remanence figure {experiment.id}`"
+    assert verdict.strip("*") in WORDS
+    assert (verdict == "**not yet run**") == (picture == "-")
+    assert f"**Verdict: {verdict.strip('*')}.**" in section(experiment.id)
+
+
+def test_what_the_specification_numbers_as_figures_is_all_there():
+    numbers = {
+        paper: {
+            number
+            for experiment in FIGURES
+            if experiment.paper == paper
+            for part in re.findall(r"Figures? ([A-Z0-9., and]+)", experiment.reproduces)
+            for number in re.findall(r"A\.\d|\d+", part)
+        }
+        for paper in ("plstm", "fastgate", "mts")
+    }
+    assert numbers["plstm"] >= {"1", "3", "4", "5", "A.1", "A.2", "A.3", "A.4", "A.5"}
+    assert numbers["fastgate"] == {str(number) for number in range(1, 7)}
+    assert numbers["mts"] == {str(number) for number in range(1, 13)}
+
+
+def test_results_and_verdicts_go_together():
+    verdicts = yaml.safe_load((ROOT / "docs/figures_verdicts.yaml").read_text("utf-8"))
+    ids = {experiment.id for experiment in FIGURES}
+    assert set(verdicts) == ids & set(with_results(ROOT / "results"))
+
+
+def test_a_result_without_a_verdict_and_a_verdict_without_a_result_are_refused(script, tmp_path):
+    (experiment,) = (one for one in FIGURES if one.id == "plstm/fig1-decay")
+    with pytest.raises(ValueError, match=r"expected a verdict on plstm/fig1-decay, preset paper"):
+        script.row(experiment, ROOT / "results", None)
+    with pytest.raises(ValueError, match=r"expected a verdict on .* of \('holds'"):
+        script.row(experiment, ROOT / "results", {"preset": "paper", "verdict": "perhaps", "because": ""})
+    with pytest.raises(
+        ValueError, match=r"expected results of plstm/fig1-decay, on which there is a verdict, got none"
+    ):
+        script.row(experiment, tmp_path, {"preset": "paper", "verdict": "holds", "because": ""})
+
+
+def test_pictures_are_there_small_and_no_others_are():
+    shown = re.findall(r"!\[.*\]\((.*)\)", PAGE)
+    linked = re.findall(r"\[\d+\]\((.*?)\)", PAGE)
+    assert shown == linked
+    files = {f"pictures/figures/{path.name}" for path in (ROOT / "docs/pictures/figures").iterdir()}
+    assert set(shown) == files
+    for path in files:
+        content = (ROOT / "docs" / path).read_bytes()
+        assert len(content) < 120_000
+        width, _ = struct.unpack(">II", content[16:24])
+        assert width <= 1400
+
+
+def test_links_of_the_overview_lead_to_sections(script):
+    headings = re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
+    assert set(re.findall(r"\]\((#.*?)\)", PAGE)) == {script.anchor(heading) for heading in headings}
+
+
+@every_figure
+def test_numbers_in_a_verdict_are_in_the_tables_of_its_section(experiment):
+    text = section(experiment.id)
+    (verdict,) = re.findall(r"\*\*Verdict: .*?\*\*(.*)", text)
+    rest = text.replace(verdict, "")
+    assert set(re.findall(r"-?\d+\.\d+", verdict)) <= set(re.findall(r"-?\d+\.\d+", rest))
