@@ -145,8 +145,7 @@ def overview(found: list[Row]) -> str:
 def section(each: Row, folder: Path) -> str:
     """A section of the page: what was published, the verdict, the commands, the pictures, and tables of analyses."""
     experiment = each.experiment
-    later = f" Cannot run yet: it comes with the {experiment.later}." if experiment.later else ""
-    because = f" {each.because}" if each.because else later
+    because = f" {each.because}" if each.because else ""
     parts = [
         f"## {experiment.id}\n",
         f"{experiment.title}. {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.\n",

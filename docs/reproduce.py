@@ -41,8 +41,6 @@ def tables(experiments: list[Experiment]) -> str:
 def row(experiment: Experiment) -> tuple[str, ...]:
     """One experiment."""
     command = f"`remanence run {experiment.id}`"
-    if experiment.later is not None:
-        command = f"not yet, needs {experiment.later}: `remanence show {experiment.id}`"
     cost = experiment.cost.get("paper", "-")
     return experiment.reproduces, experiment.title, command, cost, came_out(experiment.id)
 

@@ -3,7 +3,8 @@
     python docs/results.py [--results FOLDER]
 
 Numbers come from the run folders, what was published from the experiments' own files. What the numbers mean is written
-by hand, in results_verdicts.yaml beside this file. Only experiments that train have a section.
+by hand, in results/verdicts.yaml. Experiments that train have a section; analyses and simulations have a table, and
+their numbers on the page of figures.
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ import re
 import shlex
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from remanence.experiments import registry, results
+from remanence.experiments import registry, results, verdicts
+from remanence.experiments.configuration import published_table
 from remanence.experiments.schema import PRESETS, Experiment, Model
-from remanence.table import mean_and_std
+from remanence.experiments.verdicts import Judgement, judgements
+from remanence.report.difference import Sample, difference
+from remanence.report.figure import Series
+from remanence.report.figures.by_bin import bins_of
+from remanence.report.figures.curves import in_sight
+from remanence.report.files import RunFiles, read
+from remanence.table import Table, mean_and_std
 from remanence.training import files
 
 if TYPE_CHECKING:  # the page alone needs no matplotlib
@@ -33,7 +39,6 @@ if TYPE_CHECKING:  # the page alone needs no matplotlib
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "results"
-VERDICTS = DOCS / "results_verdicts.yaml"
 WORDS = ("holds", "does not hold", "open")
 
 # After Okabe & Ito: told apart with every kind of colour vision. Dashes differ too. The first belong to these models.
@@ -48,14 +53,21 @@ LINES: tuple[tuple[str, Any], ...] = (
 )
 INK, FAINT = "#333333", "#DDDDDD"
 COLOURS = 64
+LATE = "mean of the last fifth"
 
 HEAD = """# Results
 
 What came out when experiments were run, beside what was published. Made by `docs/results.py` from the files under
-`results/`; only the verdicts are written by hand (`docs/results_verdicts.yaml`). Experiments of `remanence list` that
-are not here have no results yet.
+`results/`; only the verdicts are written by hand (`results/verdicts.yaml`). Experiments of `remanence list` that are not
+here have no results yet.
 
-`holds`, `does not hold`: these runs confirm the claim, or contradict it. `open`: they do not decide it.
+`holds`, `does not hold`: these runs confirm the claim, or contradict it. `open`: they do not decide it. Most
+trainings here are far shorter than the published ones, with fewer seeds: the second column says how much. What was
+looked at in trained models, or computed without training, is [below](#analyses-and-simulations).
+"""
+AFTER = """## Analyses and simulations
+
+Tables and pictures are on the page of figures.
 """
 
 
@@ -90,6 +102,11 @@ class Run:
         """Whether it was stopped and went on."""
         return [line["what"] for line in self.times].count("start") > 1
 
+    @property
+    def late(self) -> float:
+        """The mean score of the last fifth of its updates, which goes up and down less than the last one."""
+        return statistics.fmean(value for at, value in self.curve.items() if at > 0.8 * max(self.curve))
+
     def score_at(self, update: int) -> float | None:
         """The latest score up to an update; a run that ended earlier keeps its last."""
         return next((self.curve[at] for at in sorted(self.curve, reverse=True) if at <= update), None)
@@ -102,6 +119,8 @@ class Section:
     experiment: Experiment
     outcomes: dict[str, list[results.Outcome]]
     runs: dict[str, list[Run]]
+    tables: list[Table]
+    """Of the analysis that closes it."""
 
     @property
     def heading(self) -> str:
@@ -152,19 +171,32 @@ def sections(folder: Path) -> list[Section]:
                     name: [Run.read(path, score) for path in results.finished(folder, experiment, name).values()]
                     for name in outcomes
                 }
-                found.append(Section(experiment, outcomes, runs))
+                closing = read(folder / id / preset / "result.json") or {}
+                tables = [Table(**table) for table in closing.get("tables", ())]
+                found.append(Section(experiment, outcomes, runs, tables))
     return found
 
 
-def verdict_of(section: Section, verdicts: dict[str, Any]) -> dict[str, Any]:
+def analyses(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """What analyses and simulations left behind, by id and preset, in the order of the papers."""
+    found = {}
+    for id in registry.IDS:
+        for preset in PRESETS:
+            result = read(folder / id / preset / "result.json")
+            if result is not None and registry.find(id).kind != "training":
+                found[id, preset] = result
+    return found
+
+
+def verdict_of(id: str, preset: str, judged: dict[tuple[str, str], Judgement]) -> Judgement:
     """What was written about an experiment."""
-    id, preset = section.experiment.id, section.experiment.preset
-    verdict: dict[str, Any] | None = (verdicts.get(id) or {}).get(preset)
+    about = f"{id}, preset {preset}"
+    verdict = judged.get((id, preset))
     if verdict is None:
-        raise ValueError(f"expected a verdict on {section.heading} in {VERDICTS.name}, got none; write one")
-    for claim in verdict["claims"]:
-        if claim["verdict"] not in WORDS:
-            raise ValueError(f"expected a verdict on {section.heading} of {WORDS}, got {claim['verdict']!r}")
+        raise ValueError(f"expected a verdict on {about} in {verdicts.FILE}, got none; write one")
+    for claim in verdict.claims:
+        if claim.verdict not in WORDS:
+            raise ValueError(f"expected a verdict on {about} of {WORDS}, got {claim.verdict!r}")
     return verdict
 
 
@@ -179,14 +211,39 @@ def anchor(heading: str) -> str:
     return "#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def overview(found: Sequence[Section], verdicts: dict[str, Any]) -> str:
-    """Every claim with its verdict."""
+def overview(found: Sequence[Section], judged: dict[tuple[str, str], Judgement]) -> str:
+    """Every claim on trainings with its verdict."""
     rows = []
     for section in found:
-        for claim in verdict_of(section, verdicts)["claims"]:
+        for claim in verdict_of(section.experiment.id, section.experiment.preset, judged).claims:
             link = f"[{section.experiment.id}]({anchor(section.heading)})"
-            rows.append((link, " of ".join(section.epochs), claim["claim"], f"**{claim['verdict']}**"))
+            rows.append((link, " of ".join(section.epochs), claim.text, f"**{claim.verdict}**"))
     return markdown(("experiment", "epochs, of the paper preset's", "claim", "verdict"), rows)
+
+
+def looked_at(folder: Path, judged: dict[tuple[str, str], Judgement]) -> str:
+    """Every claim on what analyses and simulations found, with its verdict."""
+    rows = []
+    for (id, preset), result in analyses(folder).items():
+        link = f"[{id}](figures.md{anchor(id)})"
+        for claim in verdict_of(id, preset, judged).claims:
+            rows.append((link, preset, trained_for(result), claim.text, f"**{claim.verdict}**"))
+    headings = ("experiment", "preset", "seeds and epochs of what was looked at, of the paper preset's")
+    return markdown((*headings, "claim", "verdict"), rows)
+
+
+def trained_for(result: dict[str, Any]) -> str:
+    """How many seeds an analysis has looked at, and how long they were trained; "-" without any."""
+    seeds: dict[str, set[int]] = {}
+    epochs = []
+    for run in result.get("runs") or ():
+        one = run["result"]
+        seeds.setdefault(run["model"], set()).add(run["seed"])
+        whole = registry.find(one["experiment"], "paper").models[run["model"]].training.epochs
+        epochs.append(f"{one['epochs']:g} of {whole:g} epochs")
+    if not seeds:
+        return "-"
+    return f"seeds: {max(map(len, seeds.values()))}, {' or '.join(dict.fromkeys(epochs))}"
 
 
 def scores(section: Section) -> str:
@@ -220,6 +277,49 @@ def scores(section: Section) -> str:
     return f"{text}\n{note}\n"
 
 
+def tested(section: Section) -> str:
+    """Which model is better, by the test of the claim, where there is one."""
+    parts = verdicts.parts_of_claims().get(section.experiment.id, [])
+    evidence = verdicts.Evidence(section.experiment, section.outcomes)
+    known = [part for part in parts if "best" in part and not evidence.missing(verdicts.models_of(part))]
+    return "".join(f"Welch's test: {verdicts.best(part, evidence)[1]}\n" for part in known)
+
+
+def in_bins(section: Section, folder: Path) -> str:
+    """Test scores by a property of the sequence, where runs have them, with the difference of two models."""
+    experiment, report = section.experiment, section.experiment.report
+    runs = {
+        name: [RunFiles(path, name, seed) for seed, path in results.finished(folder, experiment, name).items()]
+        for name in section.runs
+    }
+    rows = []
+    for score, (low, high) in bins_of(runs, report.score).items():
+        values = [[(run.test(score) or 0.0) * report.scale for run in each] for each in runs.values()]
+        cells = [mean_and_std(each, report.digits) for each in values]
+        if len(values) == 2:
+            one = difference(Sample.of(values[1]), Sample.of(values[0]))
+            interval = [f"{end:+.{report.digits}f}" for end in (one.low, one.high) if end is not None]
+            cells += [f"{one.value:+.{report.digits}f}", " to ".join(interval) or "-"]
+        rows.append((f"{low} to {high}" if high else f"over {low}", *cells))
+    if not rows:
+        return ""
+    names = list(runs)
+    apart = [f"{names[1]} minus {names[0]}", "95 % interval (Welch)"] if len(names) == 2 else []
+    unit = f", {report.unit}" if report.unit else ""
+    return markdown((f"test {report.score}{unit}, by bin", *(f"`{name}`" for name in names), *apart), rows)
+
+
+def also(section: Section) -> str:
+    """Tables of the analysis that closes an experiment, and what was published besides the score."""
+    parts = [table.markdown() + "\n" for table in section.tables]
+    published = section.experiment.published
+    rest = {name: numbers for name, numbers in published.items() if name != section.experiment.report.score}
+    if rest:
+        table = published_table(replace(section.experiment, published=rest))
+        parts.append(replace(table, title="also published").markdown() + "\n")
+    return "\n".join(parts)
+
+
 def progress(section: Section) -> str:
     """Mean validation scores on the way."""
     report = section.experiment.report
@@ -227,9 +327,11 @@ def progress(section: Section) -> str:
     rows = []
     for name, runs in section.runs.items():
         means = [mean_at(runs, mark) for mark in marks]
-        rows.append((f"`{name}`", *(results.shown(mean, report) for mean in means)))
+        late = statistics.fmean(run.late for run in runs)
+        rows.append((f"`{name}`", *(results.shown(mean, report) for mean in (*means, late))))
     unit = f", {report.unit}" if report.unit else ""
-    text = markdown((f"mean validation {report.score}{unit}, after updates", *(f"{mark:,}" for mark in marks)), rows)
+    headings = (*(f"{mark:,}" for mark in marks), LATE)
+    text = markdown((f"mean validation {report.score}{unit}, after updates", *headings), rows)
     early = any(max(run.curve, default=0) < marks[-1] for run in section.every_run)
     return text + ("\nA run that ended earlier counts with its last value.\n" if early else "")
 
@@ -254,7 +356,7 @@ def command_of(machine: dict[str, Any]) -> str:
     return shlex.join(["remanence", *(word for word in words if word != "--quiet")])
 
 
-def conditions(section: Section, verdict: dict[str, Any]) -> str:
+def conditions(section: Section, verdict: Judgement) -> str:
     """How it was run: epochs, machine, versions, times, commands."""
     runs = section.every_run
     machines = [run.machine for run in runs]
@@ -270,7 +372,7 @@ def conditions(section: Section, verdict: dict[str, Any]) -> str:
         f"`remanence show {section.experiment.id}` says what the paper leaves open and what was chosen.",
         f"{shared('{name}')}, {days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
         f"{shared('remanence {remanence}, torch {torch}, CUDA {cuda}, Python {python}')}.",
-        f"Seconds of training with evaluation, all seeds of a model together: {times}. {verdict['conditions']}",
+        f"Seconds of training with evaluation, all seeds of a model together: {times}. {verdict.conditions}",
     ]
     if interrupted:
         lines.append(f"{interrupted} of {len(runs)} runs were stopped on the way and continued.")
@@ -278,7 +380,7 @@ def conditions(section: Section, verdict: dict[str, Any]) -> str:
     return "".join(f"* {line}\n" for line in lines) + "\n```\n" + "\n".join(commands) + "\n```\n"
 
 
-def written(section: Section, verdict: dict[str, Any]) -> str:
+def written(section: Section, verdict: Judgement, folder: Path) -> str:
     """A section of the page."""
     experiment = section.experiment
     left_out = ", ".join(f"`{name}`" for name in experiment.models if name not in section.runs)
@@ -286,21 +388,26 @@ def written(section: Section, verdict: dict[str, Any]) -> str:
         f"## {section.heading}\n",
         f"{experiment.title}. Reproduces {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.\n",
         "Published:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
-        f"**Verdict.** {verdict['because']}\n",
+        f"**Verdict.** {verdict.because}\n",
         scores(section) + (f"\nNot run: {left_out}.\n" if left_out else ""),
+        tested(section),
         f"![Learning curves of {experiment.id}]({section.picture})\n",
         progress(section),
+        in_bins(section, folder),
+        also(section),
         conditions(section, verdict),
     ]
-    return "\n".join(parts)
+    return "\n".join(part for part in parts if part)
 
 
 def page(folder: Path = RESULTS) -> str:
     """The whole page."""
     found = sections(folder)
-    verdicts = yaml.safe_load(VERDICTS.read_text("utf-8"))
-    parts = [HEAD, overview(found, verdicts), *(written(each, verdict_of(each, verdicts)) for each in found)]
-    return "\n".join(parts)
+    judged = judgements(folder)
+    parts = [HEAD, overview(found, judged)]
+    for each in found:
+        parts.append(written(each, verdict_of(each.experiment.id, each.experiment.preset, judged), folder))
+    return "\n".join([*parts, AFTER, looked_at(folder, judged)])
 
 
 def draw(section: Section) -> bytes:
@@ -344,7 +451,8 @@ def draw_panel(axes: Axes, section: Section, names: Sequence[str]) -> None:
         known = {update: mean * scale for update, mean in means.items() if mean is not None}
         axes.plot(list(known), list(known.values()), color=colour, linestyle=dashes, linewidth=2.2, label=name)
     chance = section.every_run[0].result.get("references", {}).get(section.experiment.report.score)
-    if chance is not None:
+    curves = [Series(name, list(run.curve), list(run.curve.values())) for name in names for run in section.runs[name]]
+    if chance is not None and in_sight(chance, curves):
         axes.axhline(chance * scale, color=INK, linewidth=0.8, linestyle=":")
         place = axes.get_yaxis_transform()
         axes.text(1.01, chance * scale, "chance", transform=place, va="center", fontsize=9)

@@ -44,8 +44,6 @@ def test_list_shows_every_id_in_full_in_a_pipe():
         (line,) = (line for line in result.stdout.splitlines() if line.startswith(f"{experiment.id} "))
         assert experiment.title in line
         assert experiment.reproduces in line
-        assert line.split()[-1] == ("yes" if experiment.later is None else "later")
-    assert "later: listed with what was published; runs once there are language models." in result.stdout
 
 
 def test_list_fits_a_narrow_terminal_and_keeps_ids_whole():
@@ -153,7 +151,6 @@ def test_run_runs_a_simulation(tmp_path):
             "expected preset to be one of smoke, short, paper, got 'tiny'",
         ),
         (["run", "plstm/copy-20"], "did you mean 'plstm/copy-200'?"),
-        (["run", "mts/ptb"], "expected an experiment that can run, got mts/ptb, which comes with a later version"),
         (["run", "plstm/copy-200", "--preset", "tiny"], "expected preset to be one of smoke, short, paper, got 'tiny'"),
         (["run", "plstm/copy-200", "--models", "lstm,lstn"], "expected model of plstm/copy-200 to be one of lstm,"),
         (["run", "plstm/copy-200", "--seeds", "1-a"], "expected seeds such as 1,2,3 or 1-5, got '1-a'"),

@@ -57,6 +57,20 @@ def test_values_are_as_near_as_tf32_allows(name, place):
 
 
 @everywhere
+@pytest.mark.parametrize("name", ["lstm", "plstm", "gru"])
+def test_gradients_are_as_near_as_tf32_allows(name, place):
+    torch.manual_seed(0)
+    layer = rm.make(name, 3, 20, device=place, engine="triton")
+    exact = rm.make(name, 3, 20, device=place, dtype=torch.float64, engine="loop")
+    exact.load_state_dict(layer.state_dict())
+    x = torch.randn(6, 4, 3, device=place)
+    layer(x)[0].square().sum().backward()
+    exact(x.double())[0].square().sum().backward()
+    for (part, ours), theirs in zip(layer.named_parameters(), exact.parameters(), strict=True):
+        assert (ours.grad - theirs.grad).abs().max() < 3e-3 * theirs.grad.abs().max(), part
+
+
+@everywhere
 @pytest.mark.parametrize("factor", [1e-6, 1e-12, 0.0])
 def test_small_matrices_lose_nothing(factor, place):
     def change(layer):

@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +11,14 @@ import numpy
 import pytest
 import torch
 
+import remanence as rm
 from remanence import analysis, language
 from remanence.experiments import PRESETS, check, find
-from remanence.experiments.analyses import KNOWN
+from remanence.experiments.analyses import KNOWN, trained
 from remanence.experiments.analyses.forget_values import ForgetValues, estimated_timescales
+from remanence.experiments.analyses.trained import Trained
 from remanence.experiments.analyses.words import corpus_of, rounded
-from remanence.models import LanguageModel
+from remanence.models import LanguageModel, SequenceModel
 from remanence.tasks.text import Text
 from remanence.timescales import Fixed, InverseGamma
 
@@ -47,7 +49,7 @@ class Run:
     def task(self):
         return Text(corpus=self.folder, level="word")
 
-    def model(self):
+    def language_model(self):
         return self.made
 
 
@@ -116,7 +118,7 @@ def analyse(function, runs, **arguments):
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("id", MINE)
 def test_files_of_analyses_are_valid(id, preset):
-    experiment = replace(find(id, preset), later=None)
+    experiment = find(id, preset)
     assert experiment.kind == "analysis"
     assert set(experiment.cost) == set(PRESETS)
     check(experiment)
@@ -438,10 +440,17 @@ def test_numbers_are_cut_and_nothing_else():
     }
 
 
-def test_models_that_do_not_read_words_are_refused(folder):
-    run = Run(torch.nn.Linear(1, 1), folder, "linear")
-    with pytest.raises(ValueError, match="expected models of words, got 'linear', a Linear"):
-        KNOWN["by_frequency"]([run])
+def test_a_run_gives_the_kind_of_model_that_was_trained_and_refuses_the_other(corpus, tmp_path, monkeypatch):
+    run = Trained(tmp_path, "text", "mts", 1, {}, torch.device("cpu"))
+    words, layer = make(corpus), SequenceModel(rm.LSTM(2, 3), 1)
+    monkeypatch.setattr(trained, "load_model", lambda directory, device: words)
+    assert run.language_model() is words
+    with pytest.raises(ValueError, match="expected a recurrent layer with a read-out, got the language model of"):
+        run.model()
+    monkeypatch.setattr(trained, "load_model", lambda directory, device: layer)
+    assert run.model() is layer
+    with pytest.raises(ValueError, match="expected a language model, got a layer with a read-out in"):
+        run.language_model()
 
 
 def test_timescales_of_the_published_model_are_in_the_groups_of_the_paper():

@@ -68,7 +68,12 @@ def test_every_task_has_defaults_and_plain_fields(name):
 
 
 def test_known_are_all():
-    assert set(tasks.KNOWN) == {"copy", "copy-variable", "adding", "pixels", "imdb", "frequency", "dyck2", "text"}
+    classes = {
+        *(tasks.Copy, tasks.CopyVariable, tasks.Adding, tasks.Pixels, tasks.IMDB, tasks.Frequency, tasks.Dyck2),
+        *(tasks.Text, tasks.NextWord),
+    }
+    assert set(tasks.KNOWN.values()) == classes
+    assert {name: kind.name for name, kind in tasks.KNOWN.items()} == {name: name for name in tasks.KNOWN}
 
 
 def test_unknown_name():

@@ -104,6 +104,17 @@ def test_sigmoid_timescale_is_one_over_log_of_one_plus_exp_of_minus_bias(bias):
     )
 
 
+@pytest.mark.parametrize("gate", ["sigmoid", "fast"])
+def test_a_unit_that_forgets_nothing_has_an_infinite_timescale(gate):
+    assert bias_to_timescale(torch.tensor([1e4, math.inf]), gate).tolist() == [math.inf, math.inf]
+
+
+@pytest.mark.parametrize("bias", [-1e4, -60.0, -25.0, -20.0, 36.0, 700.0])
+def test_sigmoid_timescale_is_right_to_the_last_digits_at_both_ends(bias):
+    exact = float(1 / mpmath.log1p(mpmath.exp(-mpmath.mpf(bias))))
+    assert float(bias_to_timescale(bias)) == pytest.approx(exact, rel=1e-15)
+
+
 @pytest.mark.parametrize(
     ("gate", "timescale", "bias", "printed_to"),
     [

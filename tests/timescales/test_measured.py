@@ -1,5 +1,7 @@
 """Timescales read from a layer: from its biases, and from the forget values that occur."""
 
+import math
+
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_sequence
@@ -54,6 +56,12 @@ class TestOf:
         (found,) = rm.timescales.of(rm.LSTM(3, 4, timescales=Fixed(1.0), dtype=dtype))
         assert found.dtype == torch.float64
         assert found.tolist() == pytest.approx([1.0] * 4, rel=4e-3)  # bfloat16 stores the bias, -0.54, to 8 bits
+
+    @pytest.mark.parametrize("mean", MEANS)
+    def test_a_unit_that_forgets_nothing_has_an_infinite_timescale(self, mean):
+        layer = layer_of(forget_bias=1e4)
+        assert rm.timescales.of(layer)[0].tolist() == [math.inf] * 4
+        assert rm.timescales.estimate(layer, random_input(5, 2, 3), mean=mean)[0].tolist() == [math.inf] * 4
 
     def test_a_layer_without_biases_has_the_timescale_of_bias_zero(self):
         (found,) = rm.timescales.of(rm.LSTM(3, 4, bias=False))

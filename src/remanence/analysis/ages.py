@@ -14,10 +14,10 @@ from ..gates import PowerLaw
 from ..models import SequenceModel
 from ..nn import record
 from ..tasks.base import Batch, Task
+from .arrays import Numbers, numbers
+from .opened import exponents_of
 from .plain import Result
 from .sequences import home_of, inputs_of, measuring, sequences_of
-
-Numbers = NDArray[numpy.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +136,10 @@ def reference_times(model: SequenceModel, batch: Batch) -> Numbers:
 
 def exponents(model: SequenceModel) -> Numbers:
     """p of every unit, `(H,)`."""
-    layer = model.layer
-    gate = _power_law(model)
-    (suffix,) = (place.suffix for place in layer.places)
-    weights = {name: getattr(layer, name + suffix).detach() for name in gate.per_unit}
-    p = torch.as_tensor(gate.exponent(weights, torch.float64), dtype=torch.float64)
-    return p.expand(layer.hidden_size).cpu().numpy().copy()
+    _expect_power_law(model)
+    p = exponents_of(model.layer, model.layer.places[0])
+    assert p is not None
+    return numbers(p)
 
 
 def signal_steps(batch: Batch, channel: int = -1) -> Tensor:
@@ -178,7 +176,7 @@ def reset_steps(age: Tensor, signal: Tensor, shown: int, share: float = 0.5, len
 
 def _ages(model: SequenceModel, batch: Batch) -> Tensor:
     """`(T, B, H)`."""
-    _power_law(model)
+    _expect_power_law(model)
     inputs, dt = inputs_of(model, batch)
     with measuring(model):
         seen = record(model.layer, inputs, dt=dt)
@@ -192,13 +190,12 @@ def _reference_times(age: Tensor, dt: Tensor | None) -> Tensor:
     return dt.double().cumsum(0).unsqueeze(-1) - age
 
 
-def _power_law(model: SequenceModel) -> PowerLaw:
+def _expect_power_law(model: SequenceModel) -> None:
     layer = model.layer
     if len(layer.places) > 1:
         raise ValueError(f"expected a model with one layer in one direction, got {len(layer.places)}")
     if not isinstance(layer.gate, PowerLaw):
         raise ValueError(f"expected a model with gate power_law, whose units have ages, got {layer.gate.name}")
-    return layer.gate
 
 
 def _mean(parts: list[Tensor]) -> Numbers:

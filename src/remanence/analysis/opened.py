@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -79,8 +78,7 @@ class Opened:
         found: list[Numbers | None] = []
         for layer in self.layers:
             try:
-                # A unit that forgets nothing: -1 / log 1, whose sign is that of a zero.
-                found.extend(numpy.abs(numbers(own)) for own in timescales.of(layer))
+                found.extend(numbers(own) for own in timescales.of(layer))
             except ValueError:
                 layer.gate  # noqa: B018  a layer without one is refused
                 found.extend(None for _ in layer.places)

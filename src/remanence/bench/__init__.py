@@ -4,11 +4,23 @@ shapes     what is measured: sizes of the papers' tasks, and the layers
 measure    time of calls taken in turn, and memory of a training step
 timings, growth, replicas    the sections of a report
 program    the training loop against its bare arithmetic
+language   a language model against the same on torch's own LSTM
 machine    where it was measured
 report     all sections, as numbers and as tables
 """
 
-from .report import Report, expect_writable, reading, run, run_programs, save, tables
+from .report import Report, expect_writable, reading, run, run_language, run_programs, save, tables
 from .shapes import Plan, plan
 
-__all__ = ["Plan", "Report", "expect_writable", "plan", "reading", "run", "run_programs", "save", "tables"]
+__all__ = [
+    "Plan",
+    "Report",
+    "expect_writable",
+    "plan",
+    "reading",
+    "run",
+    "run_language",
+    "run_programs",
+    "save",
+    "tables",
+]

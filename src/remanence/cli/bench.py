@@ -48,6 +48,9 @@ def command(
     training: Annotated[
         bool, typer.Option("--training", help="Measure the whole training loop against its bare arithmetic instead.")
     ] = False,
+    language: Annotated[
+        bool, typer.Option("--language", help="Measure language models of words against torch's own LSTM instead.")
+    ] = False,
     budget: Annotated[
         float | None,
         typer.Option(help="Seconds after which the rest is left out.", metavar="SECONDS", show_default=False),
@@ -60,11 +63,13 @@ def command(
     """
     from rich.console import Console
 
-    from ..bench import expect_writable, plan, run, run_programs, save
+    from ..bench import expect_writable, plan, run, run_language, run_programs, save
 
     with bad_input_is_answered():
         if json is not None:
             expect_writable(json)
+        if training and language:
+            raise ValueError("expected --training or --language, got both")
         planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget)
     with Console(stderr=True).status("measuring") as status:
 
@@ -72,7 +77,10 @@ def command(
             status.update(f"measuring {words}")
 
         command = typed(context)
-        report = run_programs(planned.device, command, say) if training else run(planned, command, say)
+        if training:
+            report = run_programs(planned.device, command, say)
+        else:
+            report = (run_language if language else run)(planned, command, say)
     if json is not None:
         try:
             save(report, json)

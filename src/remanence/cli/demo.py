@@ -16,7 +16,7 @@ def command(
 ) -> None:
     """See three models race: an LSTM, a fast-gate LSTM and a pLSTM learn a task that needs memory.
 
-    Two to three minutes on two CPU cores. Ends with a table and a picture. Stopping it (Ctrl-C, kill) loses nothing:
+    Two to three minutes on two CPU cores. Ends with a table, a picture and a page. Stopping it (Ctrl-C, kill) loses nothing:
     the same command goes on. When it is finished, the same command shows its table.
     """
     from ..experiments import demo
@@ -25,7 +25,8 @@ def command(
 
     with answered():
         shown = demo.Demo.of(out, quick)
-        for paragraph in demo.introduction(shown.experiment, list(shown.standings.values())):
+        introduction = demo.introduction(shown.experiment, list(shown.standings.values()))
+        for paragraph in introduction:
             say(paragraph, hang=0)
             typer.echo()
         try:
@@ -41,8 +42,9 @@ def command(
         for sentence in sentences:
             say(sentence, hang=0)
             typer.echo()
-        try:
-            say(f"Picture: {shown.draw()}")
-        except ImportError:
-            say("Picture: none, for matplotlib is not installed; pip install 'remanence[report]' brings it")
+        for what, make in (("Picture", shown.draw), ("Report", lambda: shown.report([*introduction, *sentences]))):
+            try:
+                say(f"{what}: {make()}")
+            except ImportError as error:
+                say(f"{what}: none, for {error.name} is not installed; pip install 'remanence[report]' brings it")
         say(f"Results: {shown.folder}")

@@ -26,7 +26,9 @@ def command(
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option("--seeds", help="1,2,3 or 1-5; by default those of the experiment.", metavar="N,..", show_default=False),
+        typer.Option(
+            "--seeds", help="1,2,3 or 1-5; by default those of the experiment.", metavar="N,..", show_default=False
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda or cuda:N; by default CUDA where there is one.", show_default=False)

@@ -46,11 +46,8 @@ def show(experiment: Experiment, described: dict[str, Any]) -> None:
     typer.echo()
     source = "" if experiment.paper == "own" else f" ({PAPERS[experiment.paper]})"
     say(f"reproduces  {experiment.reproduces}{source}", hang=12)
-    if experiment.later is not None:
-        say(f"later       cannot run yet, it comes with the {experiment.later}")
-    if experiment.later is None:
-        others = ", ".join(name for name in PRESETS if name != experiment.preset)
-        say(f"preset      {experiment.preset} (others: {others})")
+    others = ", ".join(name for name in PRESETS if name != experiment.preset)
+    say(f"preset      {experiment.preset} (others: {others})")
     for name, value in in_words(experiment, described).items():
         say(f"{name:<10}  {value}", hang=12)
     if experiment.models:
@@ -70,6 +67,5 @@ def show(experiment: Experiment, described: dict[str, Any]) -> None:
         say("Cost:")
         for preset, words in experiment.cost.items():
             say(f"- {preset}: {words}", indent=2)
-    if experiment.later is None:
-        typer.echo()
-        say(f"remanence run {experiment.id} --preset {experiment.preset}")
+    typer.echo()
+    say(f"remanence run {experiment.id} --preset {experiment.preset}")

@@ -48,11 +48,6 @@ class Way:
 
 def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
     """Everything that can be wrong with an experiment before it starts, in one sentence."""
-    if experiment.later is not None:
-        raise ValueError(
-            f"expected an experiment that can run, got {experiment.id}, "
-            f"which comes with a later version ({experiment.later})"
-        )
     if models and experiment.kind == "simulation":
         raise ValueError(f"expected no models for {experiment.id}, which trains none, got {', '.join(models)}")
     for name in models:

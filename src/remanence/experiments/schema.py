@@ -95,8 +95,6 @@ class Experiment:
     """The figure or table."""
     preset: str
     kind: Kind = "training"
-    later: str | None = None
-    """What has to exist before it can run, where it cannot yet."""
     claims: list[str] = field(default_factory=list)
     """What was published, in words."""
     published: dict[str, dict[str, Number]] = field(default_factory=dict)

@@ -31,10 +31,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment under one preset."""
+    """One experiment under one preset, or something else to show."""
 
     id: str
     preset: str
+    """Empty for what is no experiment: a page of that alone has no overview and no filter."""
     title: str
     source: str = ""
     """The figure or table of the paper it remakes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import softplus
 
 from ..gates import KNOWN, Gate
 from ..names import lookup
@@ -31,8 +31,8 @@ def as_float64(values: object) -> Tensor:
 
 
 def logit_to_timescale(logit: Tensor) -> Tensor:
-    """-1/log(sigmoid(logit)), float64."""
-    return -1 / logsigmoid(logit.double())
+    """-1/log(sigmoid(logit)), float64; plus infinity where a unit forgets nothing, as -log 1 would not give."""
+    return 1 / softplus(-logit.double(), threshold=40)  # above it, log(1 + e^x) is x to the last digit
 
 
 def timescale_to_logit(timescale: Tensor | float) -> Tensor:

@@ -102,7 +102,7 @@ def _sums(values: dict[str, Tensor], mean: str) -> Tensor:
         return torch.stack((forget.sum((0, 1)), complement.sum((0, 1))))
     past_the_end = (forget == 0) & (complement == 0)  # as the loop engine records it
     logs = torch.where(forget < complement, forget.log(), torch.log1p(-complement))
-    return -torch.where(past_the_end, 0, logs).sum((0, 1))
+    return torch.where(past_the_end, 0, -logs).sum((0, 1))  # a sum of plus zeros, where nothing is forgotten
 
 
 def _each(batches: Inputs | Iterable[Batch]) -> Iterator[tuple[Inputs, Any]]:

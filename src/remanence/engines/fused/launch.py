@@ -20,11 +20,8 @@ from ..machine import matrix_products
 from . import cells, direct, gates, plan
 from .kernels import backward_kernel, forward_kernel
 
-SMALL = 256
-"""Up to so many units a program usually finds room for all of its slice of the recurrent matrix."""
 HALVED_FROM = 256
 """From so many units on a forward pass in TF32 takes its factors in 16 bits, see `halved`."""
-TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class Given(NamedTuple):
     weight_ih: Tensor
     """`(N, G H, I)`."""
     weight_hh: Tensor
-    """`(N, G H, H)`."""
+    """`(N, G H, H)`; as `halved` made it where there is a scale."""
     bias_ih: Tensor | None
     """`(N, G H)`."""
     bias_hh: Tensor | None
@@ -123,10 +120,16 @@ class Slopes(NamedTuple):
     age: Tensor | None
 
 
-def forward(kind: Kind, given: Given, save: bool) -> tuple[Kept, Final]:
-    """All h_t, and, if `save`, what the backward pass needs; the state after the last step."""
-    inputs = given.inputs
-    weight_hh, scale = halved(kind, given.weight_hh)
+def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple[Kept, Final]:
+    """All h_t, and, if `save`, what the backward pass needs; the state after the last step.
+
+    Args:
+        kind: which kernel.
+        given: what it starts from.
+        scale: of the recurrent matrix, see `halved`.
+        save: whether there will be a backward pass.
+    """
+    inputs, weight_hh = given.inputs, given.weight_hh
     *lead, steps, rows, _ = inputs.shape
     replicas = lead[0] if lead else 1
     units = weight_hh.shape[-1]
@@ -175,6 +178,7 @@ def forward(kind: Kind, given: Given, save: bool) -> tuple[Kept, Final]:
 def backward(
     kind: Kind,
     given: Given,
+    scale: Tensor | None,
     kept: Kept,
     d_outputs: Tensor | None,
     d_final: Final,
@@ -184,12 +188,10 @@ def backward(
 ) -> Slopes:
     """Derivatives by everything that was given.
 
-    Where products are TF32 the entries of the recurrent matrix have to be the nearest TF32 numbers: the tensor cores
-    would cut digits off. The kernel sees to that itself for small matrices, which it reads once.
-
     Args:
         kind: which kernel.
         given: what the forward pass started from.
+        scale: of the recurrent matrix, see `halved`.
         kept: what it kept.
         d_outputs: derivative by all h_t, `(N, T, B, H)`; None for zero.
         d_final: derivatives by the last state, None for zero.
@@ -197,15 +199,52 @@ def backward(
         overwrite: whether what was kept may be overwritten, which saves most of the memory of this pass.
         real: how many units are no padding: derivatives by the matrices come without it.
     """
+    inputs = given.inputs
+    units = given.weight_hh.shape[-1]
+    d_pre, d_parts, d_p_hat, d_dt, d_state = _through_time(
+        kind, given, scale, kept, d_outputs, d_final, wanted, overwrite and inputs.dtype == torch.float32
+    )
+    with matrix_products(kind.precision == "tf32"):
+        d_inputs = _times(d_pre, given.weight_ih).view(inputs.shape) if wanted.inputs else None
+        real = units if real is None else real
+        d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
+        d_weight_hh = _recurrent(d_pre, kept.outputs, given.hidden, kind, kind.blocks, real)
+        d_bias_ih = d_bias_hh = d_pre.sum(-2, dtype=torch.float32)
+        if d_parts is not None:
+            flat = d_parts.flatten(-3, -2)
+            own = slice(kind.split * real, (kind.split + 1) * real)
+            d_weight_hh[..., own, :] = _recurrent(flat, kept.outputs, given.hidden, kind, 1, real)
+            block = slice(kind.split * units, (kind.split + 1) * units)
+            d_bias_hh = d_bias_ih.clone()
+            d_bias_hh[..., block] = flat.sum(-2, dtype=torch.float32)
+    return Slopes(d_inputs, d_weight_ih, d_weight_hh, d_bias_ih, d_bias_hh, d_p_hat, d_dt, *d_state)
+
+
+def _through_time(
+    kind: Kind,
+    given: Given,
+    scale: Tensor | None,
+    kept: Kept,
+    d_outputs: Tensor | None,
+    d_final: Final,
+    wanted: Wanted,
+    overwrite: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Final]:
+    """The part of the backward pass that goes from step to step; arguments as there.
+
+    What only this part needs is gone when it returns: the products after it need as much memory again.
+
+    Returns:
+        Derivatives by the pre-activations, by the GRU's recurrent part of the candidate, by p_hat, by dt, and by the
+        first state.
+    """
     inputs, dt = given.inputs, given.dt
-    weight_hh = rounded(kind, given.weight_hh)
-    outputs, pre, _, _, parts = kept
-    assert pre is not None
     *lead, steps, rows, _ = inputs.shape
     replicas = lead[0] if lead else 1
-    units = weight_hh.shape[-1]
+    units = given.weight_hh.shape[-1]
+    pre, parts = kept.pre, kept.parts
+    assert pre is not None
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
-    overwrite = overwrite and inputs.dtype == torch.float32
     d_pre = pre if overwrite else torch.empty_like(pre, dtype=inputs.dtype)
     d_parts = None
     if parts is not None:
@@ -213,63 +252,47 @@ def backward(
     state = (*lead, rows, units)
     d_hidden, d_cell = (new(state) if wanted.state else None for _ in range(2))
     d_age = new(state) if wanted.state and kind.has_age else None
-    d_p_hat, d_dt = None, None
-    if rows:
-        on = plan.chip(inputs.device)
-        tiles = plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), True, on)
-        unit_tiles = tiles.unit_tiles(units)
-        groups = replicas * -(-rows // tiles.row_tile)
-        counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
-        shares = None if tiles.alone else new(2 * groups * unit_tiles * tiles.row_tile * units)
-        d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
-        d_dt = new((unit_tiles, *lead, steps, rows)) if wanted.dt else None
-
-        def start(tiles: plan.Plan) -> None:
-            tensors = (
-                pre,
-                weight_hh,
-                given.p_hat,
-                dt,
-                given.lengths,
-                given.cell,
-                given.age,
-                *kept[2:],
-                d_outputs,
-                *d_final,
-                d_pre,
-                d_parts,
-                d_hidden,
-                d_cell,
-                d_age,
-                d_p_hat,
-                d_dt,
-                shares,
-                counters,
-            )
-            for first, grid in _launches(groups, tiles, units):
-                numbers = (first, groups, steps, rows, units, kind.eps, kind.fixed_p)
-                direct.start(backward_kernel, _backward_constants, (kind, tiles, units), grid, tensors, numbers)
-
-        plan.fitted(tiles, start)
-        d_p_hat = None if d_p_hat is None else d_p_hat.sum(-2)
-        d_dt = None if d_dt is None else d_dt.sum(0)
-    else:
+    d_state = Final(d_hidden, d_cell, d_age)
+    if not rows:
         d_p_hat = None if given.p_hat is None else torch.zeros_like(given.p_hat)
-        d_dt = torch.zeros_like(dt) if wanted.dt and dt is not None else None
-    with matrix_products(kind.precision == "tf32"):
-        d_inputs = _times(d_pre, given.weight_ih).view(inputs.shape) if wanted.inputs else None
-        real = units if real is None else real
-        d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
-        d_weight_hh = _recurrent(d_pre, outputs, given.hidden, kind, kind.blocks, real)
-        d_bias_ih = d_bias_hh = d_pre.sum(-2, dtype=torch.float32)
-        if d_parts is not None:
-            flat = d_parts.flatten(-3, -2)
-            own = slice(kind.split * real, (kind.split + 1) * real)
-            d_weight_hh[..., own, :] = _recurrent(flat, outputs, given.hidden, kind, 1, real)
-            block = slice(kind.split * units, (kind.split + 1) * units)
-            d_bias_hh = d_bias_ih.clone()
-            d_bias_hh[..., block] = flat.sum(-2, dtype=torch.float32)
-    return Slopes(d_inputs, d_weight_ih, d_weight_hh, d_bias_ih, d_bias_hh, d_p_hat, d_dt, d_hidden, d_cell, d_age)
+        return d_pre, d_parts, d_p_hat, torch.zeros_like(dt) if wanted.dt and dt is not None else None, d_state
+    weight_hh = widened(given.weight_hh, scale)
+    on = plan.chip(inputs.device)
+    tiles = plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), True, on)
+    unit_tiles = tiles.unit_tiles(units)
+    groups = replicas * -(-rows // tiles.row_tile)
+    counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
+    shares = None if tiles.alone else new(2 * groups * unit_tiles * tiles.row_tile * units)
+    d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
+    d_dt = new((unit_tiles, *lead, steps, rows)) if wanted.dt else None
+
+    def start(tiles: plan.Plan) -> None:
+        tensors = (
+            pre,
+            weight_hh,
+            given.p_hat,
+            dt,
+            given.lengths,
+            given.cell,
+            given.age,
+            *kept[2:],
+            d_outputs,
+            *d_final,
+            d_pre,
+            d_parts,
+            *d_state,
+            d_p_hat,
+            d_dt,
+            shares,
+            counters,
+        )
+        for first, grid in _launches(groups, tiles, units):
+            numbers = (first, groups, steps, rows, units, kind.eps, kind.fixed_p)
+            direct.start(backward_kernel, _backward_constants, (kind, tiles, units), grid, tensors, numbers)
+
+    plan.fitted(tiles, start)
+    d_p_hat = None if d_p_hat is None else d_p_hat.sum(-2)
+    return d_pre, d_parts, d_p_hat, None if d_dt is None else d_dt.sum(0), d_state
 
 
 def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, kind: Kind, blocks: int, real: int) -> Tensor:
@@ -303,28 +326,30 @@ def halved(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
     """The recurrent matrix as the forward pass takes it, and what its products are multiplied with.
 
     A TF32 number has the eleven digits of a float16. So in TF32 the forward pass takes both factors as float16, which
-    loses nothing as long as they are in its range: h is between -1 and 1, and the matrix is divided by its largest
-    entry. Half the bytes on chip and on the way there, twice the speed of the tensor cores. The derivatives of a
-    backward pass have no such range and stay TF32.
+    loses nothing as long as they are in its range: h is between -1 and 1, and the matrix is divided by a power of two
+    above its largest entry. Half the bytes on chip and on the way there, twice the speed of the tensor cores. The
+    derivatives of a backward pass have no such range and stay TF32.
 
     Args:
         kind: which kernel.
         matrix: `(N, G H, H)`.
 
     Returns:
-        The matrix, and `(N, 1, 1)` float32 or None.
+        The matrix, and `(N, 1, 1)` float32; the matrix itself and None for small ones and other precisions.
     """
     if matrix.dtype != torch.float32 or kind.precision != "tf32" or matrix.shape[-1] < HALVED_FROM:
         return matrix, None
-    largest = torch.linalg.vector_norm(matrix, torch.inf, (-2, -1), keepdim=True).add_(TINY)
-    return torch.div(matrix, largest, out=torch.empty_like(matrix, dtype=torch.float16)), largest
+    scale = torch.linalg.vector_norm(matrix, torch.inf, (-2, -1), keepdim=True)
+    scale.view(torch.int32).add_(0x00800000).bitwise_and_(0x7F800000)
+    return torch.div(matrix, scale, out=torch.empty_like(matrix, dtype=torch.float16)), scale
 
 
-def rounded(kind: Kind, matrix: Tensor) -> Tensor:
-    """The recurrent matrix as the backward pass takes it: where it is large and products are TF32, in such numbers."""
-    if matrix.dtype != torch.float32 or kind.precision != "tf32" or matrix.shape[-1] <= SMALL:
-        return matrix
-    return (matrix.view(torch.int32) + 0x1000).bitwise_and_(-0x2000).view(torch.float32)
+def widened(matrix: Tensor, scale: Tensor | None) -> Tensor:
+    """What `halved` returned as the backward pass takes it: float32, in numbers that TF32 has.
+
+    The tensor cores would cut digits off others. Of small matrices the kernel sees to that itself.
+    """
+    return matrix if scale is None else matrix.float().mul_(scale)
 
 
 def _times(a: Tensor, b: Tensor) -> Tensor:
@@ -377,7 +402,7 @@ def _constants(kind: Kind, tiles: plan.Plan, units: int) -> dict[str, Any]:
         "HAS_AGE": kind.has_age,
         "REVERSE": kind.reverse,
         "PRECISION": kind.precision,
-        "READY": units > SMALL,
+        "READY": units >= HALVED_FROM,
         "ALONE": tiles.alone,
         "RESIDENT": tiles.resident,
         "ROW_TILE": tiles.row_tile,

@@ -35,9 +35,16 @@ def fused(kind: Kind, tasks: Sequence[Given], save: bool) -> tuple[Tensor, Final
         flat = [value for task in tasks for value in task]
         outputs, hidden, cell, age = _Fused.apply(kind, len(tasks), *flat)  # type: ignore[no-untyped-call]
     else:
-        kept, final = launch.forward(kind, put_together(kind.blocks, tasks), save=False)
+        given, scale = _ready(kind, put_together(kind.blocks, tasks))
+        kept, final = launch.forward(kind, given, scale, save=False)
         return kept.outputs, _narrowed(final, kept.outputs)
     return outputs, Final(hidden, cell, age if kind.has_age else None)
+
+
+def _ready(kind: Kind, given: Given) -> tuple[Given, Tensor | None]:
+    """With the recurrent matrix as the kernels take it, and its scale."""
+    matrix, scale = launch.halved(kind, given.weight_hh)
+    return given._replace(weight_hh=matrix), scale
 
 
 def _narrowed(final: Final, outputs: Tensor) -> Final:
@@ -62,11 +69,11 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, kind: Kind, count: int, *flat: Tensor | None) -> Any:
         tasks = [Given(*flat[start : start + FIELDS]) for start in range(0, len(flat), FIELDS)]  # type: ignore[arg-type]
-        given = put_together(kind.blocks, tasks)
-        kept, final = launch.forward(kind, given, save=True)
+        given, scale = _ready(kind, put_together(kind.blocks, tasks))
+        kept, final = launch.forward(kind, given, scale, save=True)
         ctx.kind, ctx.count, ctx.units = kind, count, tasks[0].weight_hh.shape[-1]
         ctx.overwritten = False
-        ctx.save_for_backward(*given, *kept)
+        ctx.save_for_backward(*given, *kept, scale)
         ctx.set_materialize_grads(False)
         return kept.outputs, *_narrowed(final, kept.outputs)
 
@@ -86,13 +93,14 @@ class _Fused(torch.autograd.Function):
 def _differentiate(ctx: Any, d_outputs: Tensor | None, *d_final: Tensor | None) -> tuple[Tensor | None, ...]:
     kind: Kind = ctx.kind
     saved = ctx.saved_tensors
-    given, kept = Given(*saved[:FIELDS]), Kept(*saved[FIELDS:])
+    given, kept, scale = Given(*saved[:FIELDS]), Kept(*saved[FIELDS:-1]), saved[-1]
     if ctx.overwritten:  # by a backward pass before this one: made again, bit for bit the same
-        kept, _ = launch.forward(kind, given, save=True)
+        kept, _ = launch.forward(kind, given, scale, save=True)
     ctx.overwritten = True
     slopes = launch.backward(
         kind,
         given,
+        scale,
         kept,
         None if d_outputs is None else d_outputs.contiguous(),
         Final(*(None if grad is None else grad.contiguous() for grad in d_final)),
@@ -149,7 +157,7 @@ BACKWARD = (
 def fused_forward(*arguments: Any) -> tuple[Tensor, ...]:
     """See `launch.forward`: outputs, last hidden, cell and age, and the rest of `Kept`."""
     kind, given, save = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS]), arguments[FIELDS]
-    kept, final = launch.forward(kind, given, save)
+    kept, final = launch.forward(kind, *_ready(kind, given), save)
     return _filled(given, (kept.outputs, *_narrowed(final, kept.outputs), *kept[1:]))
 
 
@@ -159,7 +167,9 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     kind, given = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS])
     kept = Kept(*(value if value.numel() else None for value in arguments[FIELDS : FIELDS + 5]))  # type: ignore[arg-type]
     d_outputs, *rest = arguments[FIELDS + 5 : -PARTS]
-    slopes = launch.backward(kind, given, kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False)
+    slopes = launch.backward(
+        kind, *_ready(kind, given), kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False
+    )
     if kind.split < 0:
         slopes = slopes._replace(bias_hh=slopes.bias_ih.clone())  # results of an operator must not share memory
     return _filled(given, slopes)

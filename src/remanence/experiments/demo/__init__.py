@@ -10,6 +10,7 @@ import torch
 
 from ...training import Run
 from .. import results, runs
+from ..gathering import gather
 from ..registry import find
 from ..schema import Experiment
 from .display import Board
@@ -55,6 +56,18 @@ class Demo:
     def folder(self) -> Path:
         """Where everything is."""
         return results.folder_of(self.out, self.experiment)
+
+    def report(self, introduction: Sequence[str]) -> Path:
+        """Write the page with everything: `remanence report` of these runs, below some paragraphs.
+
+        Raises:
+            ImportError: jinja2 is not installed.
+        """
+        from ...report import page
+
+        path = self.folder / "report.html"
+        page.write(gather([self.folder]), path, title="remanence demo: three models race", introduction=introduction)
+        return path
 
     def draw(self) -> Path:
         """Write the learning curves.

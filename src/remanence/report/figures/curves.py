@@ -65,6 +65,15 @@ def guessing(runs: Mapping[str, Sequence[RunFiles]], score: str, scale: float = 
     return [Reference(known[0] * scale, "guessing")] if known else []
 
 
+def in_sight(level: float, series: Sequence[Series], log: bool = False) -> bool:
+    """Whether a level is no farther from curves than these reach: else it would press them flat."""
+    values = [value for one in series for value in one.y if math.isfinite(value) and (value > 0 or not log)]
+    if not values or (log and level <= 0):
+        return False
+    low, high, at = (math.log(value) if log else value for value in (min(values), max(values), level))
+    return max(low - at, at - high) <= high - low
+
+
 def titled(score: str, unit: str = "") -> str:
     """The name of a score on an axis."""
     return f"{score.replace('_', ' ')} ({unit})" if unit else score.replace("_", " ")

@@ -39,16 +39,17 @@ def sorted_units(title: str, found: Mapping[str, Any]) -> Panel:
         x=Axis("units, long to short"),
         y=Axis("timescale (words)", log=True),
         series=series,
-        note=f"Best: {best}. {100 * found['below_10']:.0f} % of units are below 10.",
+        note=f"Best: {best}. {100 * found['below_10']:.1f} % of units are below 10.",
     )
 
 
 def statistics(title: str, found: Mapping[str, Any]) -> Panel:
     """The Kolmogorov-Smirnov statistic over the parameter of each family."""
+    key, nearer = min(((key, name) for key, name, _ in FAMILIES), key=lambda family: found[family[0]]["statistic"])
     return Panel(
         title=title,
         x=Axis("alpha of the inverse gamma, mu of the Gaussian"),
         y=Axis("Kolmogorov-Smirnov statistic", low=0, high=1),
         series=[Series(name, found[key]["grid"], found[key]["statistics"]) for key, name, _ in FAMILIES],
-        note=f"Nearer: {found['better']}.",
+        note=f"Nearer: {nearer}, {found[key]['statistic']:.3f}.",
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..figure import Axis, Figure, Panel
 from ..files import ResultFiles, RunFiles
-from .curves import guessing, titled, with_mean
+from .curves import guessing, in_sight, titled, with_mean
 
 TIMED = "-time"
 """How the names of models end that see time as an input."""
@@ -80,5 +80,5 @@ def panel(
         x=Axis(f"{axis}s", low=0),
         y=Axis(titled(f"{'training' if split == 'train' else split} {score}", unit), log=score == "loss"),
         series=series,
-        references=guessing(runs, score, scale),
+        references=[one for one in guessing(runs, score, scale) if in_sight(one.at, series, log=score == "loss")],
     )

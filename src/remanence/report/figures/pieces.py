@@ -60,7 +60,7 @@ def few(count: int, most: int) -> list[int]:
 
 
 def short(number: float | None) -> str:
-    """A timescale as a label: three digits, thousands with a K."""
+    """A timescale as a label: three digits, thousands with a K, two digits after the point below 1."""
     if number is None:
         return "∞"
-    return f"{number / 1000:.3g}K" if number >= 1000 else f"{number:.3g}" if number >= 1 else f"{number:.1f}"
+    return f"{number / 1000:.3g}K" if number >= 1000 else f"{number:.3g}" if number >= 1 else f"{number:.2f}"

@@ -65,6 +65,7 @@ def html(sections: Sequence[Section], *, title: str = TITLE, introduction: Seque
         title=title,
         introduction=introduction,
         sections=list(zip(anchors, sections, strict=True)),
+        experiments=sum(bool(section.preset) for section in sections),
         tally=tally,
         verdicts=VERDICTS,
         notes=notes,

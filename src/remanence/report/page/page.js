@@ -26,7 +26,7 @@
   });
   system.addEventListener("change", () => { if (!remembered()) show(system.matches ? "dark" : "light"); });
 
-  // The filter: experiments that have all the words.
+  // The filter: experiments that have all the words. A page of something else has none.
   const filter = document.getElementById("filter");
   const sections = [...document.querySelectorAll(".experiment")];
   const rows = new Map([...document.querySelectorAll("[data-section]")].map((row) => [row.dataset.section, row]));
@@ -41,7 +41,7 @@
     }
     document.getElementById("nothing").hidden = shown > 0;
   }
-  filter.addEventListener("input", choose);
+  filter?.addEventListener("input", choose);
 
   // The program that draws comes packed and is unpacked once, for the first figure that is looked at.
   let program = null;

@@ -1,0 +1,133 @@
+"""A training step of a language model of words against the same model on torch's own LSTM.
+
+The model is the published one, AWD-LSTM: three layers of 1150, 1150 and 400 units, recurrent matrices dropped with
+gradients to the stored ones. With engine "torch" its layers are what `torch.nn.LSTM` runs, cuDNN on a GPU. A step is
+loss with penalties, backward, clipping and SGD on one batch that is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+
+from ..models import language_model
+from .measure import Call, one
+from .timings import Say
+
+STEPS = 70
+ROUNDS = 11
+"""Times that every model is measured, all in turn."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What a text is to the model."""
+
+    name: str
+    words: int
+    tokens: int
+    """Of the training text."""
+    batch: int
+
+    @property
+    def updates(self) -> float:
+        """Of an epoch, in chunks of the usual length."""
+        return self.tokens / self.batch / STEPS
+
+
+CORPORA = (Corpus("ptb", 10_000, 929_589, 20), Corpus("wikitext-2", 33_278, 2_088_628, 80))
+MODELS = (
+    ("baseline", "torch"),
+    ("baseline", "auto"),
+    ("mts", "auto"),
+    ("fast", "auto"),
+    ("refine", "auto"),
+)
+"""Names of `remanence.models.LANGUAGE_MODELS` and engines; the first is what others are measured against."""
+
+
+@dataclass(frozen=True)
+class LanguageStep:
+    """One model on one text."""
+
+    corpus: str
+    words: int
+    batch: int
+    model: str
+    engine: str
+    training_ms: float
+    torch_ms: float
+    """Of the baseline on torch's own LSTM."""
+    softmax_ms: float
+    """Of it, the softmax over all words and its backward pass."""
+    epoch_seconds: float
+    """At the usual length of a chunk, without evaluation."""
+
+    @property
+    def ratio(self) -> float:
+        """torch's time over this: above 1, this is faster."""
+        return self.torch_ms / self.training_ms
+
+
+def language_steps(device: torch.device, say: Say, units: int = 1150, vector: int = 400) -> Iterator[LanguageStep]:
+    """Measure every model on every text."""
+    for corpus in CORPORA:
+        calls: dict[tuple[str, str], Call] = {}
+        for name, engine in MODELS:
+            say(f"a language model: {corpus.name} {name}, engine {engine}")
+            calls[name, engine] = training_step(corpus, name, engine, device, units, vector)
+            for _ in range(3):
+                calls[name, engine]()
+        softmax = softmax_step(corpus, device, vector)
+        softmax()
+        times: dict[object, list[float]] = {key: [] for key in (*calls, "softmax")}
+        for _ in range(ROUNDS):
+            for key, call in (*calls.items(), ("softmax", softmax)):
+                times[key].append(one(call, device))
+        for name, engine in MODELS:
+            yield LanguageStep(
+                corpus=corpus.name,
+                words=corpus.words,
+                batch=corpus.batch,
+                model=name,
+                engine=engine,
+                training_ms=median(times[name, engine]),
+                torch_ms=median(times[MODELS[0]]),
+                softmax_ms=median(times["softmax"]),
+                epoch_seconds=median(times[name, engine]) / 1e3 * corpus.updates,
+            )
+
+
+def training_step(corpus: Corpus, name: str, engine: str, device: torch.device, units: int, vector: int) -> Call:
+    """An update of one model."""
+    model = language_model(
+        name, corpus.words, embedding_size=vector, hidden_size=units, engine=engine, device=device
+    ).train()
+    optimiser = torch.optim.SGD(model.parameters(), lr=1.0, weight_decay=1.2e-6, fused=True)
+    tokens = torch.randint(corpus.words, (STEPS + 1, corpus.batch), device=device)
+    state = model.loss(tokens[:-1], tokens[1:]).state
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        model.loss(tokens[:-1], tokens[1:], state).total.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.25)
+        optimiser.step()
+
+    return step
+
+
+def softmax_step(corpus: Corpus, device: torch.device, vector: int) -> Call:
+    """Scores of all words, their cross-entropy, and back."""
+    hidden = torch.randn(STEPS * corpus.batch, vector, device=device, requires_grad=True)
+    weight = torch.randn(corpus.words, vector, device=device, requires_grad=True)
+    bias = torch.zeros(corpus.words, device=device, requires_grad=True)
+    targets = torch.randint(corpus.words, (STEPS * corpus.batch,), device=device)
+
+    def step() -> None:
+        logits = torch.nn.functional.linear(hidden, weight, bias)
+        torch.autograd.grad(torch.nn.functional.cross_entropy(logits, targets), (hidden, weight, bias))
+
+    return step

@@ -1,0 +1,63 @@
+"""Language models against torch's own LSTM, as far as numbers do not depend on the machine."""
+
+import json
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from remanence.bench import language
+from remanence.cli.main import app
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Texts and models of milliseconds."""
+    monkeypatch.setattr(language, "CORPORA", (language.Corpus("tiny", 30, 1400, 2),))
+    monkeypatch.setattr(language, "ROUNDS", 2)
+    monkeypatch.setattr(language.language_steps, "__defaults__", (6, 4))
+
+
+def test_every_model_is_measured_against_the_first(small):
+    rows = list(language.language_steps(CPU, lambda words: None))
+    assert [(row.model, row.engine) for row in rows] == list(language.MODELS)
+    assert rows[0].ratio == 1
+    for row in rows:
+        assert row.ratio == pytest.approx(rows[0].training_ms / row.training_ms)
+        assert row.epoch_seconds == pytest.approx(row.training_ms / 1e3 * 10)
+        assert row.softmax_ms > 0
+
+
+def test_a_step_changes_every_weight(small):
+    made = []
+    (corpus,) = language.CORPORA
+    build = language.language_model
+
+    def keep(*arguments, **keywords):
+        made.append(build(*arguments, **keywords))
+        return made[-1]
+
+    language.language_model = keep
+    try:
+        step = language.training_step(corpus, "fast", "auto", CPU, 6, 4)
+    finally:
+        language.language_model = build
+    before = [parameter.detach().clone() for parameter in made[0].parameters()]
+    step()
+    assert all((old != new).any() for old, new in zip(before, made[0].parameters(), strict=True))
+
+
+def test_the_command_measures_them(small, tmp_path):
+    path = tmp_path / "found.json"
+    result = CliRunner().invoke(app, ["bench", "--language", "--device", "cpu", "--json", str(path)])
+    assert result.exit_code == 0
+    assert "A training step of AWD-LSTM in full float32" in result.stdout.replace("\n", " ")
+    assert len(json.loads(path.read_text())["language"]) == len(language.MODELS)
+
+
+def test_one_thing_at_a_time(small):
+    result = CliRunner().invoke(app, ["bench", "--language", "--training", "--device", "cpu"])
+    assert result.exit_code == 2
+    assert "expected --training or --language, got both" in result.stderr
