@@ -3,7 +3,7 @@
     python docs/figures.py [--results FOLDER]
 
 There is a row for every figure of the papers, also for those that have not been run. What a figure shows is written by
-hand, in figures_verdicts.yaml beside this file.
+hand, in results/verdicts.yaml.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from __future__ import annotations
 import argparse
 import io
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from remanence import files
 from remanence.experiments import registry
 from remanence.experiments.figures import NotYetRun, figures_of, latest
 from remanence.experiments.schema import Experiment
+from remanence.experiments.verdicts import FILE, Judgement, judgements
 from remanence.report.figure import Figure
 from remanence.report.files import read
 from remanence.table import Table
@@ -29,7 +28,6 @@ DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "results"
 PAGE = DOCS / "figures.md"
 PICTURES = "pictures/figures"
-VERDICTS = DOCS / "figures_verdicts.yaml"
 WORDS = ("holds", "does not hold", "open")
 NOT_YET = "not yet run"
 RESOLUTION, COLOURS = 100, 128
@@ -37,7 +35,7 @@ RESOLUTION, COLOURS = 100, 128
 HEAD = """# Figures
 
 Every figure of the three papers, and what came out when it was made again. Made by `docs/figures.py` from the files
-under `results/`; only the verdicts are written by hand (`docs/figures_verdicts.yaml`).
+under `results/`; only the verdicts are written by hand (`results/verdicts.yaml`).
 
 `remanence run ID` makes the results, `remanence figure ID` draws them: PNG or SVG, light or dark; without an id, all
 that have results. Both take `runs/` for the folder of results unless `--out` (run) and `--results` (figure) say
@@ -57,7 +55,7 @@ for figure in figures_of(find("plstm/copy-200", "short"), Path("results")):
 A figure is plain data (`remanence.report.figure`): panels, series and what was published, made from result files alone.
 
 `holds`, `does not hold`: these results confirm what was published, or contradict it. `open`: they do not decide it.
-`not yet run`: the command is there, results are not.
+`not yet run`: the command is there, results are not. A figure with several claims may have several verdicts.
 """
 
 
@@ -67,8 +65,15 @@ class Row:
 
     experiment: Experiment
     figures: list[Figure]
-    verdict: str
-    because: str
+    judgement: Judgement | None
+
+    @property
+    def verdict(self) -> str:
+        """Every verdict on one of its claims, once."""
+        if self.judgement is None:
+            return NOT_YET
+        given = {claim.verdict for claim in self.judgement.claims}
+        return ", ".join(word for word in WORDS if word in given)
 
     @property
     def pictures(self) -> dict[str, Figure]:
@@ -89,11 +94,8 @@ def has_figure(experiment: Experiment) -> bool:
 
 def rows(folder: Path) -> list[Row]:
     """Every figure in the order of the papers."""
-    verdicts: dict[str, Any] = yaml.safe_load(VERDICTS.read_text("utf-8"))
-    found = [row(experiment, folder, verdicts.pop(experiment.id, None)) for experiment in filter(has_figure, every())]
-    if verdicts:
-        raise ValueError(f"expected verdicts on figures of the papers, got {', '.join(verdicts)}")
-    return found
+    judged = judgements(folder)
+    return [row(experiment, folder, judged) for experiment in filter(has_figure, every())]
 
 
 def every() -> list[Experiment]:
@@ -101,23 +103,23 @@ def every() -> list[Experiment]:
     return registry.every()
 
 
-def row(experiment: Experiment, folder: Path, written: dict[str, Any] | None) -> Row:
+def row(experiment: Experiment, folder: Path, judged: Mapping[tuple[str, str], Judgement]) -> Row:
     """One figure. Results and verdict go together: one without the other is refused."""
     try:
         experiment = latest(experiment.id, folder)
         figures = figures_of(experiment, folder)
     except NotYetRun:
-        if written is not None:
+        if any(id == experiment.id for id, _ in judged):
             raise ValueError(f"expected results of {experiment.id}, on which there is a verdict, got none") from None
-        return Row(experiment, [], NOT_YET, "")
+        return Row(experiment, [], None)
     about = f"{experiment.id}, preset {experiment.preset}"
-    if written is None or written["preset"] != experiment.preset:
-        raise ValueError(
-            f"expected a verdict on {about} in {VERDICTS.name}, got none; look at the figure and write one"
-        )
-    if written["verdict"] not in WORDS:
-        raise ValueError(f"expected a verdict on {about} of {WORDS}, got {written['verdict']!r}")
-    return Row(experiment, figures, written["verdict"], " ".join(written["because"].split()))
+    judgement = judged.get((experiment.id, experiment.preset))
+    if judgement is None or not judgement.claims:
+        raise ValueError(f"expected a verdict on {about} in {FILE}, got none; look at the figure and write one")
+    for claim in judgement.claims:
+        if claim.verdict not in WORDS:
+            raise ValueError(f"expected a verdict on {about} of {WORDS}, got {claim.verdict!r}")
+    return Row(experiment, figures, judgement)
 
 
 def anchor(heading: str) -> str:
@@ -135,7 +137,7 @@ def overview(found: list[Row]) -> str:
             " ".join(each.experiment.claims).replace("|", "\\|"),
             f"`remanence figure {each.experiment.id}`",
             ", ".join(f"[{number}]({path})" for number, path in enumerate(each.pictures, 1)) or "-",
-            f"**{each.verdict}**",
+            ", ".join(f"**{word}**" for word in each.verdict.split(", ")),
         )
         for each in found
     ]
@@ -145,18 +147,30 @@ def overview(found: list[Row]) -> str:
 def section(each: Row, folder: Path) -> str:
     """A section of the page: what was published, the verdict, the commands, the pictures, and tables of analyses."""
     experiment = each.experiment
-    because = f" {each.because}" if each.because else ""
     parts = [
         f"## {experiment.id}\n",
         f"{experiment.title}. {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.\n",
         "Published:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
-        f"**Verdict: {each.verdict}.**{because}\n",
+        judged_as(each),
         "```\n" + "\n".join(each.commands) + "\n```\n",
         *(f"![{figure.title}]({path})\n" for path, figure in each.pictures.items()),
     ]
     found = read(folder / experiment.id / experiment.preset / "result.json") if each.figures else None
     parts += [Table(**table).markdown() + "\n" for table in (found or {}).get("tables", ())]
     return "\n".join(parts)
+
+
+def judged_as(each: Row) -> str:
+    """The verdict on every claim, and why; of trainings that stands on the page of results, with the numbers."""
+    if each.judgement is None:
+        return f"**Verdict: {NOT_YET}.**\n"
+    claims = "".join(f"* **{claim.verdict}**: {claim.text}\n" for claim in each.judgement.claims)
+    experiment = each.experiment
+    because = each.judgement.because
+    if experiment.kind == "training":
+        place = anchor(f"{experiment.id}, preset {experiment.preset}")
+        because = f"Numbers, reasons and conditions are on [the page of results](results.md{place})."
+    return f"Verdict:\n\n{claims}\n{because}\n"
 
 
 def page(folder: Path = RESULTS) -> str:

@@ -46,9 +46,14 @@ def row(experiment: Experiment) -> tuple[str, ...]:
 
 
 def came_out(id: str) -> str:
-    """Links to the sections of the page of results."""
-    presets = [preset for preset in PRESETS if (RESULTS / id / preset / "summary.json").is_file()]
-    links = [f"[{preset}](results.md#{anchor(f'{id}, preset {preset}')})" for preset in presets]
+    """Links to what came out: trainings on the page of results, analyses and simulations on that of figures."""
+    links = []
+    for preset in PRESETS:
+        folder = RESULTS / id / preset
+        if (folder / "summary.json").is_file():
+            links.append(f"[{preset}](results.md#{anchor(f'{id}, preset {preset}')})")
+        elif (folder / "result.json").is_file():
+            links.append(f"[{preset}](figures.md#{anchor(id)})")
     return ", ".join(links) or "-"
 
 

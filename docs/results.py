@@ -58,11 +58,11 @@ LATE = "mean of the last fifth"
 HEAD = """# Results
 
 What came out when experiments were run, beside what was published. Made by `docs/results.py` from the files under
-`results/`; only the verdicts are written by hand (`results/verdicts.yaml`). Experiments of `remanence list` that are not
-here have no results yet.
+`results/`; only the verdicts are written by hand (`results/verdicts.yaml`). Experiments of `remanence list` that are
+not here have no results yet.
 
 `holds`, `does not hold`: these runs confirm the claim, or contradict it. `open`: they do not decide it. Most
-trainings here are far shorter than the published ones, with fewer seeds: the second column says how much. What was
+trainings here are far shorter than the published ones, with few seeds: the second and third columns say how much. What was
 looked at in trained models, or computed without training, is [below](#analyses-and-simulations).
 """
 AFTER = """## Analyses and simulations
@@ -136,6 +136,12 @@ class Section:
     def picture(self) -> str:
         """The file of its learning curves, relative to the page."""
         return f"pictures/results_{self.experiment.id.replace('/', '_')}_{self.experiment.preset}.png"
+
+    @property
+    def seeds(self) -> str:
+        """How many runs of a model have ended, and how many the paper's preset has."""
+        runs = sorted({len(each) for each in self.runs.values()})
+        return f"{span(runs)} of {len(registry.find(self.experiment.id, 'paper').seeds)}"
 
     @property
     def epochs(self) -> tuple[str, str]:
@@ -217,8 +223,8 @@ def overview(found: Sequence[Section], judged: dict[tuple[str, str], Judgement])
     for section in found:
         for claim in verdict_of(section.experiment.id, section.experiment.preset, judged).claims:
             link = f"[{section.experiment.id}]({anchor(section.heading)})"
-            rows.append((link, " of ".join(section.epochs), claim.text, f"**{claim.verdict}**"))
-    return markdown(("experiment", "epochs, of the paper preset's", "claim", "verdict"), rows)
+            rows.append((link, " of ".join(section.epochs), section.seeds, claim.text, f"**{claim.verdict}**"))
+    return markdown(("experiment", "epochs, of the paper preset's", "seeds, of its", "claim", "verdict"), rows)
 
 
 def looked_at(folder: Path, judged: dict[tuple[str, str], Judgement]) -> str:
@@ -226,8 +232,10 @@ def looked_at(folder: Path, judged: dict[tuple[str, str], Judgement]) -> str:
     rows = []
     for (id, preset), result in analyses(folder).items():
         link = f"[{id}](figures.md{anchor(id)})"
-        for claim in verdict_of(id, preset, judged).claims:
-            rows.append((link, preset, trained_for(result), claim.text, f"**{claim.verdict}**"))
+        rows += [
+            (link, preset, trained_for(result), claim.text, f"**{claim.verdict}**")
+            for claim in verdict_of(id, preset, judged).claims
+        ]
     headings = ("experiment", "preset", "seeds and epochs of what was looked at, of the paper preset's")
     return markdown((*headings, "claim", "verdict"), rows)
 
@@ -404,10 +412,8 @@ def page(folder: Path = RESULTS) -> str:
     """The whole page."""
     found = sections(folder)
     judged = judgements(folder)
-    parts = [HEAD, overview(found, judged)]
-    for each in found:
-        parts.append(written(each, verdict_of(each.experiment.id, each.experiment.preset, judged), folder))
-    return "\n".join([*parts, AFTER, looked_at(folder, judged)])
+    parts = [written(each, verdict_of(each.experiment.id, each.experiment.preset, judged), folder) for each in found]
+    return "\n".join([HEAD, overview(found, judged), *parts, AFTER, looked_at(folder, judged)])
 
 
 def draw(section: Section) -> bytes:

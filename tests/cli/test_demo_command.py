@@ -41,6 +41,10 @@ def test_it_tells_races_and_shows(finished):
     assert f"Results: {folder}" in shown
     assert f"Picture: {folder / 'learning.png'}" in shown
     assert (folder / "learning.png").read_bytes().startswith(b"\x89PNG")
+    assert f"Report: {folder / 'report.html'}" in shown
+    page = (folder / "report.html").read_text("utf-8")
+    for words in ("The task: 10 random numbers", "pLSTM was still off by", "own/demo", "remanence demo --quick"):
+        assert words in page
     assert (folder / "summary.json").is_file()
     for model in ("lstm", "fast", "plstm"):
         for seed in (1, 2):
@@ -65,11 +69,27 @@ def test_it_goes_on_where_it_was(finished, copied):
     assert (run / "metrics.jsonl").read_bytes() == (there / "metrics.jsonl").read_bytes()
 
 
-def test_without_matplotlib_it_says_so_and_goes_on(finished, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+@pytest.mark.parametrize(
+    ("missing", "what", "other"), [("matplotlib", "Picture", "Report"), ("jinja2", "Report", "Picture")]
+)
+def test_without_what_draws_or_writes_it_says_so_and_goes_on(finished, monkeypatch, missing, what, other):
+    monkeypatch.setitem(sys.modules, missing, None)
     result = call("--out", finished[0])
     assert result.exit_code == 0
-    assert "Picture: none, for matplotlib is not installed" in result.stdout
+    ends = result.stdout.splitlines()[-3:]
+    assert f"{what}: none, for {missing} is not installed; pip install 'remanence[report]' brings it" in ends
+    assert any(line.startswith(f"{other}: {finished[0]}") for line in ends)
+    assert ends[-1].startswith("Results: ")
+
+
+def test_without_plotly_the_page_has_pictures_and_says_so(copied, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    result = call("--out", copied)
+    assert result.exit_code == 0
+    page = (copied / "own" / "demo" / "smoke" / "report.html").read_text("utf-8")
+    assert "plotly is not installed" in page
+    assert 'src="data:image/svg+xml' in page
 
 
 def test_runs_of_another_configuration_are_answered_by_one_sentence(copied):

@@ -2,6 +2,7 @@
 
 import base64
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     page.write(gather([RESULTS]), folder / "results.html")
     page.write([hostile()], folder / "hostile.html", title=NASTY)
+    page.write([replace(hostile(), preset="", claims=())], folder / "units.html", title="Units")
     return folder
 
 
@@ -157,6 +159,15 @@ def test_every_kind_of_figure_is_drawn_and_hostile_words_are_words(opened):
     assert driver.execute_script("return window.hacked") is None
     assert driver.title == NASTY
     assert driver.find_elements("css selector", "img") == []
+
+
+def test_a_page_of_something_else_draws_and_switches_its_theme_without_a_filter(opened):
+    driver = opened("units")
+    assert driver.find_elements("id", "filter") == []
+    draw_everything(driver)
+    before = driver.execute_script("return document.documentElement.dataset.theme")
+    driver.execute_script("document.getElementById('theme').click()")
+    assert driver.execute_script("return document.documentElement.dataset.theme") != before
 
 
 def test_the_filter_shows_what_has_all_words(opened):

@@ -103,6 +103,25 @@ def test_everything_of_a_section_is_on_the_page():
         assert words in text
 
 
+def test_what_is_no_experiment_has_a_page_without_overview_filter_and_presets():
+    shown = Section("a model", "", "Its units", tables=[Table("units", ("layer",), [("l0",)])], figures=[figure()])
+    parsed = Elements(page.html([shown], title="Units of a model"))
+    names = [one["id"] for _, one in parsed.found if "id" in one]
+    assert not {"overview", "nothing", "filter"} & set(names)
+    assert [one for _, one in parsed.found if one.get("class") == "preset"] == []
+    assert parsed.named("h2") == []
+    assert "experiment" not in parsed.text
+    assert "What was run" not in parsed.text
+    for words in ("Units of a model", "Its units.", "l0", "Figure of plstm"):
+        assert words in parsed.text
+
+
+def test_beside_an_experiment_everything_has_a_heading():
+    parsed = Elements(page.html([section("one"), section("two", preset="")]))
+    assert len(parsed.named("h2")) == 2
+    assert "1 experiment." in parsed.text
+
+
 def test_text_is_text_wherever_it_stands():
     plain, nasty = (Elements(without_program(page.html([section(words)]))) for words in ("words", NASTY))
     assert [name for name, _ in nasty.found] == [name for name, _ in plain.found]

@@ -75,7 +75,7 @@
     const values = data.flatMap((trace) => trace[side] || []).filter((value) => value > 0);
     if (!values.length) return {};
     const decades = Math.log10(values.reduce((a, b) => Math.max(a, b)) / values.reduce((a, b) => Math.min(a, b)));
-    return { tickformat: ".2~g", ...(decades > 0.7 && decades < 3 ? { dtick: "D2" } : { nticks: 6 }) };
+    return { tickformat: "~g", ...(decades > 0.7 && decades < 3 ? { dtick: "D2" } : { nticks: 6 }) };
   }
   function laidOut(plot, data, layout, look) {
     const axis = (own, side) => ({
