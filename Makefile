@@ -11,7 +11,7 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n auto
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n auto tests/engines/test_engines.py -k interpreted
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n auto tests/engines -k interpreted
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

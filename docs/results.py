@@ -54,6 +54,7 @@ LINES: tuple[tuple[str, Any], ...] = (
 INK, FAINT = "#333333", "#DDDDDD"
 COLOURS = 64
 LATE = "mean of the last fifth"
+WEIGHTS = {"best": "the weights that were best in validation", "last": "the weights after the last update"}
 
 HEAD = """# Results
 
@@ -62,8 +63,8 @@ What came out when experiments were run, beside what was published. Made by `doc
 not here have no results yet.
 
 `holds`, `does not hold`: these runs confirm the claim, or contradict it. `open`: they do not decide it. Most
-trainings here are far shorter than the published ones, with few seeds: the second and third columns say how much. What was
-looked at in trained models, or computed without training, is [below](#analyses-and-simulations).
+trainings here are far shorter than the published ones, with few seeds: the second and third columns say how much. What
+was looked at in trained models, or computed without training, is [below](#analyses-and-simulations).
 """
 AFTER = """## Analyses and simulations
 
@@ -279,7 +280,11 @@ def scores(section: Section) -> str:
         )
     head = ("model", "parameters", "runs", "failed", f"{report.split} {report.score}{unit}", *reach)
     text = markdown((*head, "published", "difference", "single runs"), rows)
-    note = "Mean and sample standard deviation over seeds, of the weights that were best in validation."
+    weights = sorted({run.result.get("test_weights", "best") for run in section.every_run})
+    of = " or ".join(WEIGHTS[each] for each in weights)
+    note = f"Mean and sample standard deviation over seeds, of {of}."
+    if all(len(each) == 1 for each in section.runs.values()):
+        note = f"One seed, of {of}."
     if any(run.failed for outcomes in section.outcomes.values() for run in outcomes):
         note += " Failed runs (!) are counted and left out of the mean."
     return f"{text}\n{note}\n"
@@ -462,7 +467,8 @@ def draw_panel(axes: Axes, section: Section, names: Sequence[str]) -> None:
         axes.axhline(chance * scale, color=INK, linewidth=0.8, linestyle=":")
         place = axes.get_yaxis_transform()
         axes.text(1.01, chance * scale, "chance", transform=place, va="center", fontsize=9)
-    axes.set_xlabel("updates (thick: mean over seeds, thin: single seeds)")
+    several = any(len(section.runs[name]) > 1 for name in names)
+    axes.set_xlabel("updates (thick: mean over seeds, thin: single seeds)" if several else "updates")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlim(left=0)
     axes.grid(color=FAINT, linewidth=0.6)

@@ -1,15 +1,19 @@
 """What tests of several rooms share."""
 
+import importlib.util
 import os
 import shutil
+import sys
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
 
 from remanence import data
 
+DOCS = Path(__file__).parents[1] / "docs"
 REAL = os.environ.get("REMANENCE_DATA")  # before any test sets it
 
 
@@ -43,6 +47,21 @@ def real_data(tmp_path_factory):
 
     yield present
     shutil.rmtree(cache)  # half a gigabyte with enwik8
+
+
+@pytest.fixture(scope="session")
+def docs_script():
+    """A function: the script of docs/ with this name, as a module."""
+
+    def script(name):
+        spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up
+            spec.loader.exec_module(module)
+        return module
+
+    return script
 
 
 @pytest.fixture

@@ -1,33 +1,30 @@
 """The page of results: what docs/results.py makes of the files under results/, and nothing else."""
 
-import importlib.util
 import json
+import math
 import re
 import statistics
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from scipy import stats
 
 from remanence.experiments import registry, results
+from remanence.table import mean_and_std
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/results.md").read_text("utf-8")
 SUMMARIES = sorted((ROOT / "results").glob("*/*/*/summary.json"))
+ANALYSES = [
+    path for path in (ROOT / "results").glob("*/*/*/result.json") if not path.with_name("summary.json").exists()
+]
 every_experiment = pytest.mark.parametrize("path", SUMMARIES, ids=lambda path: "-".join(path.parts[-4:-1]))
 
 
 @pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("docs_results", ROOT / "docs/results.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    try:
-        spec.loader.exec_module(module)
-        yield module
-    finally:
-        del sys.modules[spec.name]
+def script(docs_script):
+    return docs_script("results")
 
 
 def identity(path: Path) -> tuple[str, str]:
@@ -64,9 +61,10 @@ def test_the_page_is_what_the_script_makes(script):
 
 
 def test_every_result_has_a_section_a_verdict_and_a_picture():
-    verdicts = yaml.safe_load((ROOT / "docs/results_verdicts.yaml").read_text("utf-8"))
+    verdicts = yaml.safe_load((ROOT / "results/verdicts.yaml").read_text("utf-8"))
     assert SUMMARIES
-    assert {(id, preset) for id, presets in verdicts.items() for preset in presets} == set(map(identity, SUMMARIES))
+    judged = {(id, preset) for id, presets in verdicts.items() for preset in presets}
+    assert judged == {*map(identity, SUMMARIES), *map(identity, ANALYSES)}
     for path in SUMMARIES:
         (picture,) = re.findall(r"!\[.*\]\((.*)\)", section(path))
         assert (ROOT / "docs" / picture).stat().st_size < 80_000
@@ -76,12 +74,19 @@ def test_links_of_the_overview_lead_to_sections(script):
     headings = re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
     links = re.findall(r"\]\((#.*?)\)", PAGE)
     assert set(links) == {script.anchor(heading) for heading in headings}
+    figures = re.findall(r"^## (.*)$", (ROOT / "docs/figures.md").read_text("utf-8"), re.MULTILINE)
+    assert set(re.findall(r"\]\(figures\.md(#.*?)\)", PAGE)) <= {script.anchor(heading) for heading in figures}
 
 
 def test_run_folders_hold_only_what_is_to_be_kept():
     kept = {"config.yaml", "metrics.jsonl", "result.json", "machine.json", "times.jsonl", "summary.json"}
     files = [path for folder in {path.parent for path in SUMMARIES} for path in folder.rglob("*") if path.is_file()]
     assert {path.name for path in files} == kept
+    assert {path.name for analysis in ANALYSES for path in analysis.parent.iterdir()} == {"result.json"}
+
+
+def test_results_are_small():
+    assert sum(path.stat().st_size for path in (ROOT / "results").rglob("*")) < 6_000_000
 
 
 @every_experiment
@@ -102,9 +107,10 @@ def test_scores_in_the_table_are_those_in_the_files(path):
     for row in table:
         model = row["model"].strip("`")
         found = [json.loads((run / "result.json").read_text("utf-8")) for run in runs(path, model)]
-        scores = [(each["test"] if report.split == "test" else each["best"])[report.score] * 100 for each in found]
+        scale = 100 if report.unit == "%" else 1
+        scores = [(each["test"] if report.split == "test" else each["best"])[report.score] * scale for each in found]
         failed = [
-            each["status"] in ("failed", "diverged") or each["best"][report.score] < (report.failed or 0)
+            each["status"] in ("failed", "diverged") or each["best"][report.score] < (report.failed or -math.inf)
             for each in found
         ]
         good = [score for score, bad in zip(scores, failed, strict=True) if not bad]
@@ -115,7 +121,7 @@ def test_scores_in_the_table_are_those_in_the_files(path):
 
         assert row["parameters"].replace(",", "") == str(found[0]["parameters"])
         assert (row["runs"], row["failed"]) == (str(len(found)), str(sum(failed)))
-        assert row[heading] == f"{shown(statistics.fmean(good))} +- {shown(statistics.stdev(good))}"
+        assert row[heading] == mean_and_std(good, report.digits)
         marked = [shown(score) + "!" * bad for score, bad in zip(scores, failed, strict=True)]
         assert row["single runs"] == ", ".join(marked)
         number = experiment.published.get(report.score, {}).get(model)
@@ -138,8 +144,13 @@ def test_scores_on_the_way_are_those_in_the_files(path):
         (_, model), *marks = row.items()
         curves = [validation(run, report.score) for run in runs(path, model.strip("`"))]
         for mark, shown in marks:
-            here = [curve[max(at for at in curve if at <= int(mark.replace(",", "")))] for curve in curves]
-            assert shown == f"{statistics.fmean(here) * 100:.{report.digits}f}"
+            if mark == "mean of the last fifth":
+                here = [
+                    statistics.fmean(value for at, value in curve.items() if at > 0.8 * max(curve)) for curve in curves
+                ]
+            else:
+                here = [curve[max(at for at in curve if at <= int(mark.replace(",", "")))] for curve in curves]
+            assert shown == f"{statistics.fmean(here) * (100 if report.unit == '%' else 1):.{report.digits}f}"
 
 
 @every_experiment
@@ -150,6 +161,44 @@ def test_numbers_in_a_verdict_are_in_the_tables(path):
     assert set(re.findall(r"\d+\.\d+", verdict)) <= in_tables
 
 
+def test_accuracy_by_longest_dependency_is_that_in_the_files():
+    path = ROOT / "results/mts/dyck2/short/summary.json"
+    (table,) = (one for one in tables(section(path)) if "test accuracy, %, by bin" in one[0])
+    assert len(table) == 9
+    for row in table:
+        score = f"accuracy_{row['test accuracy, %, by bin'].replace(' to ', '_')}"
+        values = {
+            model: [
+                100 * json.loads((run / "result.json").read_text("utf-8"))["test"][score] for run in runs(path, model)
+            ]
+            for model in ("baseline", "mts")
+        }
+        for model, each in values.items():
+            assert row[f"`{model}`"] == mean_and_std(each, 2)
+        apart = statistics.fmean(values["mts"]) - statistics.fmean(values["baseline"])
+        assert row["mts minus baseline"] == f"{apart:+.2f}"
+
+
+def test_a_closing_analysis_and_what_else_was_published_are_in_the_section():
+    found = tables(section(ROOT / "results/mts/ptb/short/summary.json"))
+    rows = [row for table in found for row in table]
+    assert any(row.get("model") == "mts" and row.get("<100") == "2786.66" for row in rows)
+    assert any(row.get("quantity") == "perplexity, under 100 times" and row["published"] == "2100.89" for row in rows)
+
+
+def test_every_claim_on_an_analysis_is_in_the_last_table():
+    written = yaml.safe_load((ROOT / "results/verdicts.yaml").read_text("utf-8"))
+    (table,) = tables(PAGE.split("## Analyses and simulations")[1])
+    expected = {
+        (id, preset, one["claim"], f"**{one['verdict']}**")
+        for id, preset in map(identity, ANALYSES)
+        for one in written[id][preset]["claims"]
+    }
+    assert {
+        (row["experiment"][1:].split("]")[0], row["preset"], row["claim"], row["verdict"]) for row in table
+    } == expected
+
+
 def test_the_crossing_that_the_verdict_on_copying_names():
     path = ROOT / "results/plstm/copy-200/short/summary.json"
     curves = {model: [validation(run, "accuracy") for run in runs(path, model)] for model in ("plstm", "lstm-chrono")}
@@ -157,3 +206,24 @@ def test_the_crossing_that_the_verdict_on_copying_names():
     ours, theirs = ([statistics.fmean(run[at] for run in each) for at in updates] for each in curves.values())
     behind = next(number for number, at in enumerate(updates) if ours[number] < theirs[number])
     assert f"leads on average up to {updates[behind - 1]:,} updates" in section(path)
+
+
+def test_the_chance_that_the_verdict_on_copying_names():
+    path = ROOT / "results/plstm/copy-200/short/summary.json"
+    reached = [
+        [min((at for at, value in validation(run, "accuracy").items() if value >= 0.99), default=10**9) for run in each]
+        for each in (runs(path, "plstm"), runs(path, "lstm-chrono"))
+    ]
+    chance = stats.mannwhitneyu(*reached).pvalue
+    assert 0.15 < chance < 0.25
+    assert "one time in five" in section(path)
+
+
+def test_the_verdict_on_brackets_says_how_seeds_lie():
+    path = ROOT / "results/mts/dyck2/short/summary.json"
+    late = {
+        model: [statistics.fmean(list(validation(run, "accuracy").values())[-30:]) for run in runs(path, model)]
+        for model in ("baseline", "mts")
+    }
+    assert max(late["baseline"]) < min(late["mts"])
+    assert "every seed of the one above every seed of the other" in section(path)

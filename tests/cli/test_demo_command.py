@@ -43,7 +43,7 @@ def test_it_tells_races_and_shows(finished):
     assert (folder / "learning.png").read_bytes().startswith(b"\x89PNG")
     assert f"Report: {folder / 'report.html'}" in shown
     page = (folder / "report.html").read_text("utf-8")
-    for words in ("The task: 10 random numbers", "pLSTM was still off by", "own/demo", "remanence demo --quick"):
+    for words in ("The task: 10 random numbers", "pLSTM was still off by", "own/demo", "single runs"):
         assert words in page
     assert (folder / "summary.json").is_file()
     for model in ("lstm", "fast", "plstm"):

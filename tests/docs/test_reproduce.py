@@ -1,6 +1,5 @@
 """The reproduction guide: every id that `remanence list` shows, and what the script makes of the experiments."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -15,11 +14,8 @@ PAGE = (DOCS / "reproduce.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("docs_reproduce", DOCS / "reproduce.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(docs_script):
+    return docs_script("reproduce")
 
 
 def test_the_page_is_what_the_script_makes(script):

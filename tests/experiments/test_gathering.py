@@ -255,6 +255,12 @@ def test_the_results_of_the_project_make_a_page_with_every_run():
     assert sum(section.done for section in sections) == len(list(RESULTS.glob("*/*/*/*/*/result.json")))
     assert all(section.figures for section in sections)
     assert not any(section.notes for section in sections)
+    assert all(section.claims and section.judged for section in sections)  # somebody has looked at each
+
+
+def test_the_tables_of_a_closing_analysis_are_shown_with_the_training():
+    (section,) = gather([RESULTS / "mts/ptb"])
+    assert any(table.title.startswith("perplexity, mts/ptb, test words") for table in section.tables)
 
 
 @pytest.fixture

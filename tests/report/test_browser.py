@@ -133,7 +133,7 @@ def test_every_figure_of_the_results_is_drawn_when_it_is_looked_at_and_nothing_i
             "return [...arguments[0].querySelectorAll('.scatterlayer .js-line')].map((one) => one.getAttribute('d'))",
             plot,
         )
-        assert len(lines) >= 2
+        assert lines or plot.find_elements("css selector", ".point, .heatmaplayer image")
         name, number = plot.get_attribute("data-figure"), plot.get_attribute("data-panel")
         axis, now = driver.execute_script(
             "const figures = JSON.parse(document.getElementById('figures').textContent);"
@@ -143,7 +143,6 @@ def test_every_figure_of_the_results_is_drawn_when_it_is_looked_at_and_nothing_i
         if "autorangeoptions" in axis:
             assert axis["autorangeoptions"].get("minallowed", now[0]) == now[0]
         assert all(line.startswith("M") for line in lines)
-        assert max(map(len, lines)) > 100  # a curve, not only a level
     names = driver.execute_script("return performance.getEntriesByType('resource').map((one) => one.name)")
     assert [name for name in names if not name.startswith(("data:", "blob:"))] == []
 
@@ -183,7 +182,7 @@ def test_the_filter_shows_what_has_all_words(opened):
         return names
 
     assert shown() == every
-    box.send_keys("COPY short")
+    box.send_keys("PLSTM/COPY-200 short")
     assert shown() == ["plstm-copy-200-short"]
     box.clear()
     box.send_keys("nothing has this")

@@ -9,8 +9,9 @@ import pytest
 
 from remanence.experiments import IDS, find
 from remanence.experiments.figures import figures_of, latest, statement_of, with_results
+from remanence.report.figure import Series
 from remanence.report.figures import KNOWN
-from remanence.report.figures.curves import mean_and_band, mean_curve
+from remanence.report.figures.curves import in_sight, mean_and_band, mean_curve
 from remanence.report.figures.pieces import few, mean, short
 from remanence.report.files import NotYetRun, ResultFiles
 
@@ -283,5 +284,18 @@ def test_a_mean_over_seeds_has_a_gap_where_one_has_none():
 
 def test_timescales_are_short_labels():
     assert [short(value) for value in (13285.0, 175.0, 65.94, 5.34, 0.31, None)] == [
-        *("13.3K", "175", "65.9", "5.34", "0.3", "∞")
+        *("13.3K", "175", "65.9", "5.34", "0.31", "∞")
     ]
+
+
+def test_a_level_far_from_all_curves_is_left_out():
+    curves = [Series("a", [1, 2], [80.0, 320.0]), Series("b", [1, 2], [90.0, math.nan])]
+    assert in_sight(500, curves)
+    assert in_sight(0, curves)
+    assert not in_sight(10_000, curves)
+    assert in_sight(1200, curves, log=True)
+    assert not in_sight(1300, curves, log=True)
+    assert not in_sight(0, curves, log=True)
+    assert not in_sight(1, [])
+    (figure,) = figures_of(find("mts/ptb", "short"), RESULTS)
+    assert not any(panel.references for panel in figure.panels)

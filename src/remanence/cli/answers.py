@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
@@ -16,6 +17,19 @@ def bad_input_is_answered() -> Iterator[None]:
     except ValueError as error:
         typer.echo(f"remanence: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """One sentence for a picture or a page that cannot be made or written."""
+    try:
+        yield
+    except ImportError as error:
+        raise ValueError(
+            f"expected {error.name} for {path}, got: {error}; pip install 'remanence[report]' brings it"
+        ) from None
+    except OSError as error:
+        raise ValueError(f"expected to write {path}, got: {error.strerror or error}") from None
 
 
 def split(words: list[str] | None) -> list[str]:

@@ -16,8 +16,8 @@ def command(
 ) -> None:
     """See three models race: an LSTM, a fast-gate LSTM and a pLSTM learn a task that needs memory.
 
-    Two to three minutes on two CPU cores. Ends with a table, a picture and a page. Stopping it (Ctrl-C, kill) loses nothing:
-    the same command goes on. When it is finished, the same command shows its table.
+    Two to three minutes on two CPU cores. Ends with a table, a picture and a page. Stopping it (Ctrl-C, kill) loses
+    nothing: the same command goes on. When it is finished, the same command shows its table.
     """
     from ..experiments import demo
     from ..training import Stopped

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .answers import writing
 from .run import answered
 
 
@@ -55,13 +56,8 @@ def command(
             make_folder(out)
             for figure in figures:
                 path = out / file_name(figure.id, experiment.preset, theme, format)
-                try:
+                with writing(path):
                     draw(figure, path, theme)  # type: ignore[arg-type]
-                except ImportError:
-                    message = "expected matplotlib to draw with, got none; pip install 'remanence[report]' brings it"
-                    raise ValueError(message) from None
-                except OSError as error:
-                    raise ValueError(f"expected to write {path}, got: {error.strerror or error}") from None
                 say(f"{figure.id}: {path}")
             if experiment.claims:
                 say(f"published: {' '.join(experiment.claims)}", indent=2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered
+from .answers import bad_input_is_answered, writing
 
 if TYPE_CHECKING:
     from ..experiments.checkpoints import Checkpoint
@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Show the units of a trained model: timescales, exponents and ages, gates, as tables and a picture."""
     from ..experiments.checkpoints import open_checkpoint
-    from ..report.inspection import expect_ending
+    from ..report.inspection import expect_ending, save
     from ..report.look import look_of
     from .tables import say, show_table
 
@@ -51,7 +51,8 @@ def command(
         opened = open_checkpoint(checkpoint)
         found = inspected(opened, sequences, steps)
         if out is not None:
-            write(found, out, theme)  # before anything is shown: a file that cannot be written is the answer then
+            with writing(out):
+                save(found, out, theme)  # before anything is shown: a file that cannot be written is the answer then
     say(opened.title)
     for name, value in found.facts:
         say(f"{name:<10}  {value}", indent=2, hang=12)
@@ -86,20 +87,6 @@ def inspected(opened: Checkpoint, sequences: int, steps: int) -> Inspection:
         driven_by=f"over {count} sequence{'' if count == 1 else 's'}",
         steps=steps,
     )
-
-
-def write(found: Inspection, out: Path, theme: str) -> None:
-    """Write the file, or say in one sentence why it cannot be written."""
-    from ..report.inspection import save
-
-    try:
-        save(found, out, theme)
-    except ImportError as error:
-        raise ValueError(
-            f"expected matplotlib and jinja2 for {out}, got: {error}; pip install 'remanence[report]' brings them"
-        ) from None
-    except OSError as error:
-        raise ValueError(f"expected to write {out}, got: {error.strerror or error}") from None
 
 
 def bar_character() -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from .answers import writing
 from .run import answered
-
-if TYPE_CHECKING:
-    from ..report.section import Section
 
 
 def command(
@@ -27,23 +25,12 @@ def command(
     The page needs no network and no other file. Runs that have not ended are shown as far as they are.
     """
     from ..experiments.gathering import gather
+    from ..report import page
     from .tables import say
 
     with answered():
-        write_page(gather(folders), out)
+        sections = gather(folders)
+        with writing(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            page.write(sections, out)
     say(f"Report: {out}")
-
-
-def write_page(sections: list[Section], out: Path, **words: Any) -> None:
-    """Write the page, or say in one sentence why it cannot be written."""
-    from ..report import page
-
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        page.write(sections, out, **words)
-    except ImportError as error:
-        raise ValueError(
-            f"expected jinja2 for the page, got: {error}; pip install 'remanence[report]' brings it"
-        ) from None
-    except OSError as error:
-        raise ValueError(f"expected to write {out}, got: {error.strerror or error}") from None

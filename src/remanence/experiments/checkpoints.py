@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..models import LanguageModel, SequenceModel
 from ..models import saving as language_models
 from ..tasks import Task
 from ..training import checkpoint
-from .loading import load_model
+from .loading import load_model, put_in
 from .models import build_model, from_description, read_description
 
 WHAT = "expected the folder of a run, one of its checkpoints, or a file of LanguageModel.save"
@@ -97,17 +97,8 @@ def _of_file(path: Path) -> Checkpoint:
     if not {"model", "task", "layer", "training"} <= description.keys():
         raise ValueError(f"expected the checkpoint of an experiment, got {path}, which does not say of which model")
     model = build_model(from_description(description))
-    _put_in(model, tensors, path)
+    put_in(model, tensors, path)
     return Checkpoint(path, _expect_model(model, path).eval(), description)
-
-
-def _put_in(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    named = {name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")}
-    try:
-        model.load_state_dict(named or tensors)
-    except RuntimeError as error:
-        problem = " ".join(str(error).split())
-        raise ValueError(f"expected weights that fit their configuration, got {path}: {problem}") from None
 
 
 def _expect_model(model: nn.Module, path: Path) -> SequenceModel | LanguageModel:

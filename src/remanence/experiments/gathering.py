@@ -70,7 +70,10 @@ def gather(folders: Sequence[Path]) -> list[Section]:
         root, id, preset = key
         judgement = judged.get(root, {}).get((id, preset)) if root is not None else None
         try:
-            section = of_runs(key, runs[key], judgement) if key in runs else of_analysis(key, analyses[key], judgement)
+            if key in runs:
+                section = of_runs(key, runs[key], judgement, analyses.get(key))
+            else:
+                section = of_analysis(key, analyses[key], judgement)
         except UNREADABLE as error:
             problems.append(f"{id}, preset {preset}: {error}")
             continue
@@ -106,8 +109,10 @@ def with_problems(sections: list[Section], problems: Sequence[str]) -> list[Sect
 # Trainings.
 
 
-def of_runs(key: Key, runs: Sequence[RunFolder], judgement: Judgement | None) -> Section:
-    """An experiment whose models were trained."""
+def of_runs(
+    key: Key, runs: Sequence[RunFolder], judgement: Judgement | None, closing: Mapping[str, Any] | None = None
+) -> Section:
+    """An experiment whose models were trained, with the tables of the analysis that closes it, where it has one."""
     root, id, preset = key
     experiment, notes = experiment_of(id, preset, runs)
     groups = by_model(experiment, runs)
@@ -125,6 +130,7 @@ def of_runs(key: Key, runs: Sequence[RunFolder], judgement: Judgement | None) ->
     paper = find(id, "paper") if id in IDS else experiment
     evidence = Evidence(experiment, found, changed, len(paper.seeds))
     tables = [table(evidence, groups)] if found else []
+    tables += [Table(**one) for one in closing["tables"]] if closing else []
     figures = figures_of(experiment, root, notes)
     claims = decide(evidence) if judgement is None else judgement.claims
     rest = {name: numbers for name, numbers in experiment.published.items() if name != experiment.report.score}

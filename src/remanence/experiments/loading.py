@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from ..models import LanguageModel, SequenceModel
 from ..training import checkpoint
@@ -21,14 +23,19 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Seq
     directory = Path(directory)
     description = from_description(read_description(directory))
     model = build_model(description)
-    tensors, _ = checkpoint.load(weights_of(directory, description.training.report))
+    path = weights_of(directory, description.training.report)
+    put_in(model, checkpoint.load(path)[0], path)
+    return model.to(device).eval()
+
+
+def put_in(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Give a model the weights of a checkpoint, a whole one or one of weights alone."""
     named = {name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")}
     try:
         model.load_state_dict(named or tensors)
     except RuntimeError as error:
         problem = " ".join(str(error).split())
-        raise ValueError(f"expected weights that fit the configuration in {directory}, got: {problem}") from None
-    return model.to(device).eval()
+        raise ValueError(f"expected weights that fit the configuration, got {path}: {problem}") from None
 
 
 def weights_of(directory: Path, wanted: str = "best") -> Path:

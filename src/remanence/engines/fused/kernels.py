@@ -378,6 +378,7 @@ def backward_kernel(
     HAS_AGE: tl.constexpr,
     REVERSE: tl.constexpr,
     ALONE: tl.constexpr,
+    BY_STEPS: tl.constexpr,  # one step a launch: d_first_hidden comes without the shares, which nobody waits for
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
     READY: tl.constexpr,  # whether the matrix has been rounded to what products take
@@ -537,7 +538,7 @@ def backward_kernel(
         if SPLIT >= 0:
             hn = tl.load(parts + at * H + here, mask=coming, other=0.0)
 
-    if not ALONE:
+    if not ALONE and not BY_STEPS:
         base = (((T - 1) % 2) * groups + group).to(tl.int64) * UNIT_TILES * ROW_TILE * H
         wait(counter, T * UNIT_TILES, UNIT_TILES)
         from_later = sum_shares(shares, base, inner, ok, share_stride, UNIT_TILES)

@@ -8,7 +8,7 @@ operation that can be left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..machine import matrix_products
-from . import cells, direct, gates, plan
+from . import by_steps, cells, direct, gates, plan
 from .kernels import backward_kernel, forward_kernel
 
 HALVED_FROM = 256
@@ -154,25 +154,34 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple
     counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
     hidden = outputs.new_zeros(state) if given.hidden is None else given.hidden
 
+    tensors = (pre, weight_hh, scale, *given[3:8], hidden, *given[9:], outputs, *kept[2:], *final, counters)
+
     def start(tiles: plan.Plan) -> None:
-        tensors = (
-            pre,
-            weight_hh,
-            scale,
-            *given[3:8],
-            hidden,
-            *given[9:],
-            outputs,
-            *kept[2:],
-            *final,
-            counters,
-        )
         for first, grid in _launches(groups, tiles, units):
             numbers = (first, steps, rows, units, kind.eps, kind.fixed_p)
             direct.start(forward_kernel, _forward_constants, (kind, tiles, units, save), grid, tensors, numbers)
 
-    plan.fitted(tiles, start)
+    def step_by_step(tiles: plan.Plan) -> None:
+        numbers = (0, steps, rows, units, kind.eps, kind.fixed_p)
+        by_steps.forward(tiles, _forward_constants, (kind, tiles, units, save, True), tensors, numbers, kind.reverse)
+
+    _run(tiles, start, step_by_step, inputs.device)
     return kept, final
+
+
+def _run(
+    tiles: plan.Plan,
+    start: Callable[[plan.Plan], None],
+    step_by_step: Callable[[plan.Plan], None],
+    device: torch.device,
+) -> None:
+    """Start a pass; step by step where the driver takes nothing else."""
+    if not by_steps.is_needed(device):
+        try:
+            return plan.fitted(tiles, start)
+        except plan.RefusedError as refusal:  # before anything was done: the first launch is the largest
+            by_steps.note(device, refusal)
+    return plan.fitted(tiles, step_by_step)
 
 
 def backward(
@@ -266,31 +275,21 @@ def _through_time(
     d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
     d_dt = new((unit_tiles, *lead, steps, rows)) if wanted.dt else None
 
+    tensors = (
+        *(pre, weight_hh, given.p_hat, dt, given.lengths, given.cell, given.age, *kept[2:], d_outputs, *d_final),
+        *(d_pre, d_parts, *d_state, d_p_hat, d_dt, shares, counters),
+    )
+
     def start(tiles: plan.Plan) -> None:
-        tensors = (
-            pre,
-            weight_hh,
-            given.p_hat,
-            dt,
-            given.lengths,
-            given.cell,
-            given.age,
-            *kept[2:],
-            d_outputs,
-            *d_final,
-            d_pre,
-            d_parts,
-            *d_state,
-            d_p_hat,
-            d_dt,
-            shares,
-            counters,
-        )
         for first, grid in _launches(groups, tiles, units):
             numbers = (first, groups, steps, rows, units, kind.eps, kind.fixed_p)
             direct.start(backward_kernel, _backward_constants, (kind, tiles, units), grid, tensors, numbers)
 
-    plan.fitted(tiles, start)
+    def step_by_step(tiles: plan.Plan) -> None:
+        numbers = (0, groups, steps, rows, units, kind.eps, kind.fixed_p)
+        by_steps.backward(tiles, _backward_constants, (kind, tiles, units, True), tensors, numbers, kind.reverse)
+
+    _run(tiles, start, step_by_step, inputs.device)
     d_p_hat = None if d_p_hat is None else d_p_hat.sum(-2)
     return d_pre, d_parts, d_p_hat, None if d_dt is None else d_dt.sum(0), d_state
 
@@ -374,26 +373,27 @@ def _launches(groups: int, tiles: plan.Plan, units: int) -> Iterator[tuple[int, 
         yield first, (min(per_launch, groups - first) * unit_tiles,)
 
 
-def _forward_constants(kind: Kind, tiles: plan.Plan, units: int, save: bool) -> dict[str, Any]:
+def _forward_constants(kind: Kind, tiles: plan.Plan, units: int, save: bool, one_step: bool = False) -> dict[str, Any]:
     return {
         "CELL": cells.DEVICE[kind.cell][0],
         "GATE": gates.DEVICE[kind.gate][0],
         "SAVE": save,
-        **_constants(kind, tiles, units),
+        **_constants(kind, tiles, units, one_step),
     }
 
 
-def _backward_constants(kind: Kind, tiles: plan.Plan, units: int) -> dict[str, Any]:
+def _backward_constants(kind: Kind, tiles: plan.Plan, units: int, one_step: bool = False) -> dict[str, Any]:
     return {
         "CELL_SLOPES": cells.DEVICE[kind.cell][1],
         "CELL_BACK": cells.DEVICE[kind.cell][2],
         "GATE_SLOPES": gates.DEVICE[kind.gate][1],
         "GATE_BACK": gates.DEVICE[kind.gate][2],
-        **_constants(kind, tiles, units),
+        "BY_STEPS": one_step,
+        **_constants(kind, tiles, units, one_step),
     }
 
 
-def _constants(kind: Kind, tiles: plan.Plan, units: int) -> dict[str, Any]:
+def _constants(kind: Kind, tiles: plan.Plan, units: int, one_step: bool) -> dict[str, Any]:
     return {
         "G": kind.blocks,
         "SPLIT": kind.split,
@@ -412,5 +412,5 @@ def _constants(kind: Kind, tiles: plan.Plan, units: int) -> dict[str, Any]:
         "CHUNKS": tiles.chunks(units),
         "num_warps": tiles.warps,
         "num_stages": 1,
-        "launch_cooperative_grid": not tiles.alone and tiles.unit_tiles(units) > 1,
+        "launch_cooperative_grid": not tiles.alone and not one_step and tiles.unit_tiles(units) > 1,
     }

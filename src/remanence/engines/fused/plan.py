@@ -72,6 +72,10 @@ OVERHEAD = 1024
 _smaller: dict[Plan, Plan] = {}
 
 
+class RefusedError(RuntimeError):
+    """The driver does not start programs that wait for each other."""
+
+
 def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
     """Start kernels with these tiles; with less on chip if the compiler needs more than there is."""
     from triton.runtime.errors import OutOfResources  # type: ignore[import-untyped]
@@ -90,8 +94,10 @@ def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
                 raise
         except RuntimeError as error:
             # The driver counts the programs of a cooperative launch that fit, and takes no launch with more.
-            if tiles.per_processor == 1 or "cooperative" not in str(error):
+            if "cooperative" not in str(error):
                 raise
+            if tiles.per_processor == 1:
+                raise RefusedError(str(error)) from error
             _smaller[tiles] = replace(tiles, at_once=tiles.at_once // tiles.per_processor, per_processor=1)
 
 

@@ -9,7 +9,7 @@ from ... import analysis
 from ...analysis.groups import timescales_of
 from ...table import Table
 from .forget_values import estimated_timescales
-from .trained import Found, Trained, by_need_and_model
+from .trained import Found, Trained, in_order, keep
 from .words import corpus_of, language_model, rounded, text_of
 from .words import layer as layer_of
 
@@ -36,18 +36,13 @@ def assigned_vs_estimated(
     """
     data: dict[str, Any] = {}
     rows = []
-    for need, models in by_need_and_model(runs).items():
-        for name, group in models.items():
-            for run in group:
-                model = language_model(run)
-                estimated = estimated_timescales(model, text_of(corpus_of(run), "test", length), chunk=chunk)
-                assigned = timescales_of(layer_of(model, layer))
-                found = analysis.assigned_against_estimated(assigned, estimated[layer - 1])
-                data.setdefault(need, {}).setdefault(name, {})[str(run.seed)] = {
-                    "layer": layer,
-                    **rounded(found.plain()),
-                }
-                numbers = f"{found.spearman:.3f}", f"{found.log_pearson:.3f}", str(found.left_out)
-                rows.append((need, name, str(run.seed), str(len(assigned)), *numbers))
+    for run in in_order(runs):
+        model = language_model(run)
+        estimated = estimated_timescales(model, text_of(corpus_of(run), "test", length), chunk=chunk)
+        assigned = timescales_of(layer_of(model, layer))
+        found = analysis.assigned_against_estimated(assigned, estimated[layer - 1])
+        keep(data, run, {"layer": layer, **rounded(found.plain())})
+        numbers = f"{found.spearman:.3f}", f"{found.log_pearson:.3f}", str(found.left_out)
+        rows.append((run.need, run.model_name, str(run.seed), str(len(assigned)), *numbers))
     headings = ("text", "model", "seed", "units", "Spearman", "Pearson of logarithms", "units without logarithm")
     return Found(data, [Table(f"assigned against estimated timescales, layer {layer}", headings, rows, words=2)])

@@ -11,7 +11,7 @@ from torch import Tensor
 from ... import analysis
 from ...table import Table
 from .forget_values import estimated_timescales
-from .trained import Found, Trained, by_need_and_model
+from .trained import Found, Trained, in_order, keep
 from .words import corpus_of, language_model, median, rounded, text_of
 
 
@@ -36,13 +36,11 @@ def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chu
     """
     data: dict[str, Any] = {}
     rows = []
-    for need, models in by_need_and_model(runs).items():
-        for name, group in models.items():
-            for run in group:
-                own = estimated_timescales(language_model(run), text_of(corpus_of(run), "test", length), chunk=chunk)
-                fits = analysis.timescale_fits(own)
-                data.setdefault(need, {}).setdefault(name, {})[str(run.seed)] = plain(fits, own)
-                rows.append((need, name, str(run.seed), *row(fits)))
+    for run in in_order(runs):
+        own = estimated_timescales(language_model(run), text_of(corpus_of(run), "test", length), chunk=chunk)
+        fits = analysis.timescale_fits(own)
+        keep(data, run, plain(fits, own))
+        rows.append((run.need, run.model_name, str(run.seed), *row(fits)))
     headings = (
         *("text", "model", "seed", "units", "shortest", "longest", "below 10, %"),
         *("best alpha", "KS", "best mu", "KS", "nearer"),

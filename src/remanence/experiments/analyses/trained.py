@@ -74,6 +74,16 @@ class Found:
     tables: list[Table]
 
 
+def in_order(runs: Iterable[Trained]) -> list[Trained]:
+    """Seeds of one model together, and models of one need."""
+    return [run for models in by_need_and_model(runs).values() for group in models.values() for run in group]
+
+
+def keep(data: dict[str, Any], run: Trained, found: Any) -> None:
+    """Put what was found in a run into data by need, model and seed."""
+    data.setdefault(run.need, {}).setdefault(run.model_name, {})[str(run.seed)] = found
+
+
 def by_need_and_model(runs: Iterable[Trained]) -> dict[str, dict[str, list[Trained]]]:
     """Seeds of one model together."""
     groups: dict[str, dict[str, list[Trained]]] = {}

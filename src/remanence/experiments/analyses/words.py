@@ -11,6 +11,8 @@ from ...language import Corpus
 from ...models import LanguageModel
 from ...models.text import tokens_of
 from ...nn import Recurrent
+from ...tasks import Text
+from ...tasks.streams import corpus_of as corpus_named
 from .trained import Trained
 
 Part = Literal["validation", "test"]
@@ -23,14 +25,10 @@ def language_model(run: Trained) -> LanguageModel:
 
 def corpus_of(run: Trained) -> Corpus:
     """What a model was trained on, its Markov copy where it was that."""
-    from ...language import load, markov
-
-    task: Any = run.task
-    if not hasattr(task, "corpus"):
+    task = run.task
+    if not isinstance(task, Text):
         raise ValueError(f"expected models trained on a text, got task {task.name!r}")
-    corpus = load(task.corpus, task.level)
-    seed = getattr(task, "markov", None)
-    return corpus if seed is None else markov(corpus, seed)
+    return corpus_named(task.corpus, task.level, task.markov)
 
 
 def text_of(corpus: Corpus, part: Part = "test", length: int | None = None) -> Tensor:
