@@ -151,7 +151,7 @@ class Given:
     def task(self):
         return Text(corpus=self.folder, level="word")
 
-    def model(self):
+    def language_model(self):
         return self.made
 
 

@@ -19,7 +19,7 @@ from remanence.experiments.analyses.forget_values import ForgetValues, estimated
 from remanence.experiments.analyses.trained import Trained
 from remanence.experiments.analyses.words import corpus_of, rounded
 from remanence.models import LanguageModel, SequenceModel
-from remanence.tasks.text import Text
+from remanence.tasks import Copy, NextWord, Text
 from remanence.timescales import Fixed, InverseGamma
 
 MINE = [
@@ -426,11 +426,10 @@ def test_layers_are_compared_where_nothing_else_differs(corpus, folder):
 
 
 def test_a_model_of_markov_text_is_looked_at_on_markov_text(corpus, folder):
-    task = SimpleNamespace(name="text", corpus=folder, level="word", markov=5)
-    found = corpus_of(SimpleNamespace(task=task))
+    found = corpus_of(SimpleNamespace(task=NextWord(corpus=folder, markov=5)))
     assert found.test.tolist() == language.markov(corpus, 5).test.tolist() != corpus.test.tolist()
     with pytest.raises(ValueError, match="expected models trained on a text, got task 'copy'"):
-        corpus_of(SimpleNamespace(task=SimpleNamespace(name="copy")))
+        corpus_of(SimpleNamespace(task=Copy()))
 
 
 def test_numbers_are_cut_and_nothing_else():

@@ -18,15 +18,9 @@ LINES = [f"line {number} says {'abcdefgh'[number % 8] * (number % 5)} and ends" 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A corpus of a few lines, with a cache of its own."""
-    root = tmp_path_factory.mktemp("text")
-    texts = root / "own"
-    texts.mkdir()
-    (texts / "all.txt").write_text("\n".join(LINES) + "\n")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REMANENCE_CACHE", str(root / "cache"))
-        yield str(texts)
+def folder(own_corpus):
+    """A corpus of a few lines."""
+    return own_corpus(all="\n".join(LINES) + "\n")
 
 
 def text(folder, **arguments):

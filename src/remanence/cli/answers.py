@@ -26,7 +26,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except ImportError as error:
         raise ValueError(
-            f"expected {error.name} for {path}, got: {error}; pip install 'remanence[report]' brings it"
+            f"expected {error.name or 'what draws'} for {path}, got: {error}; pip install 'remanence[report]' brings it"
         ) from None
     except OSError as error:
         raise ValueError(f"expected to write {path}, got: {error.strerror or error}") from None
