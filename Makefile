@@ -33,6 +33,7 @@ picture: $(STAMP)
 
 results: $(STAMP)
 	$(BIN)/python docs/results.py
+	$(BIN)/python docs/figures.py
 	$(BIN)/python docs/reproduce.py
 
 $(STAMP): pyproject.toml constraints.txt
