@@ -7,9 +7,9 @@ import pytest
 import yaml
 from written_runs import write_runs
 
-from remanence.experiments import find, gathering
-from remanence.experiments.gathering import gather
+from remanence.experiments import find
 from remanence.experiments.results import Outcome
+from remanence.experiments.sections import gather, gathering
 from remanence.experiments.verdicts import (
     OF_DATA,
     TESTS,

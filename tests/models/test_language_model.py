@@ -389,7 +389,7 @@ def test_one_timescale_serves_all_layers():
         ({"gate": "fastt"}, "expected gate to be one of .* did you mean 'fast'"),
         ({"layer": "gru", "input_gate": "coupled"}, "expected input_gate with layer 'lstm' only"),
         ({"layer": "nru", "gate": "fast"}, "expected no gate, forget_bias or timescales with layer 'nru'"),
-        ({"word_dropout": 1.5}, r"expected p to be a number in \[0, 1\], got 1.5"),
+        ({"word_dropout": 1.5}, r"expected word_dropout to be a number in \[0, 1\], got 1.5"),
         ({"weight_drop": "a"}, "expected weight_drop to be a number"),
         ({"activation_penalty": None}, "expected activation_penalty to be a finite number"),
         ({"initial_range": "a"}, "expected initial_range to be a finite number"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remanence.experiments.gathering import gather
+from remanence.experiments.sections import gather
 from remanence.report import page
 from remanence.report.figure import Axis, Figure, Heat, Panel, Reference, Series
 from remanence.report.look import THEMES

@@ -208,7 +208,7 @@ def test_averages_are_means_over_the_updates_since_they_began():
     for update in range(1, 9):
         averages.add(weights[update], update)
         if update == 4:
-            averages.begin(1, 4)
+            averages.begin(1, 4, weights[4, 1])
     found = averages.evaluated(weights[8], 8)
     torch.testing.assert_close(found, torch.stack([weights[8, 0], weights[5:, 1].mean(0)]))
     averages.keep([1])

@@ -24,7 +24,7 @@ def command(
 
     The page needs no network and no other file. Runs that have not ended are shown as far as they are.
     """
-    from ..experiments.gathering import gather
+    from ..experiments.sections import gather
     from ..report import page
     from .tables import say
 

@@ -29,8 +29,13 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Seq
 
 
 def put_in(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Give a model the weights of a checkpoint, a whole one or one of weights alone."""
-    named = {name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")}
+    """Give a model the weights of a checkpoint, a whole one or one of weights alone; averages, where there are any."""
+    named = {
+        name.removeprefix(kind): value
+        for kind in ("model/", "average/")  # training goes on from the ones, the others are evaluated and reported
+        for name, value in tensors.items()
+        if name.startswith(kind)
+    }
     try:
         model.load_state_dict(named or tensors)
     except RuntimeError as error:

@@ -15,7 +15,7 @@ SETTABLE = {
     "analysis": ("arguments",),
     "simulation": ("arguments",),
 }
-"""What `--set` may change, by kind of experiment."""
+"""What `--set` may change, by kind of experiment; of one that looks at what it has trained also the arguments."""
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,7 +62,10 @@ def full_path(written: str, values: Mapping[str, Any]) -> list[str]:
     parts = split(written, values)
     if parts[0] == "train":
         parts[0] = "training"
-    expect_known(parts[:1], SETTABLE[values.get("kind", "training")], "", where=" to set")
+    settable = SETTABLE[values.get("kind", "training")]
+    if values.get("function") is not None and "arguments" not in settable:
+        settable = (*settable, "arguments")
+    expect_known(parts[:1], settable, "", where=" to set")
     if len(parts) == 1:
         raise ValueError(f"expected --set to name a field of {parts[0]}, got {written!r}")
     place = parts.index("training") + 1 if "training" in parts else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from ..models import LanguageModel, SequenceModel, language_model
 from ..nn import biases, make
 from ..nn.recurrent import Recurrent
+from ..tasks import Text
 from ..training.config import Training
 from .build import build, convert, plain
 from .resolve import LANGUAGE, OF_MODEL, is_language, layer_arguments, make_task, placed
@@ -23,7 +25,8 @@ def build_model(model: Model, device: torch.device | str | None = None) -> Seque
     arguments = dict(model.layer)
     if "timescales" in arguments:
         arguments["timescales"] = make_timescales(arguments["timescales"], f"models.{model.name}.timescales")
-    width = model.task.input_size if model.embedding is None else model.embedding
+    inputs = inputs_of(model)
+    width = inputs if model.embedding is None else model.embedding
     try:
         if is_language(model.make):
             name = model.make.removeprefix(LANGUAGE)
@@ -36,8 +39,22 @@ def build_model(model: Model, device: torch.device | str | None = None) -> Seque
         model.task.output_size,
         readout=model.task.readout,
         dropout=model.output_dropout,
-        symbols=None if model.embedding is None else model.task.input_size,
+        symbols=None if model.embedding is None else inputs,
     )
+
+
+def inputs_of(model: Model) -> int:
+    """How many inputs its task has, or how many symbols."""
+    task = model.task
+    if is_language(model.make) and (not isinstance(task, Text) or task.one_hot):
+        given = "one-hot vectors" if isinstance(task, Text) else f"task {task.name!r}"
+        raise ValueError(f"expected a text in numbers as the task of {model.make!r} (models.{model.name}), got {given}")
+    if not is_language(model.make) and isinstance(task, Text) and not task.one_hot and model.embedding is None:
+        raise ValueError(f"expected models.{model.name}.embedding, or task.one_hot to be true, got neither")
+    try:
+        return task.input_size
+    except ValueError as error:  # of a corpus that is not there
+        raise placed(error, "task", [field.name for field in fields(task)]) from None  # type: ignore[arg-type]
 
 
 def count_parameters(model: Model) -> int:

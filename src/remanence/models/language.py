@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, linear
 from ..cells import wide
 from ..gates import Gate
 from ..nn import LockedDropout, Recurrent
-from ..nn.expect import expect_number, expect_size
+from ..nn.expect import expect_number, expect_probability, expect_size
 from ..nn.lstm import InputGate
 from ..nn.sequence import Inputs
 from ..timescales import Timescales
@@ -144,8 +144,10 @@ class LanguageModel(nn.Module):
         self.activation_penalty = expect_number("activation_penalty", activation_penalty)
         self.change_penalty = expect_number("change_penalty", change_penalty)
         place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.embedding = Embedding(self.words, embedding_size, word_dropout, **place)
-        self.input_dropout = LockedDropout(input_dropout)
+        self.embedding = Embedding(
+            self.words, embedding_size, expect_probability("word_dropout", word_dropout), **place
+        )
+        self.input_dropout = LockedDropout(expect_probability("input_dropout", input_dropout))
         self.layers = make_layers(
             [self.embedding.width, *units],
             layer=layer,
@@ -158,8 +160,8 @@ class LanguageModel(nn.Module):
             engine=engine,
             **place,
         )
-        self.layer_dropout = LockedDropout(layer_dropout)
-        self.output_dropout = LockedDropout(output_dropout)
+        self.layer_dropout = LockedDropout(expect_probability("layer_dropout", layer_dropout))
+        self.output_dropout = LockedDropout(expect_probability("output_dropout", output_dropout))
         self.decoder = nn.Linear(units[-1], self.words, **place)
         if tie:
             self.decoder.register_parameter("weight", None)  # the words' vectors are the only ones
@@ -206,6 +208,11 @@ class LanguageModel(nn.Module):
         """As calling the model, and in training the penalties beside it, each with its factor: see `Loss`."""
         dropped, raw, state = self._run(tokens, state)
         return self._decode(dropped), state, self._penalties(dropped, raw) if self.training else {}
+
+    def compile(self, *arguments: Any, **keywords: Any) -> None:
+        """As of every module; training does not call the model but `penalised`, which is compiled as well."""
+        super().compile(*arguments, **keywords)
+        self.penalised = torch.compile(self.penalised, *arguments, **keywords)  # type: ignore[method-assign]
 
     def loss(self, tokens: Tensor, targets: Tensor, state: State | None = None) -> Loss:
         """The likelihood of the targets and, in training, the penalties.

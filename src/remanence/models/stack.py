@@ -24,6 +24,8 @@ StartingBias = float | Literal["matched", "uniform"] | None
 def sizes(hidden_size: int | Sequence[int], num_layers: int, embedding_size: int | None, tie: bool) -> list[int]:
     """Units of every layer. A tied softmax needs the last one to be as wide as a word's vector."""
     expect_size("num_layers", num_layers)
+    if embedding_size is not None:
+        expect_size("embedding_size", embedding_size)
     if tie and embedding_size is None:
         raise ValueError("expected tie=False with one-hot words, whose vectors the softmax cannot share, got tie=True")
     if isinstance(hidden_size, Sequence):

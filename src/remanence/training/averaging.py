@@ -24,9 +24,7 @@ def began(lines: Sequence[dict[str, Any]], config: Optimiser) -> int | None:
     if config.average == "never":
         return None
     lowest = float("inf")
-    losses = [
-        float("inf") if (line["validation"] or {})["loss"] is None else line["validation"]["loss"] for line in lines
-    ]
+    losses = [float("inf") if (loss := line["validation"]["loss"]) is None else loss for line in lines]
     for number, line in enumerate(lines):
         if number > config.average_patience:
             lowest = min(lowest, losses[number - config.average_patience - 1])
@@ -48,10 +46,17 @@ class Averages:
         self.since: list[int | None] = [None] * len(weights)
         """By replica: the update after which averaging began."""
 
-    def begin(self, number: int, update: int) -> None:
-        """Average this replica's weights over the updates after this one. Once begun, it goes on."""
+    def begin(self, number: int, update: int, weights: Tensor) -> None:
+        """Average this replica's weights over the updates after this one. Once begun, it goes on.
+
+        Args:
+            number: of the replica.
+            update: after which the averages begin.
+            weights: `(P,)`, as they are now: what there is until the next update.
+        """
         if self.since[number] is None:
             self.since[number] = update
+            self.values[number] = weights
 
     def add(self, weights: Tensor, update: int) -> None:
         """Take the weights `(R, P)` after so many updates into the averages."""

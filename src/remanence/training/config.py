@@ -121,7 +121,7 @@ class Training:
         ):
             value = getattr(self, name)
             expect(value is None or value >= 1, name, "at least 1", value)
-        expect(self.stateful or not self.jitter, "jitter", "false where training.stateful is", self.jitter)
+        expect(self.stateful or not self.jitter, "jitter", "used with training.stateful only", self.jitter)
 
 
 def expect(fine: bool, name: str, what: str, value: object) -> None:

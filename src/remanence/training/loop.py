@@ -272,7 +272,7 @@ class Loop:
             if population.averages is not None:
                 since = averaging.began(replica.directory.lines, self.config.optimiser)
                 if since == at.update:
-                    population.averages.begin(number, since)
+                    population.averages.begin(number, since, population.parameters.data[number])
                     self.progress.say(f"{replica.run}: no better for a while, so weights are averaged from here on")
             self.progress.evaluated(replica.run, line)
             for logger in self.loggers:
@@ -386,7 +386,9 @@ def _expect_alike(runs: Sequence[Run]) -> list[Run]:
         if (run.config, run.task, run.model_name) != (first.config, first.task, first.model_name):
             raise ValueError(f"expected runs that differ in their seed alone, got {first} and {run}")
     if len(runs) > 1 and first.config.jitter:
-        raise ValueError("expected runs with training.jitter one by one, whose chunks differ in length, got several")
+        raise ValueError(
+            f"expected runs with training.jitter one by one, whose chunks differ in length, got {len(runs)} together"
+        )
     if len({run.directory for run in runs}) < len(runs):
         raise ValueError("expected a folder for every run, got one for several")
     return runs

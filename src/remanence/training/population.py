@@ -49,6 +49,11 @@ class Replica:
         self.order = order_of(source, run.config, run.seed, device)
         self.noise = Noise(run.seed, device)
         self.validation = run.task.source("validation", run.seed, device)
+        if self.validation is None and run.config.optimiser.average != "never":
+            raise ValueError(
+                f"expected validation sequences with training.optimiser.average {run.config.optimiser.average!r}, "
+                "which begins by their loss, got none"
+            )
         self.state: Any = None
         """Carried from batch to batch in stateful training."""
         self.best_written = 0

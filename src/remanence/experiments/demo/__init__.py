@@ -10,9 +10,9 @@ import torch
 
 from ...training import Run
 from .. import results, runs
-from ..gathering import gather
 from ..registry import find
 from ..schema import Experiment
+from ..sections import gather
 from .display import Board
 from .outcome import ABOUT_THE_FAST_GATE, WHERE_AN_LSTM_DOES_AS_WELL, conclusion, introduction, table
 from .picture import draw

@@ -13,9 +13,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..report.files import RunFiles
-from ..training.directory import Directory
-from .models import read_description
+from ...report.files import RunFiles
+from ...training.directory import Directory
+from ..models import read_description
 
 SKIPPED = ("checkpoints",)
 """Folders in which no run is looked for, besides hidden ones."""

@@ -1,0 +1,92 @@
+"""From folders of results to what `remanence report` shows. What has not ended is shown as far as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...report.section import Section
+from ...training.directory import read_result
+from ..registry import IDS
+from ..schema import PRESETS
+from ..verdicts import judgements
+from .looked_at import of_analysis
+from .pictures import UNREADABLE
+from .run_folders import RunFolder, search
+from .trained import of_runs
+
+Key = tuple[Path | None, str, str]
+"""Folder of results, experiment and preset."""
+
+
+def gather(folders: Sequence[Path]) -> list[Section]:
+    """Everything that is in some folders, in the order of the papers.
+
+    Args:
+        folders: of results, of an experiment, or of single runs. Those inside are found.
+
+    Raises:
+        ValueError: a folder is not there, or there is nothing in any of them.
+    """
+    runs: dict[Key, list[RunFolder]] = {}
+    analyses: dict[Key, dict[str, Any]] = {}
+    problems: list[str] = []
+    for path in dict.fromkeys(found for folder in folders for found in search(expect_folder(folder).resolve())):
+        try:
+            if (path / "config.yaml").exists():
+                run = RunFolder.read(path)
+                runs.setdefault((run.root, run.id, run.preset), []).append(run)
+            else:
+                result = read_result(path) or {}
+                if "function" in result and "tables" in result:
+                    id, preset = str(result["experiment"]), str(result["preset"])
+                    analyses[path.parents[len(id.split("/"))], id, preset] = result
+        except UNREADABLE as error:
+            problems.append(f"{path.name}: {error}")
+    if not runs and not analyses:
+        places = ", ".join(map(str, folders))
+        problem = f" ({problems[0]})" if problems else ""
+        raise ValueError(f"expected folders with results of `remanence run`, got {places} without any{problem}")
+    judged = {root: judgements(root) for root, _, _ in (*runs, *analyses) if root is not None}
+    several = len({key[0] for key in (*runs, *analyses)}) > 1
+    sections = []
+    for key in sorted({*runs, *analyses}, key=order):
+        root, id, preset = key
+        judgement = judged.get(root, {}).get((id, preset)) if root is not None else None
+        try:
+            if key in runs:
+                section = of_runs(key, runs[key], judgement, analyses.get(key))
+            else:
+                section = of_analysis(key, analyses[key], judgement)
+        except UNREADABLE as error:
+            problems.append(f"{id}, preset {preset}: {error}")
+            continue
+        sections.append(replace(section, place=root.name if several and root is not None else ""))
+    if not sections:
+        raise ValueError(f"expected results that can be read, got none: {'; '.join(problems)}")
+    return with_problems(sections, problems)
+
+
+def expect_folder(folder: Path) -> Path:
+    """A folder that is there."""
+    if not folder.is_dir():
+        raise ValueError(
+            f"expected a folder of results, got {folder}, which is {'a file' if folder.exists() else 'not there'}"
+        )
+    return folder
+
+
+def order(key: Key) -> tuple[int, str, int, str]:
+    """As in the papers; what they do not have comes last."""
+    root, id, preset = key
+    known = IDS.index(id) if id in IDS else len(IDS)
+    return known, id, PRESETS.index(preset) if preset in PRESETS else len(PRESETS), str(root or "")
+
+
+def with_problems(sections: list[Section], problems: Sequence[str]) -> list[Section]:
+    """What could not be read is said at the first experiment, where nobody overlooks it."""
+    first, *others = sections
+    notes = [f"Left out: {problem}." for problem in problems]
+    return [replace(first, notes=[*notes, *first.notes]), *others]
