@@ -108,7 +108,7 @@ def test_a_task_without_a_text_is_refused():
 
 
 def test_jitter_without_a_carried_state_is_refused():
-    with pytest.raises(ValueError, match=r"expected training\.jitter to be false where training\.stateful is, got"):
+    with pytest.raises(ValueError, match=r"expected training\.jitter to be used with training\.stateful only, got"):
         Training(jitter=True)
 
 
