@@ -4,12 +4,8 @@ import pytest
 import torch
 from small_runs import run, weights
 
-from remanence.training import Budget, Optimiser, Silent, machine, train
-from remanence.training.directory import Directory
-from remanence.training.interruption import Interruption
+from remanence.training import Optimiser, Silent, train
 from remanence.training.loop import Loop
-from remanence.training.plan import Plan
-from remanence.training.population import Replica
 
 pytestmark = [
     pytest.mark.gpu,
@@ -32,15 +28,7 @@ CASES = {
 
 def loop(folder, seeds, **keywords):
     device = torch.device("cuda", torch.cuda.current_device())
-    replicas = []
-    for seed in seeds:
-        one = run(folder, seed, evaluate_every=1000, **keywords)
-        directory = Directory(one.directory)
-        directory.checkpoints.mkdir(parents=True)
-        directory.start(one.description, machine.describe(device))
-        replicas.append(Replica(one, directory, device, one.task.source("train", seed, device)))
-    plan = Plan.of(one.config, replicas[0].order.source)
-    return Loop(replicas, plan, device, 0, Interruption(Budget(1e6)), Silent(), ())
+    return Loop.alone([run(folder, seed, evaluate_every=1000, **keywords) for seed in seeds], device)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,26 +9,12 @@ from small_runs import TASK, WORDS, Made, weights, words_run
 
 from remanence.training import Optimiser, Silent, Training, train
 from remanence.training.averaging import Averages, began
-from remanence.training.directory import Directory
-from remanence.training.interruption import Budget, Interruption
 from remanence.training.jittered import JitteredOrder, usual_updates
 from remanence.training.loop import Loop
-from remanence.training.machine import describe
 from remanence.training.plan import Plan
-from remanence.training.population import Replica
 from remanence.training.randomness import Noise
 
 CPU = torch.device("cpu")
-
-
-def loop_of(run):
-    """The loop of a run, about to start."""
-    directory = Directory(run.directory)
-    directory.checkpoints.mkdir(parents=True)
-    directory.start(run.description, describe(CPU))
-    replica = Replica(run, directory, CPU, run.task.source("train", run.seed, CPU))
-    plan = Plan.of(run.config, replica.order.source)
-    return Loop([replica], plan, CPU, 0, Interruption(Budget()), Silent(), ())
 
 
 def metrics(run):
@@ -121,7 +107,7 @@ def test_seeds_with_chunks_of_their_own_are_not_trained_together(tmp_path):
 
 
 def test_an_update_is_that_of_the_published_recipe_written_by_hand(tmp_path):
-    loop = loop_of(words_run(tmp_path, optimiser=Optimiser("sgd", lr=1, clip_norm=0.25, weight_decay=1e-3)))
+    loop = Loop.alone([words_run(tmp_path, optimiser=Optimiser("sgd", lr=1, clip_norm=0.25, weight_decay=1e-3))], CPU)
     replica = loop.population.replicas[0]
     twin = replica.run.make_model().train()
     twin.load_state_dict(replica.model.state_dict())

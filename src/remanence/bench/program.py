@@ -20,14 +20,9 @@ from .. import tasks
 from ..models import SequenceModel
 from ..nn import make
 from ..tasks.base import Task, side_by_side
-from ..training import Budget, Optimiser, Run, Silent, Training
-from ..training.directory import Directory
+from ..training import Optimiser, Run, Training
 from ..training.graph import WARM
-from ..training.interruption import Interruption
 from ..training.loop import Loop
-from ..training.machine import describe
-from ..training.plan import Plan
-from ..training.population import Replica
 from .measure import Call
 from .timings import Say
 
@@ -159,20 +154,14 @@ def bare_update(setting: Setting, layer: str, device: torch.device) -> Call:
 def whole_update(setting: Setting, layer: str, device: torch.device, count: int, folder: Path) -> Call:
     """An update of the training loop, of so many replicas side by side."""
     config = replace(setting.config, epochs=1000, epoch_updates=1000)
-    replicas = []
-    for seed in range(1, count + 1):
-        run = Run(folder / str(seed), "bench", layer, seed, setting.task, lambda: model(setting, layer), config, {})
-        directory = Directory(run.directory)
-        directory.checkpoints.mkdir(parents=True)
-        directory.start(run.description, describe(device))
-        source = run.task.source("train", seed, device)
-        assert source is not None
-        replicas.append(Replica(run, directory, device, source))
-    plan = Plan.of(config, replicas[0].order.source)
-    loop = Loop(replicas, plan, device, 0, Interruption(Budget(1e6)), Silent(), ())
+    runs = [
+        Run(folder / str(seed), "bench", layer, seed, setting.task, lambda: model(setting, layer), config, {})
+        for seed in range(1, count + 1)
+    ]
+    loop = Loop.alone(runs, device)
 
     def update() -> None:
-        if plan.evaluates(loop.at.update):  # the place for losses is full: begin anew, as after an evaluation
+        if loop.plan.evaluates(loop.at.update):  # the place for losses is full: begin anew, as after an evaluation
             loop.at.evaluated = loop.at.update
         loop.update()
 

@@ -41,7 +41,7 @@ class Averages:
     """
 
     def __init__(self, weights: Tensor) -> None:
-        self.values = weights.clone()
+        self.values = torch.empty_like(weights)
         """`(R, P)`; of a replica whose averaging has not begun, of no meaning."""
         self.since: list[int | None] = [None] * len(weights)
         """By replica: the update after which averaging began."""

@@ -21,6 +21,7 @@ from torch import Tensor
 from .. import timescales
 from ..engines.machine import device_named
 from ..models import LanguageModel
+from ..models.modes import detached
 from ..tasks.base import Batch, Source, side_by_side
 from . import averaging, keeping, machine, optimisers, schedule
 from .directory import Directory
@@ -35,7 +36,6 @@ from .population import Population, Replica
 from .progress import Silent
 from .randomness import kept_aside
 from .run import Run
-from .states import detached
 from .stopping import best_of, updates_to, verdict
 
 
@@ -130,6 +130,18 @@ class Loop:
         self.graph: Graph | None = None
         self.warm = 0
         self.recordable = can_record(self.config, self.population)
+
+    @classmethod
+    def alone(cls, runs: Sequence[Run], device: torch.device) -> Loop:
+        """The loop of runs at their start in new folders, to be driven update by update: nobody stops or watches it."""
+        replicas = []
+        for run in runs:
+            directory = Directory(run.directory)
+            directory.checkpoints.mkdir(parents=True)
+            directory.start(run.description, machine.describe(device))
+            replicas.append(Replica(run, directory, device, _training_source(run, device)))
+        plan = Plan.of(runs[0].config, replicas[0].order.source)
+        return cls(replicas, plan, device, 0, Interruption(Budget()), Silent(), ())
 
     def go(self) -> None:
         """Train until every replica has ended."""

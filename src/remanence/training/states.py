@@ -13,11 +13,6 @@ def each(change: Callable[[Tensor], Tensor], state: Any) -> Any:
     return change(state) if isinstance(state, Tensor) else tuple(each(change, part) for part in state)
 
 
-def detached(state: Any) -> Any:
-    """A state that gradients do not flow through."""
-    return each(Tensor.detach, state)
-
-
 def narrowed(state: Any, width: int) -> Any:
     """The state of the first sequences."""
     return each(lambda part: part[:, :width], state)

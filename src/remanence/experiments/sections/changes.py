@@ -28,7 +28,7 @@ def changes(experiment: Experiment, groups: Mapping[str, Sequence[RunFolder]]) -
             for field, value in flat(group[0].description).items():
                 part, name_of = field.split(".")[0], field.split(".")[-1]
                 matters = part in ("task", "layer", "training") and name_of not in NO_MATTER and field in whole
-                if matters and plain(whole[field]) != plain(value):
+                if matters and whole[field] != value:
                     found[field] = f"{field} {value_of(value)} instead of {value_of(whole[field])}"
     words = list(found.values())
     return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
@@ -37,8 +37,3 @@ def changes(experiment: Experiment, groups: Mapping[str, Sequence[RunFolder]]) -
 def value_of(value: Any) -> str:
     """A setting in words."""
     return "none" if value is None else one_value(value)
-
-
-def plain(value: Any) -> Any:
-    """A list for a tuple, as files have it."""
-    return list(value) if isinstance(value, tuple) else value

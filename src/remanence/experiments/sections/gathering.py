@@ -14,11 +14,8 @@ from ..schema import PRESETS
 from ..verdicts import judgements
 from .looked_at import of_analysis
 from .pictures import UNREADABLE
-from .run_folders import RunFolder, search
+from .run_folders import Key, RunFolder, search
 from .trained import of_runs
-
-Key = tuple[Path | None, str, str]
-"""Folder of results, experiment and preset."""
 
 
 def gather(folders: Sequence[Path]) -> list[Section]:

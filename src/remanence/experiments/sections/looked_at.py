@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ...report.section import Section
@@ -15,9 +14,10 @@ from ..schema import PRESETS, Experiment
 from ..verdicts import Evidence, Judgement, decide, how_decided
 from .facts import source
 from .pictures import figures_of
+from .run_folders import Key
 
 
-def of_analysis(key: tuple[Path | None, str, str], result: Mapping[str, Any], judgement: Judgement | None) -> Section:
+def of_analysis(key: Key, result: Mapping[str, Any], judgement: Judgement | None) -> Section:
     """An experiment that looks at trained models, or computes something."""
     root, id, preset = key
     known = id in IDS and preset in PRESETS

@@ -19,6 +19,8 @@ from ..models import read_description
 
 SKIPPED = ("checkpoints",)
 """Folders in which no run is looked for, besides hidden ones."""
+Key = tuple[Path | None, str, str]
+"""Folder of results, experiment and preset: what runs of one section have in common."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ...report.section import Section
@@ -19,12 +18,12 @@ from .beside_published import table
 from .changes import changes
 from .facts import configurations, facts, source
 from .pictures import UNREADABLE, figures_of
-from .run_folders import RunFolder
+from .run_folders import Key, RunFolder
 from .single_runs import single_runs
 
 
 def of_runs(
-    key: tuple[Path | None, str, str],
+    key: Key,
     runs: Sequence[RunFolder],
     judgement: Judgement | None,
     closing: Mapping[str, Any] | None = None,
