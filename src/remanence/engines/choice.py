@@ -11,8 +11,10 @@ from ..gates import KNOWN as KNOWN_GATES
 from ..names import lookup
 from . import cpu, fused, loop, native
 from .base import Engine, Result, Task
+from .fused import clusters
 
 KNOWN: dict[str, Engine] = {
+    "cuda": cast(Engine, clusters),
     "triton": cast(Engine, fused),
     "cpu": cast(Engine, cpu),
     "torch": cast(Engine, native),
@@ -54,7 +56,7 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
     if task.inputs.is_cuda and not several and task.width <= CUDNN_WINS:
-        engines.insert(0, KNOWN["torch"])
+        engines.insert(1, KNOWN["torch"])
     return engines
 
 
@@ -77,7 +79,7 @@ def _trusted(engine: Engine, task: Task) -> bool:
         if isinstance(task.cell, GatedCell) and type(task.cell.gate) not in KNOWN_GATES.values():
             _tell(f"gate {task.cell.gate.name!r} has no fused kernel: it runs on the loop engine, which is slow")
         return True
-    if engine is not KNOWN["triton"]:
+    if engine not in (KNOWN["cuda"], KNOWN["triton"]):
         return True
     from .check import self_check
 

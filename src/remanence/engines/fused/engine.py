@@ -28,6 +28,18 @@ def refuses(task: Task) -> str | None:
     device = task.inputs.device
     if device.type != "cuda" and not interpreting():
         return f"it runs on CUDA devices, and the input is on {device.type}"
+    reason = unsuited(task)
+    if reason is not None:
+        return reason
+    try:
+        import triton  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError:
+        return "triton is not installed"
+    return None
+
+
+def unsuited(task: Task) -> str | None:
+    """Why no fused kernel can run the task."""
     if task.inputs.dtype not in DTYPES:
         return f"it computes in float32, bfloat16 and float16, and the input is {task.inputs.dtype}"
     if type(task.cell) not in CELLS:
@@ -38,10 +50,6 @@ def refuses(task: Task) -> str | None:
         return f"it has no kernel for the gate {gate.name}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state, and proj_size is set"
-    try:
-        import triton  # type: ignore[import-untyped]  # noqa: F401
-    except ImportError:
-        return "triton is not installed"
     return None
 
 
@@ -57,6 +65,11 @@ def run(task: Task) -> Result:
 
 def run_together(tasks: Sequence[Task]) -> list[Result]:
     """Run tasks of one kind and shape, each with weights of its own, side by side in one launch."""
+    return run_with(name, tasks)
+
+
+def run_with(kernels: str, tasks: Sequence[Task]) -> list[Result]:
+    """The same, with Triton's kernels or with those of `clusters`."""
     from .operator import fused
 
     first = tasks[0]
@@ -64,7 +77,7 @@ def run_together(tasks: Sequence[Task]) -> list[Result]:
     assert isinstance(cell, GatedCell)
     units = first.width
     outputs, final = fused(
-        kind_of(cell, first.reverse, "tf32" if tf32_in_recurrent_layers() else "tf32x3"),
+        kind_of(cell, first.reverse, "tf32" if tf32_in_recurrent_layers() else "tf32x3", kernels),
         [given(task) for task in tasks],
         save=torch.is_grad_enabled() and any(tracked(task) for task in tasks),
     )
@@ -82,20 +95,20 @@ def run_together(tasks: Sequence[Task]) -> list[Result]:
     ]
 
 
-_kinds: dict[tuple[GatedCell, bool, str], Kind] = {}
+_kinds: dict[tuple[GatedCell, bool, str, str], Kind] = {}
 
 
-def kind_of(cell: GatedCell, reverse: bool, precision: str) -> Kind:
+def kind_of(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> Kind:
     """Which kernel runs a cell."""
     if torch.compiler.is_compiling():
-        return make_kind(cell, reverse, precision)
-    key = (cell, reverse, precision)
+        return make_kind(cell, reverse, precision, kernels)
+    key = (cell, reverse, precision, kernels)
     if key not in _kinds:
         _kinds[key] = make_kind(*key)
     return _kinds[key]
 
 
-def make_kind(cell: GatedCell, reverse: bool, precision: str) -> Kind:
+def make_kind(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> Kind:
     """The same, without a memory of it."""
     from .launch import Kind
 
@@ -110,6 +123,7 @@ def make_kind(cell: GatedCell, reverse: bool, precision: str) -> Kind:
         fixed_p=float(getattr(cell.gate, "p", None) or 0.0),
         reverse=reverse,
         precision=precision,
+        kernels=kernels,
     )
 
 

@@ -8,20 +8,14 @@ operation that can be left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from ..machine import matrix_products
-from . import by_steps, cells, direct, gates, plan
-from .kernels import backward_kernel, forward_kernel
-
-HALVED_FROM = 256
-"""From so many units on a forward pass in TF32 takes its factors in 16 bits, see `halved`."""
 
 
 @dataclass(frozen=True)
@@ -41,15 +35,12 @@ class Kind:
     reverse: bool
     precision: str
     """Of float32 products: "tf32", or "tf32x3" for full float32."""
+    kernels: str = "triton"
+    """Whose: "triton", or "cuda"."""
 
     @property
     def has_age(self) -> bool:
         return self.gate == "power_law"
-
-    def bytes_on_chip(self, matrix: Tensor) -> int:
-        """Of an entry of the matrix: full float32 keeps two TF32 numbers for it."""
-        twice = matrix.dtype == torch.float32 and self.precision == "tf32x3"
-        return matrix.element_size() * (2 if twice else 1)
 
 
 class Given(NamedTuple):
@@ -60,7 +51,7 @@ class Given(NamedTuple):
     weight_ih: Tensor
     """`(N, G H, I)`."""
     weight_hh: Tensor
-    """`(N, G H, H)`; as `halved` made it where there is a scale."""
+    """`(N, G H, H)`, as `prepared`."""
     bias_ih: Tensor | None
     """`(N, G H)`."""
     bias_hh: Tensor | None
@@ -120,19 +111,60 @@ class Slopes(NamedTuple):
     age: Tensor | None
 
 
+class Recurrence(Protocol):
+    """The part of both passes that goes from step to step, by kernels of one kind."""
+
+    def split(self, kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The recurrent matrix `(N, G H, H)` as the kernels take it, and what products are multiplied by."""
+
+    def forward(self, kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: Kept, final: Final) -> None:
+        """From what the inputs contribute to all h_t, what is kept, and the last state: fills them."""
+
+    def backward(
+        self,
+        kind: Kind,
+        given: Given,
+        scale: Tensor | None,
+        kept: Kept,
+        d_outputs: Tensor | None,
+        d_final: Final,
+        d_pre: Tensor,
+        d_parts: Tensor | None,
+        d_state: Final,
+        wants_dt: bool,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Fills d_pre, d_parts and d_state; returns the derivatives by p_hat and dt."""
+
+
+def recurrence(kind: Kind) -> Recurrence:
+    """Whose kernels run it."""
+    if kind.kernels == "cuda":
+        from .clusters import passes
+
+        return passes
+    from . import programs
+
+    return programs
+
+
+def prepared(kind: Kind, given: Given) -> tuple[Given, Tensor | None]:
+    """With the recurrent matrix as the kernels take it, and what its products are then multiplied with."""
+    matrix, scale = recurrence(kind).split(kind, given.weight_hh)
+    return given._replace(weight_hh=matrix), scale
+
+
 def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple[Kept, Final]:
     """All h_t, and, if `save`, what the backward pass needs; the state after the last step.
 
     Args:
         kind: which kernel.
         given: what it starts from.
-        scale: of the recurrent matrix, see `halved`.
+        scale: of the recurrent matrix, see `prepared`.
         save: whether there will be a backward pass.
     """
-    inputs, weight_hh = given.inputs, given.weight_hh
+    inputs = given.inputs
     *lead, steps, rows, _ = inputs.shape
-    replicas = lead[0] if lead else 1
-    units = weight_hh.shape[-1]
+    units = given.weight_hh.shape[-1]
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
     with matrix_products(kind.precision == "tf32"):
         pre = _product(inputs.flatten(-3, -2), given.weight_ih.mT)
@@ -148,40 +180,8 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple
     final = Final(new(state), new(state), new(state) if kind.has_age else None)
     if not rows:
         return kept, final
-    on = plan.chip(inputs.device)
-    tiles = plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), False, on)
-    groups = replicas * -(-rows // tiles.row_tile)
-    counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
-    hidden = outputs.new_zeros(state) if given.hidden is None else given.hidden
-
-    tensors = (pre, weight_hh, scale, *given[3:8], hidden, *given[9:], outputs, *kept[2:], *final, counters)
-
-    def start(tiles: plan.Plan) -> None:
-        for first, grid in _launches(groups, tiles, units):
-            numbers = (first, steps, rows, units, kind.eps, kind.fixed_p)
-            direct.start(forward_kernel, _forward_constants, (kind, tiles, units, save), grid, tensors, numbers)
-
-    def step_by_step(tiles: plan.Plan) -> None:
-        numbers = (0, steps, rows, units, kind.eps, kind.fixed_p)
-        by_steps.forward(tiles, _forward_constants, (kind, tiles, units, save, True), tensors, numbers, kind.reverse)
-
-    _run(tiles, start, step_by_step, inputs.device)
+    recurrence(kind).forward(kind, given, scale, pre, kept, final)
     return kept, final
-
-
-def _run(
-    tiles: plan.Plan,
-    start: Callable[[plan.Plan], None],
-    step_by_step: Callable[[plan.Plan], None],
-    device: torch.device,
-) -> None:
-    """Start a pass; step by step where the driver takes nothing else."""
-    if not by_steps.is_needed(device):
-        try:
-            return plan.fitted(tiles, start)
-        except plan.RefusedError as refusal:  # before anything was done: the first launch is the largest
-            by_steps.note(device, refusal)
-    return plan.fitted(tiles, step_by_step)
 
 
 def backward(
@@ -200,7 +200,7 @@ def backward(
     Args:
         kind: which kernel.
         given: what the forward pass started from.
-        scale: of the recurrent matrix, see `halved`.
+        scale: of the recurrent matrix, see `prepared`.
         kept: what it kept.
         d_outputs: derivative by all h_t, `(N, T, B, H)`; None for zero.
         d_final: derivatives by the last state, None for zero.
@@ -248,8 +248,7 @@ def _through_time(
         first state.
     """
     inputs, dt = given.inputs, given.dt
-    *lead, steps, rows, _ = inputs.shape
-    replicas = lead[0] if lead else 1
+    *lead, _, rows, _ = inputs.shape
     units = given.weight_hh.shape[-1]
     pre, parts = kept.pre, kept.parts
     assert pre is not None
@@ -265,33 +264,10 @@ def _through_time(
     if not rows:
         d_p_hat = None if given.p_hat is None else torch.zeros_like(given.p_hat)
         return d_pre, d_parts, d_p_hat, torch.zeros_like(dt) if wanted.dt and dt is not None else None, d_state
-    weight_hh = widened(given.weight_hh, scale)
-    on = plan.chip(inputs.device)
-    tiles = plan.make(units, rows, replicas, kind.blocks, kind.bytes_on_chip(weight_hh), True, on)
-    unit_tiles = tiles.unit_tiles(units)
-    groups = replicas * -(-rows // tiles.row_tile)
-    counters = torch.zeros(groups, 32, dtype=torch.int32, device=inputs.device)
-    shares = None if tiles.alone else new(2 * groups * unit_tiles * tiles.row_tile * units)
-    d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
-    d_dt = new((unit_tiles, *lead, steps, rows)) if wanted.dt else None
-
-    tensors = (
-        *(pre, weight_hh, given.p_hat, dt, given.lengths, given.cell, given.age, *kept[2:], d_outputs, *d_final),
-        *(d_pre, d_parts, *d_state, d_p_hat, d_dt, shares, counters),
+    d_p_hat, d_dt = recurrence(kind).backward(
+        kind, given, scale, kept, d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt
     )
-
-    def start(tiles: plan.Plan) -> None:
-        for first, grid in _launches(groups, tiles, units):
-            numbers = (first, groups, steps, rows, units, kind.eps, kind.fixed_p)
-            direct.start(backward_kernel, _backward_constants, (kind, tiles, units), grid, tensors, numbers)
-
-    def step_by_step(tiles: plan.Plan) -> None:
-        numbers = (0, groups, steps, rows, units, kind.eps, kind.fixed_p)
-        by_steps.backward(tiles, _backward_constants, (kind, tiles, units, True), tensors, numbers, kind.reverse)
-
-    _run(tiles, start, step_by_step, inputs.device)
-    d_p_hat = None if d_p_hat is None else d_p_hat.sum(-2)
-    return d_pre, d_parts, d_p_hat, None if d_dt is None else d_dt.sum(0), d_state
+    return d_pre, d_parts, d_p_hat, d_dt, d_state
 
 
 def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, kind: Kind, blocks: int, real: int) -> Tensor:
@@ -321,37 +297,6 @@ def _by_block(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor
     return total
 
 
-def halved(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The recurrent matrix as the forward pass takes it, and what its products are multiplied with.
-
-    A TF32 number has the eleven digits of a float16. So in TF32 the forward pass takes both factors as float16, which
-    loses nothing where they are in its range: h is between -1 and 1, and the matrix is divided by a power of two above
-    its largest entry. (Entries below a sixteen-thousandth of that have fewer digits; their errors stay below those of
-    the largest.) Half the bytes on chip and on the way there, twice the speed of the tensor cores. The derivatives of a
-    backward pass have no such range and stay TF32.
-
-    Args:
-        kind: which kernel.
-        matrix: `(N, G H, H)`.
-
-    Returns:
-        The matrix, and `(N, 1, 1)` float32; the matrix itself and None for small ones and other precisions.
-    """
-    if matrix.dtype != torch.float32 or kind.precision != "tf32" or matrix.shape[-1] < HALVED_FROM:
-        return matrix, None
-    scale = torch.linalg.vector_norm(matrix, torch.inf, (-2, -1), keepdim=True)
-    scale.view(torch.int32).add_(0x00800000).bitwise_and_(0x7F800000)
-    return torch.div(matrix, scale, out=torch.empty_like(matrix, dtype=torch.float16)), scale
-
-
-def widened(matrix: Tensor, scale: Tensor | None) -> Tensor:
-    """What `halved` returned as the backward pass takes it: float32, in numbers that TF32 has.
-
-    The tensor cores would cut digits off others. Of small matrices the kernel sees to that itself.
-    """
-    return matrix if scale is None else matrix.float().mul_(scale)
-
-
 def _times(a: Tensor, b: Tensor) -> Tensor:
     """a @ b, of all replicas."""
     return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
@@ -364,54 +309,3 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     if not a.is_cuda:
         return _times(a.float(), b.float())
     return torch.mm(a, b, out_dtype=torch.float32) if a.dim() == 2 else torch.bmm(a, b, out_dtype=torch.float32)
-
-
-def _launches(groups: int, tiles: plan.Plan, units: int) -> Iterator[tuple[int, tuple[int]]]:
-    """First group and grid of every launch: whole groups, and never more programs than can run at the same time."""
-    unit_tiles = tiles.unit_tiles(units)
-    per_launch = max(1, tiles.at_once // unit_tiles) if not tiles.alone else groups
-    for first in range(0, groups, per_launch):
-        yield first, (min(per_launch, groups - first) * unit_tiles,)
-
-
-def _forward_constants(kind: Kind, tiles: plan.Plan, units: int, save: bool, one_step: bool = False) -> dict[str, Any]:
-    return {
-        "CELL": cells.DEVICE[kind.cell][0],
-        "GATE": gates.DEVICE[kind.gate][0],
-        "SAVE": save,
-        **_constants(kind, tiles, units, one_step),
-    }
-
-
-def _backward_constants(kind: Kind, tiles: plan.Plan, units: int, one_step: bool = False) -> dict[str, Any]:
-    return {
-        "CELL_SLOPES": cells.DEVICE[kind.cell][1],
-        "CELL_BACK": cells.DEVICE[kind.cell][2],
-        "GATE_SLOPES": gates.DEVICE[kind.gate][1],
-        "GATE_BACK": gates.DEVICE[kind.gate][2],
-        "BY_STEPS": one_step,
-        **_constants(kind, tiles, units, one_step),
-    }
-
-
-def _constants(kind: Kind, tiles: plan.Plan, units: int, one_step: bool) -> dict[str, Any]:
-    return {
-        "G": kind.blocks,
-        "SPLIT": kind.split,
-        "COUPLED": kind.coupled,
-        "BETA": kind.beta,
-        "HAS_AGE": kind.has_age,
-        "REVERSE": kind.reverse,
-        "PRECISION": kind.precision,
-        "READY": units >= HALVED_FROM,
-        "ALONE": tiles.alone,
-        "RESIDENT": tiles.resident,
-        "ROW_TILE": tiles.row_tile,
-        "UNIT_TILE": tiles.unit_tile,
-        "UNIT_TILES": tiles.unit_tiles(units),
-        "CHUNK": tiles.chunk,
-        "CHUNKS": tiles.chunks(units),
-        "num_warps": tiles.warps,
-        "num_stages": 1,
-        "launch_cooperative_grid": not tiles.alone and not one_step and tiles.unit_tiles(units) > 1,
-    }

@@ -35,16 +35,10 @@ def fused(kind: Kind, tasks: Sequence[Given], save: bool) -> tuple[Tensor, Final
         flat = [value for task in tasks for value in task]
         outputs, hidden, cell, age = _Fused.apply(kind, len(tasks), *flat)  # type: ignore[no-untyped-call]
     else:
-        given, scale = _ready(kind, put_together(kind.blocks, tasks))
+        given, scale = launch.prepared(kind, put_together(kind.blocks, tasks))
         kept, final = launch.forward(kind, given, scale, save=False)
         return kept.outputs, _narrowed(final, kept.outputs)
     return outputs, Final(hidden, cell, age if kind.has_age else None)
-
-
-def _ready(kind: Kind, given: Given) -> tuple[Given, Tensor | None]:
-    """With the recurrent matrix as the kernels take it, and its scale."""
-    matrix, scale = launch.halved(kind, given.weight_hh)
-    return given._replace(weight_hh=matrix), scale
 
 
 def _narrowed(final: Final, outputs: Tensor) -> Final:
@@ -69,7 +63,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, kind: Kind, count: int, *flat: Tensor | None) -> Any:
         tasks = [Given(*flat[start : start + FIELDS]) for start in range(0, len(flat), FIELDS)]  # type: ignore[arg-type]
-        given, scale = _ready(kind, put_together(kind.blocks, tasks))
+        given, scale = launch.prepared(kind, put_together(kind.blocks, tasks))
         kept, final = launch.forward(kind, given, scale, save=True)
         ctx.kind, ctx.count, ctx.units = kind, count, tasks[0].weight_hh.shape[-1]
         ctx.overwritten = False
@@ -138,7 +132,7 @@ def _no_second_derivative(*_: Any) -> None:
 
 KIND = (
     "str cell, str gate, int blocks, int split, bool coupled, float beta, float eps, float fixed_p, bool reverse, "
-    "str precision"
+    "str precision, str kernels"
 )
 PARTS = KIND.count(",") + 1
 GIVEN = (
@@ -157,7 +151,7 @@ BACKWARD = (
 def fused_forward(*arguments: Any) -> tuple[Tensor, ...]:
     """See `launch.forward`: outputs, last hidden, cell and age, and the rest of `Kept`."""
     kind, given, save = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS]), arguments[FIELDS]
-    kept, final = launch.forward(kind, *_ready(kind, given), save)
+    kept, final = launch.forward(kind, *launch.prepared(kind, given), save)
     return _filled(given, (kept.outputs, *_narrowed(final, kept.outputs), *kept[1:]))
 
 
@@ -168,7 +162,7 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     kept = Kept(*(value if value.numel() else None for value in arguments[FIELDS : FIELDS + 5]))  # type: ignore[arg-type]
     d_outputs, *rest = arguments[FIELDS + 5 : -PARTS]
     slopes = launch.backward(
-        kind, *_ready(kind, given), kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False
+        kind, *launch.prepared(kind, given), kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False
     )
     if kind.split < 0:
         slopes = slopes._replace(bias_hh=slopes.bias_ih.clone())  # results of an operator must not share memory

@@ -1,0 +1,8 @@
+"""The fused engine for chips whose programs write into each other's memory: a step takes a fraction of the time.
+
+Kernels are CUDA C++, compiled when they are first used by the compiler that comes with torch.
+"""
+
+from .engine import name, refuses, run, run_together
+
+__all__ = ["name", "refuses", "run", "run_together"]

@@ -1,0 +1,113 @@
+// What the chip can do and C++ has no words for.
+
+typedef unsigned int word;           // 32 bits; also an address in shared memory
+typedef unsigned short half_bits;    // a float16
+typedef long long offset;
+
+__device__ __forceinline__ word shared_address(const void* place) {
+    return (word)__cvta_generic_to_shared(place);
+}
+
+__device__ __forceinline__ word rank_in_cluster() {
+    word rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// All threads of all programs of the cluster meet.
+__device__ __forceinline__ void meet() {
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// Where a place in this program's shared memory is in that of another program of the cluster.
+__device__ __forceinline__ word address_in(word rank, word address) {
+    word there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+
+// A letterbox is a barrier that opens when so many bytes have been delivered.
+
+__device__ __forceinline__ void make_letterbox(word box) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(box) : "memory");
+}
+
+__device__ __forceinline__ void letterboxes_made() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void expect(word box, word bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(box), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void wait_for(word box, word parity) {
+    word open;
+    do {
+        asm volatile(
+            "{\n.reg .pred open;\n"
+            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 open, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, open;\n}"
+            : "=r"(open) : "r"(box), "r"(parity) : "memory");
+    } while (!open);
+}
+
+// Sixteen bytes into the shared memory of a program of the cluster, and word of them into its letterbox.
+__device__ __forceinline__ void deliver(word there, word box, word a, word b, word c, word d) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
+                 ::"r"(there), "r"(a), "r"(b), "r"(c), "r"(d), "r"(box) : "memory");
+}
+
+// sums += a b, a 16 x 16 and b 16 x 8, float16; who holds which entries is in kernels.cuh.
+__device__ __forceinline__ void multiply(float* sums, const word* a, uint2 b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
+}
+
+// Two numbers as float16, the first in the lower half.
+__device__ __forceinline__ word as_halves(float low, float high) {
+    word both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+// What a float16 leaves of a number, times FINER: a second float16 with the next eleven digits.
+constexpr float FINER = 2048.0f;
+
+__device__ __forceinline__ float finer(float x) {
+    float rounded;
+    asm("{\n.reg .f16 half;\ncvt.rn.f16.f32 half, %1;\ncvt.f32.f16 %0, half;\n}" : "=f"(rounded) : "f"(x));
+    return (x - rounded) * FINER;
+}
+
+__device__ __forceinline__ float clamped_to_half(float x) {
+    return larger_of(smaller_of(x, 65504.0f), -65504.0f);
+}
+
+// A number from global memory into shared memory while the thread goes on; zero if not `there`.
+__device__ __forceinline__ void fetch(word place, const float* from, bool there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(place), "l"(from), "r"(there ? 4 : 0) : "memory");
+}
+
+__device__ __forceinline__ void end_of_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Until all but the latest N groups of fetches of this thread have arrived.
+template <int N>
+__device__ __forceinline__ void wait_for_fetches() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+__device__ __forceinline__ void store(float* to, float value) { *to = value; }
+
+struct float16 { half_bits bits; };
+struct bfloat16 { half_bits bits; };
+
+__device__ __forceinline__ void store(float16* to, float value) {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));
+}
+
+__device__ __forceinline__ void store(bfloat16* to, float value) {
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));
+}
+
+__device__ __forceinline__ word from_partner(word value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }
+
+__device__ __forceinline__ float from_partner(float value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }

@@ -1,0 +1,119 @@
+"""CUDA C++ to machine code, by the compiler that comes with torch.
+
+A kernel takes a fraction of a second to compile and is kept on disk: in `$REMANENCE_CACHE/kernels`, or in
+`remanence/kernels` of the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ....files import write
+
+HEADERS = ("functions.cuh", "chip.cuh", "gates.cuh", "cells.cuh", "kernels.cuh")
+"""What every kernel begins with, in this order."""
+
+
+class CompilerError(RuntimeError):
+    """There is no compiler, or it does not take the kernel."""
+
+
+def machine_code(name: str, constants: Mapping[str, Any], architecture: str) -> bytes:
+    """The kernel of that name for these constants.
+
+    Args:
+        name: of the kernel and its file.
+        constants: what the source leaves open, by name.
+        architecture: of the chip, such as "sm_90".
+    """
+    options = [f"--gpu-architecture={architecture}", "-std=c++17"]
+    options += [f"-D{constant}={value}" for constant, value in constants.items()]
+    text = source(name)
+    key = "\n".join([text, *options, ".".join(map(str, version()))])
+    path = folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.cubin"
+    with suppress(OSError):
+        return path.read_bytes()
+    code = compiled(text, options)
+    with suppress(OSError):  # a home that cannot be written to: compile again the next time
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, code)
+    return code
+
+
+@lru_cache
+def source(name: str) -> str:
+    """All of a kernel's source."""
+    here = Path(__file__).parent
+    return "\n".join((here / file).read_text("utf-8") for file in (*HEADERS, f"{name}.cu"))
+
+
+def folder() -> Path:
+    """Where machine code is kept."""
+    own = os.environ.get("REMANENCE_CACHE")
+    if own:
+        return Path(own) / "kernels"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "remanence" / "kernels"
+
+
+def compiled(text: str, options: list[str]) -> bytes:
+    """Source to machine code."""
+    nvrtc = library()
+    program = ctypes.c_void_p()
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"remanence.cu", 0, None, None))
+    try:
+        arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        if nvrtc.nvrtcCompileProgram(program, len(options), arguments):
+            raise CompilerError(_result(nvrtc, "ProgramLog", program).rstrip(b"\0").decode(errors="replace"))
+        return _result(nvrtc, "CUBIN", program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+@lru_cache
+def version() -> tuple[int, int]:
+    """Of the compiler."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value, minor.value
+
+
+@lru_cache
+def library() -> ctypes.CDLL:
+    """The compiler, as a library that torch has loaded or brought along."""
+    major = (torch.version.cuda or "").partition(".")[0]
+    name = f"libnvrtc.so.{major}"
+    for place in _places(name):
+        with suppress(OSError):
+            for part in sorted(Path(place).parent.glob("libnvrtc-builtins.so*")) if os.sep in place else ():
+                ctypes.CDLL(str(part))  # the compiler looks for it by name, and finds what is loaded
+            return ctypes.CDLL(place)
+    raise CompilerError(f"expected {name}, which comes with torch for CUDA, found none")
+
+
+def _places(name: str) -> list[str]:
+    """Where the compiler may be: beside torch, where pip puts it, then wherever the system finds it."""
+    packages = Path(torch.__file__).parent.parent
+    found = [*packages.glob(f"nvidia/*/lib/{name}"), *(packages / "torch" / "lib").glob(name)]
+    return [*map(str, found), name]
+
+
+def _result(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _check(getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    content = ctypes.create_string_buffer(size.value)
+    _check(getattr(nvrtc, f"nvrtcGet{what}")(program, content))
+    return content.raw
+
+
+def _check(status: int) -> None:
+    if status:
+        raise CompilerError(f"the compiler of CUDA kernels reports error {status}")

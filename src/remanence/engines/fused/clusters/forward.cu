@@ -1,0 +1,196 @@
+// The forward pass; kernels.cuh says how, ../kernels.py what the tensors are.
+
+constexpr int CHUNKS = CLUSTER * WARPS;              // of four units, of the whole layer
+constexpr int INNER = (H + 31) / 32 * 2;             // tiles of sixteen columns of the matrix
+constexpr int PART = CHUNKS * 64 * TILES;            // bytes of h_t, or of its finer part
+constexpr int SENT = PARTS * PART;
+constexpr int FETCHED = BLOCKS + HAS_DT;             // numbers that a step needs from memory, of each row
+constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
+
+extern "C" __global__ void __launch_bounds__(THREADS) forward(
+    float* pre, const half_bits* matrix, const float* scale, const float* bias_ih, const float* bias_hh,
+    const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
+    const float* first_age, NUMBER* hidden, float* cells, float* ages, float* parts, float* last_hidden,
+    float* last_cell, float* last_age, int T, int B, float eps, float fixed_p, float beta) {
+    // Shared memory: two letterboxes, two times h_t as [part][tile][chunk][row][unit], and a ring of what is fetched.
+    unsigned char* hiddens = shared + 128;
+    float* ring = (float*)(hiddens + 2 * SENT);
+    const Place me = whereabouts(B);
+    const word box = shared_address(shared);
+    if (threadIdx.x == 0) {
+        make_letterbox(box), make_letterbox(box + 8);
+        letterboxes_made();
+        expect(box, SENT), expect(box + 8, SENT);
+    }
+
+    // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 two blocks further.
+    word slice[PARTS][INNER][4];
+    matrix += (offset)me.replica * PARTS * BLOCKS * H * H;
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part)
+#pragma unroll
+        for (int k = 0; k < INNER; ++k)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                int block = (me.g >> 2) + 2 * half, column = 16 * k + 4 * me.q;
+                uint2 four = {0, 0};
+                if (block < BLOCKS && me.unit_there && column < H)
+                    four = *(const uint2*)(matrix + ((offset)(part * BLOCKS + block) * H + me.unit) * H + column);
+                slice[part][k][half] = four.x, slice[part][k][half + 2] = four.y;
+            }
+
+    float bias[4] = {0, 0, 0, 0}, apart = 0.0f;
+#pragma unroll
+    for (int block = 0; block < BLOCKS; ++block) {
+        offset at = ((offset)me.replica * BLOCKS + block) * H + me.unit;
+        float recurrent = entry(bias_hh, at, me.unit_there);
+        bias[block] = entry(bias_ih, at, me.unit_there);
+        if (block == SPLIT) apart = recurrent; else bias[block] += recurrent;
+    }
+    const float p = exponent_of(p_hat, fixed_p, me);
+    const float size = scale == nullptr ? 1.0f : scale[me.replica];
+    State state[TILES];
+    int length[TILES];
+    offset here[TILES];  // of this thread's entries in a step
+#pragma unroll
+    for (int j = 0; j < TILES; ++j) {
+        here[j] = (offset)me.row[j] * H + me.unit;
+        offset at = (offset)me.replica * B * H + here[j];
+        state[j] = {entry(first_hidden, at, me.there[j]), entry(first_cell, at, me.there[j]),
+                    HAS_AGE ? entry(first_age, at, me.there[j]) : 0.0f};
+        length[j] = HAS_LENGTHS && me.row[j] < B ? lengths[(offset)me.replica * B + me.row[j]] : 0;
+    }
+    // h_0 of all units, from memory: every program fills its own.
+    for (int i = threadIdx.x; i < TILES * CHUNKS * 8; i += THREADS) {
+        int row = me.row[0] - 2 * me.q - (me.g >> 2) + i / (CHUNKS * 8) * 8 + i % 8, unit = i / 8 % CHUNKS * 4;
+        float four[4];
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+            offset at = ((offset)me.replica * B + row) * H + unit + u;
+            four[u] = clamped_to_half(entry(first_hidden, at, row < B && unit + u < H));
+        }
+        ((uint2*)hiddens)[i] = {as_halves(four[0], four[1]), as_halves(four[2], four[3])};
+        if (PARTS == 2)
+            ((uint2*)(hiddens + PART))[i] = {as_halves(finer(four[0]), finer(four[1])), as_halves(finer(four[2]), finer(four[3]))};
+    }
+
+    const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
+    auto fetch_step = [&](int s) {
+        if (s < T) {
+            float* stage = ring + (s % DEPTH) * FETCHED * TILES * THREADS + threadIdx.x;
+            offset at = first + s * stride;
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) {
+#pragma unroll
+                for (int block = 0; block < BLOCKS; ++block)
+                    fetch(shared_address(stage + (j * FETCHED + block) * THREADS),
+                          me.there[j] ? pre + (at + me.row[j]) * BLOCKS * H + block * H + me.unit : pre, me.there[j]);
+                if (HAS_DT)
+                    fetch(shared_address(stage + (j * FETCHED + BLOCKS) * THREADS),
+                          me.there[j] ? dt + at + me.row[j] : dt, me.there[j]);
+            }
+        }
+        end_of_fetches();
+    };
+    for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s);
+
+    // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
+    const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + me.q * 16;
+    word place[(CLUSTER + 7) / 8], boxes[(CLUSTER + 7) / 8];
+#pragma unroll
+    for (int i = 0; i < (CLUSTER + 7) / 8; ++i) {
+        word rank = me.g + 8 * i < CLUSTER ? me.g + 8 * i : 0;
+        place[i] = address_in(rank, own), boxes[i] = address_in(rank, box);
+    }
+    __syncthreads();
+    meet();
+
+    offset at = first;
+    for (int s = 0; s < T; ++s, at += stride) {
+        fetch_step(s + DEPTH - 1);
+        const float* stage = ring + (s % DEPTH) * FETCHED * TILES * THREADS + threadIdx.x;
+        if (s > 0) {
+            wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
+            if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
+        }
+        float sums[TILES][CHAINS][4] = {}, fine[TILES][PARTS][4] = {};
+        const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + me.q * 8 + me.g;
+#pragma unroll
+        for (int k = 0; k < INNER; ++k)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) {
+                uint2 h = factor[(j * CHUNKS + 4 * k) * 8];
+                multiply(sums[j][k % CHAINS], slice[0][k], h);
+                if (PARTS == 2) {
+                    multiply(fine[j][0], slice[0][k], factor[(j * CHUNKS + 4 * k) * 8 + PART / 8]);
+                    multiply(fine[j][1 % PARTS], slice[1 % PARTS][k], h);
+                }
+            }
+        wait_for_fetches<DEPTH - 1>();
+
+#pragma unroll
+        for (int j = 0; j < TILES; ++j) {
+            float* sum = sums[j][0];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (CHAINS == 4) sum[i] += sums[j][CHAINS - 2][i] + sums[j][CHAINS - 1][i];
+                sum[i] += sums[j][1][i];
+                if (PARTS == 2) sum[i] += (fine[j][0][i] + fine[j][1 % PARTS][i]) * (1.0f / FINER);
+                sum[i] *= size;
+            }
+            // Threads of the lower half have blocks 0 and 2 of two rows, those of the upper 1 and 3: they share out the rows.
+            bool upper = me.g >= 4;
+            float one = from_partner(upper ? sum[0] : sum[1], 16), other = from_partner(upper ? sum[2] : sum[3], 16);
+            float product[4] = {upper ? one : sum[0], upper ? sum[1] : one, upper ? other : sum[2], upper ? sum[3] : other};
+            float z[4] = {0, 0, 0, 0}, hn = 0.0f;
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) {
+                z[block] = stage[(j * FETCHED + block) * THREADS] + bias[block];
+                if (block == SPLIT) hn = apart + product[block]; else z[block] += product[block];
+            }
+            float step = HAS_DT ? stage[(j * FETCHED + BLOCKS) * THREADS] : 1.0f;
+            State next = CELL_FORWARD(z, hn, state[j], p, step, eps, beta);
+            if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
+
+            if (s < T - 1) {  // the four units of the warp in two rows, as sixteen bytes, from eight threads
+                float value = clamped_to_half(state[j].hidden);
+                word mine[PARTS];
+                mine[0] = as_halves(value, 0.0f);
+                if (PARTS == 2) mine[PARTS - 1] = as_halves(finer(value), 0.0f);
+#pragma unroll
+                for (int part = 0; part < PARTS; ++part) {
+                    word other = from_partner(mine[part], 4);
+                    word two = me.g & 1 ? other | mine[part] << 16 : mine[part] | other << 16;
+                    other = from_partner(two, 8);
+                    word low = me.g & 2 ? other : two, high = me.g & 2 ? two : other;
+                    word low2 = from_partner(low, 16), high2 = from_partner(high, 16);
+                    word shift = ((s + 1) & 1) * SENT + part * PART + j * CHUNKS * 64;
+#pragma unroll
+                    for (int i = 0; i < (CLUSTER + 7) / 8; ++i)
+                        if (me.g + 8 * i < CLUSTER)
+                            deliver(place[i] + shift, boxes[i] + 8 * ((s + 1) & 1), upper ? low2 : low,
+                                    upper ? high2 : high, upper ? low : low2, upper ? high : high2);
+                }
+            }
+            if (me.there[j]) {
+                store(hidden + at * H + here[j], state[j].hidden);
+                if (SAVE) {
+#pragma unroll
+                    for (int block = 0; block < BLOCKS; ++block)
+                        pre[(at + me.row[j]) * BLOCKS * H + block * H + me.unit] = z[block];
+                    cells[at * H + here[j]] = state[j].cell;
+                    if (HAS_AGE) ages[at * H + here[j]] = state[j].age;
+                    if (SPLIT >= 0) parts[at * H + here[j]] = hn;
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; ++j)
+        if (me.there[j]) {
+            offset end = (offset)me.replica * B * H + here[j];
+            last_hidden[end] = state[j].hidden;
+            last_cell[end] = state[j].cell;
+            if (HAS_AGE) last_age[end] = state[j].age;
+        }
+}

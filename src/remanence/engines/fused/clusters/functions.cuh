@@ -1,0 +1,75 @@
+// Transcendental functions, accurate in float32 to a few units in the last place: see ../functions.py.
+
+struct Pair { float of, other; };
+
+__device__ __forceinline__ float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float exponential(float x) {
+    float y;
+    asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    return y;
+}
+
+// sigmoid(x) and sigmoid(-x), both to the last digit, from one exponential that cannot overflow.
+__device__ __forceinline__ Pair sigmoids(float x) {
+    float e = exponential(-fabsf(x));
+    float larger = reciprocal(1.0f + e);
+    float smaller = e * larger;
+    return x >= 0 ? Pair{larger, smaller} : Pair{smaller, larger};
+}
+
+__device__ __forceinline__ float sigmoid(float x) { return sigmoids(x).of; }
+
+// exp(x) - 1: its series where the subtraction would cancel.
+__device__ __forceinline__ float exponential_less_one(float x) {
+    float series = fmaf(x, 1.0f / 7, 1.0f);
+    series = fmaf(x * (1.0f / 6), series, 1.0f);
+    series = fmaf(x * (1.0f / 5), series, 1.0f);
+    series = fmaf(x * (1.0f / 4), series, 1.0f);
+    series = fmaf(x * (1.0f / 3), series, 1.0f);
+    series = fmaf(x * (1.0f / 2), series, 1.0f);
+    return fabsf(x) < 0.3f ? x * series : exponential(x) - 1.0f;
+}
+
+// log(1 + x): the series of 2 artanh(x / (2 + x)) where the sum would round.
+__device__ __forceinline__ float logarithm_of_one_more(float x) {
+    float s = x * reciprocal(2.0f + x);
+    float s2 = s * s;
+    float series = fmaf(s2, 1.0f / 9, 1.0f / 7);
+    series = fmaf(s2, series, 1.0f / 5);
+    series = fmaf(s2, series, 1.0f / 3);
+    series = fmaf(s2, series, 1.0f);
+    return fabsf(x) < 0.3f ? 2.0f * s * series : logf(1.0f + x);
+}
+
+__device__ __forceinline__ float hyperbolic_tangent(float x) {
+    float e = exponential_less_one(-2.0f * fabsf(x));
+    return copysignf(-e * reciprocal(2.0f + e), x);
+}
+
+__device__ __forceinline__ float hyperbolic_sine(float x) {
+    float e = exponential_less_one(fabsf(x));
+    return copysignf(0.5f * (e + e * reciprocal(e + 1.0f)), x);
+}
+
+__device__ __forceinline__ float hyperbolic_cosine(float x) {
+    float e = exponential(fabsf(x));
+    return 0.5f * (e + reciprocal(e));
+}
+
+// The larger and the smaller of two numbers, or the one that is none.
+__device__ __forceinline__ float smaller_of(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+__device__ __forceinline__ float larger_of(float x, float y) {
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}

@@ -1,0 +1,113 @@
+// Every forget gate as three functions: one step, its slopes, and the derivative from these. See ../gates.py, whose
+// equations, names and conventions these are; here they are of one unit of one sequence.
+
+struct Step { float forget, complement, age; };
+struct GateSlopes { float forget, complement, own[6]; };
+struct GateBack { float z, z2, age, p, dt; };
+
+constexpr float SATURATED = 10.0f;
+constexpr float SMALLEST = 1.1754943508222875e-38f;
+
+__device__ __forceinline__ GateBack one_row_backward(const float* slopes, float d_forget, float d_age) {
+    return {d_forget * slopes[0], 0, 0, 0, 0};
+}
+
+__device__ __forceinline__ Step sigmoid_forward(float z, float z2, float age, float p, float dt, float eps) {
+    Pair f = sigmoids(z);
+    return {f.of, f.other, age};
+}
+
+__device__ __forceinline__ GateSlopes sigmoid_slopes(float z, float z2, float age, float p, float dt, float eps) {
+    Pair f = sigmoids(z);
+    return {f.of, f.other, {f.of * f.other}};
+}
+
+#define sigmoid_backward one_row_backward
+
+__device__ __forceinline__ Step fast_forward(float z, float z2, float age, float p, float dt, float eps) {
+    Pair f = sigmoids(hyperbolic_sine(smaller_of(larger_of(z, -SATURATED), SATURATED)));
+    return {f.of, f.other, age};
+}
+
+__device__ __forceinline__ GateSlopes fast_slopes(float z, float z2, float age, float p, float dt, float eps) {
+    float clamped = smaller_of(larger_of(z, -SATURATED), SATURATED);
+    Pair f = sigmoids(hyperbolic_sine(clamped));
+    return {f.of, f.other, {f.of * f.other * hyperbolic_cosine(clamped)}};
+}
+
+#define fast_backward one_row_backward
+
+__device__ __forceinline__ Step softsign_forward(float z, float z2, float age, float p, float dt, float eps) {
+    float smaller = reciprocal(2.0f + fabsf(z));
+    return z >= 0 ? Step{1.0f - smaller, smaller, age} : Step{smaller, 1.0f - smaller, age};
+}
+
+__device__ __forceinline__ GateSlopes softsign_slopes(float z, float z2, float age, float p, float dt, float eps) {
+    Step step = softsign_forward(z, z2, age, p, dt, eps);
+    float smaller = reciprocal(2.0f + fabsf(z));
+    return {step.forget, step.complement, {smaller * smaller}};
+}
+
+#define softsign_backward one_row_backward
+
+__device__ __forceinline__ Step refine_forward(float z, float z2, float age, float p, float dt, float eps) {
+    Pair f = sigmoids(z), r = sigmoids(z2);
+    float kept = f.of, lost = f.other;
+    return {r.of * kept * (1.0f + lost) + (1.0f - r.of) * kept * kept,
+            r.of * lost * lost + r.other * lost * (1.0f + kept), age};
+}
+
+__device__ __forceinline__ GateSlopes refine_slopes(float z, float z2, float age, float p, float dt, float eps) {
+    Pair f = sigmoids(z), r = sigmoids(z2);
+    Step step = refine_forward(z, z2, age, p, dt, eps);
+    float turn = 2.0f * f.of * f.other;
+    return {step.forget, step.complement, {(r.of * f.other + r.other * f.of) * turn, turn * r.of * r.other}};
+}
+
+__device__ __forceinline__ GateBack refine_backward(const float* slopes, float d_forget, float d_age) {
+    return {d_forget * slopes[0], d_forget * slopes[1], 0, 0, 0};
+}
+
+#define ur_forward refine_forward
+#define ur_slopes refine_slopes
+#define ur_backward refine_backward
+
+__device__ __forceinline__ Step power_law_forward(float z, float z2, float age, float p, float dt, float eps) {
+    Pair r = sigmoids(z);
+    float reset = r.of, keep = r.other;
+    float held = larger_of(keep * (age + 1.0f) + eps, SMALLEST);
+    float lost = 1.0f - eps;
+    if (HAS_DT) lost = larger_of(reset + keep * dt - eps, 0.0f);
+    float log_forget = -p * logarithm_of_one_more(lost * reciprocal(held));
+    return {exponential(log_forget), -exponential_less_one(log_forget), keep * (age + (HAS_DT ? dt : 1.0f))};
+}
+
+__device__ __forceinline__ GateSlopes power_law_slopes(float z, float z2, float age, float p, float dt, float eps) {
+    Pair r = sigmoids(z);
+    float reset = r.of, keep = r.other, turn = reset * keep;
+    float raw = keep * (age + 1.0f) + eps, held = larger_of(raw, SMALLEST);
+    float elapsed = reset + keep * dt;
+    float lost = HAS_DT ? larger_of(elapsed - eps, 0.0f) : 1.0f - eps;
+    float ratio = lost * reciprocal(held);
+    float log_ratio = -logarithm_of_one_more(ratio);
+    float forget = exponential(p * log_ratio);
+    float by_lost = -forget * p * reciprocal(held + lost);
+    float by_held = raw >= SMALLEST ? -by_lost * ratio : 0.0f;
+    float by_z = -by_held * (age + 1.0f);
+    float by_dt = 0.0f;
+    if (HAS_DT) {
+        float by_elapsed = elapsed >= eps ? by_lost : 0.0f;
+        by_z += by_elapsed * (1.0f - dt);
+        by_dt = by_elapsed * keep;
+    }
+    float aged_by_z = -(age + (HAS_DT ? dt : 1.0f)) * turn;
+    return {forget, -exponential_less_one(p * log_ratio),
+            {by_z * turn, by_held * keep, forget * log_ratio, by_dt, aged_by_z, keep}};
+}
+
+__device__ __forceinline__ GateBack power_law_backward(const float* slopes, float d_forget, float d_age) {
+    float by_z = slopes[0], by_age = slopes[1], by_p = slopes[2], by_dt = slopes[3], aged_by_z = slopes[4];
+    float kept = d_age * slopes[5];
+    return {d_forget * by_z + d_age * aged_by_z, 0, d_forget * by_age + kept, d_forget * by_p,
+            HAS_DT ? d_forget * by_dt + kept : 0.0f};
+}

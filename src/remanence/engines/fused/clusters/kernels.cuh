@@ -1,0 +1,62 @@
+// A whole sequence in one launch, forward and backward, by clusters of programs that write into each other's memory.
+//
+// N replicas, T steps, B rows (sequences), H units, BLOCKS blocks of pre-activations. A *group* is TILES tiles of eight
+// rows of one replica, and a cluster of CLUSTER programs computes it; each program has 32 units, each of its eight warps
+// four, and a thread the same unit in TILES rows. A program keeps its slice of the recurrent matrix in registers and
+// the state of its units too; nothing of the recurrence goes through global memory, and no cluster waits for another.
+//
+// The scheme is that of ../kernels.py. Forward, programs send each other h_t. Backward, every program multiplies the
+// derivatives of its own units by its slice of the matrix, which gives its share of d h_{t-1} for all units, sends
+// every program the part that is of its units, and sums those it gets, always in the same order. What is sent comes
+// with word of its arrival: a step waits for one delivery, and for nothing else. There are two places for what arrives,
+// used in turn: who sends something for the second time has received all of the first, so nobody reads it any more.
+//
+// Products are of float16 numbers with float32 sums, which have the digits of TF32: the matrix is divided by a power of
+// two above its largest entry, h is between -1 and 1, and the derivatives of the four units of a warp in one row are
+// divided by a power of two of their own. Full float32 takes two such numbers for each (PARTS), and three products.
+//
+// The tensor cores multiply a 16 x 16 by a 16 x 8 matrix. Thread 4 g + q of a warp has rows g and g + 8 of the first,
+// of its columns the four of q, column g of the second in the same four, and of the product rows g and g + 8, columns
+// 2 q and 2 q + 1. (Which four columns are those of q is free as long as both factors agree.)
+
+constexpr int WARPS = 8, THREADS = 32 * WARPS, UNITS = 32;
+constexpr int DEPTH = 4;  // steps that what a step needs from memory is asked for ahead, this one included
+
+struct Place {
+    int lane, warp, g, q, rank, unit, replica, group;
+    bool unit_there;
+    int row[TILES];
+    bool there[TILES];
+};
+
+__device__ __forceinline__ Place whereabouts(int B) {
+    Place me;
+    me.lane = threadIdx.x & 31;
+    me.warp = threadIdx.x >> 5;
+    me.g = me.lane >> 2;
+    me.q = me.lane & 3;
+    me.rank = rank_in_cluster();
+    me.group = blockIdx.x / CLUSTER;
+    int row_tiles = (B + 8 * TILES - 1) / (8 * TILES);
+    me.replica = me.group / row_tiles;
+    me.unit = me.rank * UNITS + me.warp * 4 + (me.g & 3);
+    me.unit_there = me.unit < H;
+    for (int j = 0; j < TILES; ++j) {
+        me.row[j] = (me.group % row_tiles) * 8 * TILES + 8 * j + 2 * me.q + (me.g >> 2);
+        me.there[j] = me.unit_there && me.row[j] < B;
+    }
+    return me;
+}
+
+__device__ __forceinline__ float exponent_of(const float* p_hat, float fixed_p, const Place& me) {
+    if (!HAS_AGE) return 0.0f;
+    if (p_hat == nullptr) return fixed_p;
+    return me.unit_there ? sigmoid(p_hat[(offset)me.replica * H + me.unit]) : 0.5f;
+}
+
+// An entry of a state; zero where there is none.
+__device__ __forceinline__ float entry(const float* state, offset at, bool there) {
+    return state != nullptr && there ? state[at] : 0.0f;
+}
+
+extern __shared__ __align__(128) unsigned char shared[];

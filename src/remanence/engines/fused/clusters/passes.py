@@ -1,0 +1,183 @@
+"""The recurrence by clusters: what the kernels are given, and starting them."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..halves import halved, magnitude
+from . import plan
+from .compiler import machine_code
+from .driver import Kernel
+
+if TYPE_CHECKING:
+    from ..launch import Final, Given, Kept, Kind
+
+NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+FINER = 2048.0
+"""What the second part of a factor is multiplied with, see chip.cuh."""
+
+
+def parts_of(kind: Kind, dtype: torch.dtype) -> int:
+    """How many float16 numbers stand for a factor of a product."""
+    return 2 if dtype == torch.float32 and kind.precision != "tf32" else 1
+
+
+def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The recurrent matrix as the kernels take it, float16, and what its products are multiplied with.
+
+    Divided by a power of two above its largest entry; for full float32 with the digits that this loses, as a second
+    matrix below the first.
+
+    Args:
+        kind: which kernel.
+        matrix: `(N, G H, H)`.
+
+    Returns:
+        `(N, parts G H, H)` and `(N, 1, 1)` float32; the matrix itself and None if it is float16.
+    """
+    if matrix.dtype == torch.float16:
+        return matrix, None
+    if parts_of(kind, matrix.dtype) == 1:
+        return halved(matrix.float())
+    scale = magnitude(matrix)
+    wide = matrix / scale
+    coarse = wide.half()
+    return torch.cat((coarse, (wide - coarse).mul_(FINER).half()), -2), scale
+
+
+def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: Kept, final: Final) -> None:
+    """All steps; fills what it is given, see `launch.forward`."""
+    *lead, steps, rows, _ = given.inputs.shape
+    units = given.weight_hh.shape[-1]
+    replicas = lead[0] if lead else 1
+    dtype = given.inputs.dtype
+    parts = parts_of(kind, dtype)
+    sizes = plan.make(units, rows, replicas, parts, _processors(given.inputs.device))
+    kernel = _forward(
+        kind, units, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, pre.device
+    )
+    tensors = (
+        *(pre, given.weight_hh, scale, *map(_wide, (given.bias_ih, given.bias_hh, given.p_hat)), given.dt),
+        *(given.lengths, *map(_wide, given[8:]), kept.outputs, *kept[2:], *final),
+    )
+    kernel.start(sizes.groups(rows, replicas), *map(_address, tensors), steps, rows, kind.eps, kind.fixed_p, kind.beta)
+
+
+def backward(
+    kind: Kind,
+    given: Given,
+    scale: Tensor | None,
+    kept: Kept,
+    d_outputs: Tensor | None,
+    d_final: Final,
+    d_pre: Tensor,
+    d_parts: Tensor | None,
+    d_state: Final,
+    wants_dt: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """All steps back; fills d_pre, d_parts and d_state, see `launch.backward`.
+
+    Returns:
+        Derivatives by p_hat and dt.
+    """
+    *lead, steps, rows, _ = given.inputs.shape
+    units = given.weight_hh.shape[-1]
+    replicas = lead[0] if lead else 1
+    dtype = given.inputs.dtype
+    parts = parts_of(kind, dtype)
+    assert kept.pre is not None
+    sizes = plan.make(units, rows, replicas, parts, _processors(given.inputs.device))
+    groups = sizes.groups(rows, replicas)
+    kernel = _backward(
+        kind, units, sizes, dtype, d_pre.dtype, given.dt is not None, given.lengths is not None, d_pre.device
+    )
+    new = kept.pre.new_empty
+    d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
+    d_dt = new(8 * sizes.cluster, *lead, steps, rows) if wants_dt else None
+    tensors = (
+        *(kept.pre, given.weight_hh, scale, _wide(given.p_hat), given.dt, given.lengths, _wide(given.cell)),
+        *(_wide(given.age), *kept[2:], *map(_wide, (d_outputs, *d_final)), d_pre, d_parts, *d_state, d_p_hat, d_dt),
+    )
+    kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
+    return None if d_p_hat is None else d_p_hat.sum(-2), None if d_dt is None else d_dt.sum(0)
+
+
+def _wide(value: Tensor | None) -> Tensor | None:
+    return None if value is None else value.float()
+
+
+def _address(value: Tensor | None) -> int:
+    return 0 if value is None else value.data_ptr()
+
+
+@lru_cache
+def _processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@lru_cache
+def _architecture(device: torch.device) -> str:
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+@cache
+def _forward(
+    kind: Kind,
+    units: int,
+    sizes: plan.Plan,
+    dtype: torch.dtype,
+    has_dt: bool,
+    has_lengths: bool,
+    save: bool,
+    device: torch.device,
+) -> Kernel:
+    parts = parts_of(kind, dtype)
+    constants = _constants(kind, units, sizes, parts, has_dt, has_lengths) | {
+        "SAVE": int(save),
+        "NUMBER": NUMBERS[dtype],
+    }
+    shared = plan.forward_shared(sizes, parts, kind.blocks + has_dt)
+    code = machine_code("forward", constants, _architecture(device))
+    return Kernel(code, "forward", "18P2i3f", sizes.cluster, shared, device)
+
+
+@cache
+def _backward(
+    kind: Kind,
+    units: int,
+    sizes: plan.Plan,
+    dtype: torch.dtype,
+    number: torch.dtype,
+    has_dt: bool,
+    has_lengths: bool,
+    device: torch.device,
+) -> Kernel:
+    parts = parts_of(kind, dtype)
+    constants = _constants(kind, units, sizes, parts, has_dt, has_lengths) | {"NUMBER": NUMBERS[number]}
+    fetched = kind.blocks + 2 + kind.has_age + (kind.split >= 0) + has_dt
+    shared = plan.backward_shared(sizes, parts, fetched)
+    code = machine_code("backward", constants, _architecture(device))
+    return Kernel(code, "backward", "22P3i3f", sizes.cluster, shared, device)
+
+
+def _constants(kind: Kind, units: int, sizes: plan.Plan, parts: int, has_dt: bool, has_lengths: bool) -> dict[str, Any]:
+    return {
+        "H": units,
+        "BLOCKS": kind.blocks,
+        "SPLIT": kind.split,
+        "CLUSTER": sizes.cluster,
+        "TILES": sizes.tiles,
+        "PARTS": parts,
+        "COUPLED": int(kind.coupled),
+        "HAS_AGE": int(kind.has_age),
+        "HAS_DT": int(has_dt),
+        "HAS_LENGTHS": int(has_lengths),
+        "REVERSE": int(kind.reverse),
+        **{f"CELL_{name.upper()}": f"{kind.cell}_{name}" for name in ("forward", "slopes", "backward")},
+        **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward")},
+    }

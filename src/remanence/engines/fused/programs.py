@@ -1,0 +1,193 @@
+"""The recurrence by Triton's kernels: what they are given, and starting them, in one launch or in one a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from . import by_steps, cells, direct, gates, plan
+from .halves import halved
+from .kernels import backward_kernel, forward_kernel
+
+if TYPE_CHECKING:
+    from .launch import Final, Given, Kept, Kind
+
+HALVED_FROM = 256
+"""From so many units on a forward pass in TF32 takes its factors in 16 bits, see `split`."""
+
+
+def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The recurrent matrix as the forward pass takes it, and what its products are multiplied with.
+
+    A TF32 number has the eleven digits of a float16. So in TF32 the forward pass takes both factors as float16, which
+    loses nothing where they are in its range: h is between -1 and 1, and the matrix is divided by a power of two above
+    its largest entry. (Entries below a sixteen-thousandth of that have fewer digits; their errors stay below those of
+    the largest.) Half the bytes on chip and on the way there, twice the speed of the tensor cores. The derivatives of a
+    backward pass have no such range and stay TF32.
+
+    Args:
+        kind: which kernel.
+        matrix: `(N, G H, H)`.
+
+    Returns:
+        The matrix, and `(N, 1, 1)` float32; the matrix itself and None for small ones and other precisions.
+    """
+    if matrix.dtype != torch.float32 or kind.precision != "tf32" or matrix.shape[-1] < HALVED_FROM:
+        return matrix, None
+    return halved(matrix)
+
+
+def widened(matrix: Tensor, scale: Tensor | None) -> Tensor:
+    """What `split` returned as the backward pass takes it: float32, in numbers that TF32 has.
+
+    The tensor cores would cut digits off others. Of small matrices the kernel sees to that itself.
+    """
+    return matrix if scale is None else matrix.float().mul_(scale)
+
+
+def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: Kept, final: Final) -> None:
+    """All steps; fills what it is given, see `launch.forward`."""
+    *lead, steps, rows, _ = given.inputs.shape
+    replicas = lead[0] if lead else 1
+    matrix, outputs, save = given.weight_hh, kept.outputs, kept.pre is not None
+    units, device = matrix.shape[-1], outputs.device
+    tiles = plan.make(units, rows, replicas, kind.blocks, _bytes_on_chip(kind, matrix), False, plan.chip(device))
+    groups = replicas * -(-rows // tiles.row_tile)
+    counters = torch.zeros(groups, 32, dtype=torch.int32, device=device)
+    hidden = outputs.new_zeros(*lead, rows, units) if given.hidden is None else given.hidden
+    tensors = (pre, matrix, scale, *given[3:8], hidden, *given[9:], outputs, *kept[2:], *final, counters)
+
+    def start(tiles: plan.Plan) -> None:
+        for first, grid in _launches(groups, tiles, units):
+            numbers = (first, steps, rows, units, kind.eps, kind.fixed_p)
+            direct.start(forward_kernel, _forward_constants, (kind, tiles, units, save), grid, tensors, numbers)
+
+    def step_by_step(tiles: plan.Plan) -> None:
+        numbers = (0, steps, rows, units, kind.eps, kind.fixed_p)
+        by_steps.forward(tiles, _forward_constants, (kind, tiles, units, save, True), tensors, numbers, kind.reverse)
+
+    _run(tiles, start, step_by_step, device)
+
+
+def backward(
+    kind: Kind,
+    given: Given,
+    scale: Tensor | None,
+    kept: Kept,
+    d_outputs: Tensor | None,
+    d_final: Final,
+    d_pre: Tensor,
+    d_parts: Tensor | None,
+    d_state: Final,
+    wants_dt: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """All steps back; fills d_pre, d_parts and d_state, see `launch.backward`.
+
+    Returns:
+        Derivatives by p_hat and dt.
+    """
+    *lead, steps, rows, _ = given.inputs.shape
+    replicas = lead[0] if lead else 1
+    pre = kept.pre
+    assert pre is not None
+    matrix = widened(given.weight_hh, scale)
+    units, device = matrix.shape[-1], pre.device
+    tiles = plan.make(units, rows, replicas, kind.blocks, _bytes_on_chip(kind, matrix), True, plan.chip(device))
+    unit_tiles = tiles.unit_tiles(units)
+    groups = replicas * -(-rows // tiles.row_tile)
+    counters = torch.zeros(groups, 32, dtype=torch.int32, device=device)
+    new = pre.new_empty
+    shares = None if tiles.alone else new(2 * groups * unit_tiles * tiles.row_tile * units)
+    d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
+    d_dt = new((unit_tiles, *lead, steps, rows)) if wants_dt else None
+    tensors = (
+        *(pre, matrix, given.p_hat, given.dt, given.lengths, given.cell, given.age, *kept[2:], d_outputs, *d_final),
+        *(d_pre, d_parts, *d_state, d_p_hat, d_dt, shares, counters),
+    )
+
+    def start(tiles: plan.Plan) -> None:
+        for first, grid in _launches(groups, tiles, units):
+            numbers = (first, groups, steps, rows, units, kind.eps, kind.fixed_p)
+            direct.start(backward_kernel, _backward_constants, (kind, tiles, units), grid, tensors, numbers)
+
+    def step_by_step(tiles: plan.Plan) -> None:
+        numbers = (0, groups, steps, rows, units, kind.eps, kind.fixed_p)
+        by_steps.backward(tiles, _backward_constants, (kind, tiles, units, True), tensors, numbers, kind.reverse)
+
+    _run(tiles, start, step_by_step, device)
+    return None if d_p_hat is None else d_p_hat.sum(-2), None if d_dt is None else d_dt.sum(0)
+
+
+def _bytes_on_chip(kind: Kind, matrix: Tensor) -> int:
+    """Of an entry of the matrix: full float32 keeps two TF32 numbers for it."""
+    twice = matrix.dtype == torch.float32 and kind.precision == "tf32x3"
+    return matrix.element_size() * (2 if twice else 1)
+
+
+def _run(
+    tiles: plan.Plan,
+    start: Callable[[plan.Plan], None],
+    step_by_step: Callable[[plan.Plan], None],
+    device: torch.device,
+) -> None:
+    """Start a pass; step by step where the driver takes nothing else."""
+    if not by_steps.is_needed(device):
+        try:
+            return plan.fitted(tiles, start)
+        except plan.RefusedError as refusal:  # before anything was done: the first launch is the largest
+            by_steps.note(device, refusal)
+    return plan.fitted(tiles, step_by_step)
+
+
+def _launches(groups: int, tiles: plan.Plan, units: int) -> Iterator[tuple[int, tuple[int]]]:
+    """First group and grid of every launch: whole groups, and never more programs than can run at the same time."""
+    unit_tiles = tiles.unit_tiles(units)
+    per_launch = max(1, tiles.at_once // unit_tiles) if not tiles.alone else groups
+    for first in range(0, groups, per_launch):
+        yield first, (min(per_launch, groups - first) * unit_tiles,)
+
+
+def _forward_constants(kind: Kind, tiles: plan.Plan, units: int, save: bool, one_step: bool = False) -> dict[str, Any]:
+    return {
+        "CELL": cells.DEVICE[kind.cell][0],
+        "GATE": gates.DEVICE[kind.gate][0],
+        "SAVE": save,
+        **_constants(kind, tiles, units, one_step),
+    }
+
+
+def _backward_constants(kind: Kind, tiles: plan.Plan, units: int, one_step: bool = False) -> dict[str, Any]:
+    return {
+        "CELL_SLOPES": cells.DEVICE[kind.cell][1],
+        "CELL_BACK": cells.DEVICE[kind.cell][2],
+        "GATE_SLOPES": gates.DEVICE[kind.gate][1],
+        "GATE_BACK": gates.DEVICE[kind.gate][2],
+        "BY_STEPS": one_step,
+        **_constants(kind, tiles, units, one_step),
+    }
+
+
+def _constants(kind: Kind, tiles: plan.Plan, units: int, one_step: bool) -> dict[str, Any]:
+    return {
+        "G": kind.blocks,
+        "SPLIT": kind.split,
+        "COUPLED": kind.coupled,
+        "BETA": kind.beta,
+        "HAS_AGE": kind.has_age,
+        "REVERSE": kind.reverse,
+        "PRECISION": kind.precision,
+        "READY": units >= HALVED_FROM,
+        "ALONE": tiles.alone,
+        "RESIDENT": tiles.resident,
+        "ROW_TILE": tiles.row_tile,
+        "UNIT_TILE": tiles.unit_tile,
+        "UNIT_TILES": tiles.unit_tiles(units),
+        "CHUNK": tiles.chunk,
+        "CHUNKS": tiles.chunks(units),
+        "num_warps": tiles.warps,
+        "num_stages": 1,
+        "launch_cooperative_grid": not tiles.alone and not one_step and tiles.unit_tiles(units) > 1,
+    }
