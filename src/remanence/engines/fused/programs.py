@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from . import by_steps, cells, direct, gates, plan
-from .halves import halved
 from .kernels import backward_kernel, forward_kernel
 
 if TYPE_CHECKING:
@@ -37,7 +36,9 @@ def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
     """
     if matrix.dtype != torch.float32 or kind.precision != "tf32" or matrix.shape[-1] < HALVED_FROM:
         return matrix, None
-    return halved(matrix)
+    scale = torch.linalg.vector_norm(matrix, torch.inf, (-2, -1), keepdim=True)
+    scale.view(torch.int32).add_(0x00800000).bitwise_and_(0x7F800000)
+    return torch.div(matrix, scale, out=torch.empty_like(matrix, dtype=torch.float16)), scale
 
 
 def widened(matrix: Tensor, scale: Tensor | None) -> Tensor:

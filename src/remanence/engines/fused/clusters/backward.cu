@@ -8,8 +8,8 @@ constexpr int SIZES = TILES * WARPS * 8 * 4;                    // bytes of what
 constexpr int D_HIDDEN = BLOCKS, CELL = BLOCKS + 1, AGE = CELL + HAS_AGE, HN = AGE + (SPLIT >= 0), DT = HN + HAS_DT;
 constexpr int FETCHED = DT + 1;                                 // numbers that a step needs from memory, of each row
 
-extern "C" __global__ void __launch_bounds__(THREADS) backward(
-    const float* pre, const half_bits* matrix, const float* scale, const float* p_hat, const float* dt,
+extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 : 1) backward(
+    const float* pre, const NUMBER* matrix, const float* p_hat, const float* dt,
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const float* parts, const float* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
@@ -29,29 +29,34 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
     }
 
     // The slice of the matrix, transposed: rows are all units, columns the blocks of this program's units.
+    matrix += (offset)me.replica * BLOCKS * H * H;
+    auto entry_at = [&](int i, int k, int half, int block) {
+        int row = 16 * (me.warp + WARPS * i) + me.g + 8 * half, unit = me.rank * UNITS + 4 * k + me.q;
+        bool there = block < BLOCKS && row < H && unit < H;
+        return there ? value_of(matrix[((offset)block * H + unit) * H + row]) : 0.0f;
+    };
+    word largest = 0;
+    for (int i = 0; i < PRODUCTS; ++i)
+        for (int k = 0; k < WARPS; ++k)
+#pragma unroll
+            for (int e = 0; e < 8; ++e) largest = max(largest, magnitude(entry_at(i, k, e & 1, e >> 1)));
+    const Range range = range_of(largest_of(largest));
     word slice[PARTS][PRODUCTS][WARPS][4];
-    matrix += (offset)me.replica * PARTS * BLOCKS * H * H;
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part)
+    for (int i = 0; i < PRODUCTS; ++i)
 #pragma unroll
-        for (int i = 0; i < PRODUCTS; ++i)
+        for (int k = 0; k < WARPS; ++k)
 #pragma unroll
-            for (int k = 0; k < WARPS; ++k)
+            for (int half = 0; half < 2; ++half)
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    int row = 16 * (me.warp + WARPS * i) + me.g + 8 * half, unit = me.rank * UNITS + 4 * k + me.q;
-                    word entries[4];
-#pragma unroll
-                    for (int block = 0; block < 4; ++block) {
-                        bool there = block < BLOCKS && row < H && unit < H;
-                        entries[block] = there ? matrix[((offset)(part * BLOCKS + block) * H + unit) * H + row] : 0;
-                    }
-                    slice[part][i][k][half] = entries[0] | entries[1] << 16;
-                    slice[part][i][k][half + 2] = entries[2] | entries[3] << 16;
+                for (int pair = 0; pair < 2; ++pair) {
+                    float low = entry_at(i, k, half, 2 * pair) * range.times;
+                    float high = entry_at(i, k, half, 2 * pair + 1) * range.times;
+                    slice[0][i][k][half + 2 * pair] = as_halves(low, high);
+                    if (PARTS == 2) slice[PARTS - 1][i][k][half + 2 * pair] = as_halves(finer(low), finer(high));
                 }
 
     const float p = exponent_of(p_hat, fixed_p, me);
-    const float size = scale == nullptr ? 1.0f : scale[me.replica];
     const offset start = (offset)me.replica * B * H;
     float held[TILES], d_cell[TILES], d_age[TILES], from_later[TILES], d_p = 0.0f;
     int length[TILES];
@@ -123,12 +128,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
         wait_for_fetches<DEPTH - 1>();
         const float* stage = ring + (s % DEPTH) * FETCHED * TILES * THREADS + threadIdx.x;
         CellSlopes slopes[TILES];
+        float d_h[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
             const float* mine = stage + j * FETCHED * THREADS;
             float z[4] = {0, 0, 0, 0};
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) z[block] = mine[block * THREADS];
+            d_h[j] = mine[D_HIDDEN * THREADS] + held[j];
             State now = {0.0f, mine[CELL * THREADS], HAS_AGE ? mine[AGE * THREADS] : 0.0f};
             slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? mine[HN * THREADS] : 0.0f, now, p,
                                     HAS_DT ? mine[DT * THREADS] : 1.0f, eps, beta);
@@ -138,38 +145,37 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
         CellBack back[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
-            float d_h = stage[(j * FETCHED + D_HIDDEN) * THREADS] + held[j] + from_later[j];
-            back[j] = CELL_BACKWARD(slopes[j], d_h, d_cell[j], d_age[j]);
+            d_h[j] += from_later[j];
+            back[j] = CELL_BACKWARD(slopes[j], d_h[j], d_cell[j], d_age[j]);
             held[j] = 0.0f;
             if (HAS_LENGTHS && (REVERSE ? s : T - 1 - s) >= length[j]) {
                 back[j] = {{0, 0, 0, 0}, 0, d_cell[j], d_age[j], 0, 0};
-                held[j] = d_h;
+                held[j] = d_h[j];
             }
             d_cell[j] = back[j].cell;
             d_age[j] = back[j].age;
             if (HAS_AGE && me.there[j]) d_p += back[j].p;
 
-            // As float16, after division by a power of two that takes the largest of the warp's units in this row to 2^14.
+            // As float16, in the range of the warp's units in this row.
             float factor[4];
             word largest = 0;
 #pragma unroll
             for (int block = 0; block < 4; ++block) {
                 factor[block] = block == SPLIT ? back[j].hn : back[j].z[block];
-                largest = max(largest, __float_as_uint(factor[block]) & 0x7FFFFFFFu);
+                largest = max(largest, magnitude(factor[block]));
             }
             largest = max(largest, from_partner(largest, 4));
             largest = max(largest, from_partner(largest, 8));
-            word exponent = max(largest >> 23, 15u);
-            float times = __uint_as_float((268 - exponent) << 23);
+            Range own = range_of(largest);
             uint2* mine = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
 #pragma unroll
-            for (int block = 0; block < 4; ++block) factor[block] *= times;
+            for (int block = 0; block < 4; ++block) factor[block] *= own.times;
             *mine = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
             if (PARTS == 2)
                 mine[PART / 8] = {as_halves(finer(factor[0]), finer(factor[1])), as_halves(finer(factor[2]), finer(factor[3]))};
             if ((me.g & 3) == 0)
                 ((float*)(sizes + (s & 1) * SIZES))[(j * WARPS + me.warp) * 8 + 2 * me.q + (me.g >> 2)] =
-                    __uint_as_float((exponent - 14) << 23) * size;
+                    own.size;
         }
         __syncthreads();
 
@@ -203,7 +209,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) backward(
 #pragma unroll
                 for (int j = 0; j < TILES; ++j) {
                     bool odd = me.q & 1;
-                    const float* sum = sums[i][j];
+                    float* sum = sums[i][j];
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) sum[e] *= range.size;
                     word a = __float_as_uint(odd ? sum[2] : sum[0]), b = __float_as_uint(odd ? sum[3] : sum[1]);
                     word c = from_partner(__float_as_uint(odd ? sum[0] : sum[2]), 1);
                     word d = from_partner(__float_as_uint(odd ? sum[1] : sum[3]), 1);

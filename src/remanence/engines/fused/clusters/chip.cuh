@@ -1,7 +1,7 @@
 // What the chip can do and C++ has no words for.
 
 typedef unsigned int word;           // 32 bits; also an address in shared memory
-typedef unsigned short half_bits;    // a float16
+typedef unsigned short half_bits;    // of a number of 16 bits
 typedef long long offset;
 
 __device__ __forceinline__ word shared_address(const void* place) {
@@ -80,6 +80,17 @@ __device__ __forceinline__ float finer(float x) {
     return (x - rounded) * FINER;
 }
 
+// What numbers whose largest has these bits are multiplied with to be float16 of full precision, a power of two, and
+// what undoes it. The largest becomes about 2^14; one that is no number stays none.
+struct Range { float times, size; };
+
+__device__ __forceinline__ Range range_of(word largest) {
+    word exponent = max(largest >> 23, 15u);
+    return {__uint_as_float((268 - exponent) << 23), __uint_as_float((exponent - 14) << 23)};
+}
+
+__device__ __forceinline__ word magnitude(float x) { return __float_as_uint(x) & 0x7FFFFFFFu; }
+
 __device__ __forceinline__ float clamped_to_half(float x) {
     return larger_of(smaller_of(x, 65504.0f), -65504.0f);
 }
@@ -95,10 +106,22 @@ __device__ __forceinline__ void end_of_fetches() { asm volatile("cp.async.commit
 template <int N>
 __device__ __forceinline__ void wait_for_fetches() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-__device__ __forceinline__ void store(float* to, float value) { *to = value; }
+// Numbers in memory.
 
 struct float16 { half_bits bits; };
 struct bfloat16 { half_bits bits; };
+
+__device__ __forceinline__ float value_of(float number) { return number; }
+
+__device__ __forceinline__ float value_of(float16 number) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(number.bits));
+    return value;
+}
+
+__device__ __forceinline__ float value_of(bfloat16 number) { return __uint_as_float((word)number.bits << 16); }
+
+__device__ __forceinline__ void store(float* to, float value) { *to = value; }
 
 __device__ __forceinline__ void store(float16* to, float value) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));

@@ -7,8 +7,8 @@ constexpr int SENT = PARTS * PART;
 constexpr int FETCHED = BLOCKS + HAS_DT;             // numbers that a step needs from memory, of each row
 constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
 
-extern "C" __global__ void __launch_bounds__(THREADS) forward(
-    float* pre, const half_bits* matrix, const float* scale, const float* bias_ih, const float* bias_hh,
+extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 : 1) forward(
+    float* pre, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
     const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_age, NUMBER* hidden, float* cells, float* ages, float* parts, float* last_hidden,
     float* last_cell, float* last_age, int T, int B, float eps, float fixed_p, float beta) {
@@ -24,19 +24,28 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
     }
 
     // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 two blocks further.
+    matrix += (offset)me.replica * BLOCKS * H * H;
+    auto entry_at = [&](int half, int column) {
+        int block = (me.g >> 2) + 2 * half;
+        bool there = block < BLOCKS && me.unit_there && column < H;
+        return there ? value_of(matrix[((offset)block * H + me.unit) * H + column]) : 0.0f;
+    };
+    word largest = 0;
+    for (int half = 0; half < 2; ++half)
+#pragma unroll 4
+        for (int k = 0; k < 4 * INNER; ++k) largest = max(largest, magnitude(entry_at(half, 4 * k + me.q)));
+    const Range range = range_of(largest_of(largest));
     word slice[PARTS][INNER][4];
-    matrix += (offset)me.replica * PARTS * BLOCKS * H * H;
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part)
+    for (int k = 0; k < INNER; ++k)
 #pragma unroll
-        for (int k = 0; k < INNER; ++k)
+        for (int half = 0; half < 2; ++half)
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                int block = (me.g >> 2) + 2 * half, column = 16 * k + 4 * me.q;
-                uint2 four = {0, 0};
-                if (block < BLOCKS && me.unit_there && column < H)
-                    four = *(const uint2*)(matrix + ((offset)(part * BLOCKS + block) * H + me.unit) * H + column);
-                slice[part][k][half] = four.x, slice[part][k][half + 2] = four.y;
+            for (int pair = 0; pair < 2; ++pair) {
+                int column = 16 * k + 4 * me.q + 2 * pair;
+                float low = entry_at(half, column) * range.times, high = entry_at(half, column + 1) * range.times;
+                slice[0][k][half + 2 * pair] = as_halves(low, high);
+                if (PARTS == 2) slice[PARTS - 1][k][half + 2 * pair] = as_halves(finer(low), finer(high));
             }
 
     float bias[4] = {0, 0, 0, 0}, apart = 0.0f;
@@ -48,7 +57,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
         if (block == SPLIT) apart = recurrent; else bias[block] += recurrent;
     }
     const float p = exponent_of(p_hat, fixed_p, me);
-    const float size = scale == nullptr ? 1.0f : scale[me.replica];
     State state[TILES];
     int length[TILES];
     offset here[TILES];  // of this thread's entries in a step
@@ -108,7 +116,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
     offset at = first;
     for (int s = 0; s < T; ++s, at += stride) {
         fetch_step(s + DEPTH - 1);
+        wait_for_fetches<DEPTH - 1>();
         const float* stage = ring + (s % DEPTH) * FETCHED * TILES * THREADS + threadIdx.x;
+        float z[TILES][4] = {}, hn[TILES], step[TILES];
+#pragma unroll
+        for (int j = 0; j < TILES; ++j) {
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) z[j][block] = stage[(j * FETCHED + block) * THREADS] + bias[block];
+            step[j] = HAS_DT ? stage[(j * FETCHED + BLOCKS) * THREADS] : 1.0f;
+        }
         if (s > 0) {
             wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
             if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
@@ -126,8 +142,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
                     multiply(fine[j][1 % PARTS], slice[1 % PARTS][k], h);
                 }
             }
-        wait_for_fetches<DEPTH - 1>();
 
+        const bool upper = me.g >= 4;
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
             float* sum = sums[j][0];
@@ -136,23 +152,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
                 if (CHAINS == 4) sum[i] += sums[j][CHAINS - 2][i] + sums[j][CHAINS - 1][i];
                 sum[i] += sums[j][1][i];
                 if (PARTS == 2) sum[i] += (fine[j][0][i] + fine[j][1 % PARTS][i]) * (1.0f / FINER);
-                sum[i] *= size;
+                sum[i] *= range.size;
             }
             // Threads of the lower half have blocks 0 and 2 of two rows, those of the upper 1 and 3: they share out the rows.
-            bool upper = me.g >= 4;
             float one = from_partner(upper ? sum[0] : sum[1], 16), other = from_partner(upper ? sum[2] : sum[3], 16);
             float product[4] = {upper ? one : sum[0], upper ? sum[1] : one, upper ? other : sum[2], upper ? sum[3] : other};
-            float z[4] = {0, 0, 0, 0}, hn = 0.0f;
+            hn[j] = 0.0f;
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) {
-                z[block] = stage[(j * FETCHED + block) * THREADS] + bias[block];
-                if (block == SPLIT) hn = apart + product[block]; else z[block] += product[block];
-            }
-            float step = HAS_DT ? stage[(j * FETCHED + BLOCKS) * THREADS] : 1.0f;
-            State next = CELL_FORWARD(z, hn, state[j], p, step, eps, beta);
+            for (int block = 0; block < BLOCKS; ++block)
+                if (block == SPLIT) hn[j] = apart + product[block]; else z[j][block] += product[block];
+            State next = CELL_FORWARD(z[j], hn[j], state[j], p, step[j], eps, beta);
             if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
+        }
 
-            if (s < T - 1) {  // the four units of the warp in two rows, as sixteen bytes, from eight threads
+        if (s < T - 1)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) {  // the four units of the warp in two rows, as sixteen bytes
                 float value = clamped_to_half(state[j].hidden);
                 word mine[PARTS];
                 mine[0] = as_halves(value, 0.0f);
@@ -172,18 +187,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) forward(
                                     upper ? high2 : high, upper ? low : low2, upper ? high : high2);
                 }
             }
+
+#pragma unroll
+        for (int j = 0; j < TILES; ++j)
             if (me.there[j]) {
                 store(hidden + at * H + here[j], state[j].hidden);
                 if (SAVE) {
 #pragma unroll
                     for (int block = 0; block < BLOCKS; ++block)
-                        pre[(at + me.row[j]) * BLOCKS * H + block * H + me.unit] = z[block];
+                        pre[(at + me.row[j]) * BLOCKS * H + block * H + me.unit] = z[j][block];
                     cells[at * H + here[j]] = state[j].cell;
                     if (HAS_AGE) ages[at * H + here[j]] = state[j].age;
-                    if (SPLIT >= 0) parts[at * H + here[j]] = hn;
+                    if (SPLIT >= 0) parts[at * H + here[j]] = hn[j];
                 }
             }
-        }
     }
 #pragma unroll
     for (int j = 0; j < TILES; ++j)

@@ -24,25 +24,19 @@ __device__ __forceinline__ Pair sigmoids(float x) {
 
 __device__ __forceinline__ float sigmoid(float x) { return sigmoids(x).of; }
 
-// exp(x) - 1: its series where the subtraction would cancel.
+// exp(x) - 1: its series where the subtraction would cancel. Series are summed in pairs: a step waits for them.
 __device__ __forceinline__ float exponential_less_one(float x) {
-    float series = fmaf(x, 1.0f / 7, 1.0f);
-    series = fmaf(x * (1.0f / 6), series, 1.0f);
-    series = fmaf(x * (1.0f / 5), series, 1.0f);
-    series = fmaf(x * (1.0f / 4), series, 1.0f);
-    series = fmaf(x * (1.0f / 3), series, 1.0f);
-    series = fmaf(x * (1.0f / 2), series, 1.0f);
-    return fabsf(x) < 0.3f ? x * series : exponential(x) - 1.0f;
+    float x2 = x * x;
+    float last = fmaf(x, 1.0f / 5040, 1.0f / 720), middle = fmaf(x, 1.0f / 120, 1.0f / 24);
+    float series = fmaf(x2, fmaf(x2, fmaf(x2, last, middle), fmaf(x, 1.0f / 6, 1.0f / 2)), x);
+    return fabsf(x) < 0.3f ? series : exponential(x) - 1.0f;
 }
 
 // log(1 + x): the series of 2 artanh(x / (2 + x)) where the sum would round.
 __device__ __forceinline__ float logarithm_of_one_more(float x) {
     float s = x * reciprocal(2.0f + x);
-    float s2 = s * s;
-    float series = fmaf(s2, 1.0f / 9, 1.0f / 7);
-    series = fmaf(s2, series, 1.0f / 5);
-    series = fmaf(s2, series, 1.0f / 3);
-    series = fmaf(s2, series, 1.0f);
+    float s2 = s * s, s4 = s2 * s2;
+    float series = fmaf(s4, fmaf(s4, 1.0f / 9, fmaf(s2, 1.0f / 7, 1.0f / 5)), fmaf(s2, 1.0f / 3, 1.0f));
     return fabsf(x) < 0.3f ? 2.0f * s * series : logf(1.0f + x);
 }
 

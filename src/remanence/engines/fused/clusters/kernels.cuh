@@ -11,9 +11,9 @@
 // with word of its arrival: a step waits for one delivery, and for nothing else. There are two places for what arrives,
 // used in turn: who sends something for the second time has received all of the first, so nobody reads it any more.
 //
-// Products are of float16 numbers with float32 sums, which have the digits of TF32: the matrix is divided by a power of
-// two above its largest entry, h is between -1 and 1, and the derivatives of the four units of a warp in one row are
-// divided by a power of two of their own. Full float32 takes two such numbers for each (PARTS), and three products.
+// Products are of float16 numbers with float32 sums. Those have the digits of TF32, and to have its range too what a
+// warp keeps of the matrix is multiplied with a power of two, and so are the derivatives of the four units of a warp in
+// one row; h is between -1 and 1. Full float32 takes two such numbers for each (PARTS), and three products.
 //
 // The tensor cores multiply a 16 x 16 by a 16 x 8 matrix. Thread 4 g + q of a warp has rows g and g + 8 of the first,
 // of its columns the four of q, column g of the second in the same four, and of the product rows g and g + 8, columns
@@ -57,6 +57,12 @@ __device__ __forceinline__ float exponent_of(const float* p_hat, float fixed_p, 
 // An entry of a state; zero where there is none.
 __device__ __forceinline__ float entry(const float* state, offset at, bool there) {
     return state != nullptr && there ? state[at] : 0.0f;
+}
+
+// The largest of a warp.
+__device__ __forceinline__ word largest_of(word mine) {
+    for (int bits = 1; bits < 32; bits *= 2) mine = max(mine, from_partner(mine, bits));
+    return mine;
 }
 
 extern __shared__ __align__(128) unsigned char shared[];

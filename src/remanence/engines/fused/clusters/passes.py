@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..halves import halved, magnitude
 from . import plan
 from .compiler import machine_code
 from .driver import Kernel
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from ..launch import Final, Given, Kept, Kind
 
 NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bfloat16"}
-FINER = 2048.0
-"""What the second part of a factor is multiplied with, see chip.cuh."""
 
 
 def parts_of(kind: Kind, dtype: torch.dtype) -> int:
@@ -27,26 +24,8 @@ def parts_of(kind: Kind, dtype: torch.dtype) -> int:
 
 
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The recurrent matrix as the kernels take it, float16, and what its products are multiplied with.
-
-    Divided by a power of two above its largest entry; for full float32 with the digits that this loses, as a second
-    matrix below the first.
-
-    Args:
-        kind: which kernel.
-        matrix: `(N, G H, H)`.
-
-    Returns:
-        `(N, parts G H, H)` and `(N, 1, 1)` float32; the matrix itself and None if it is float16.
-    """
-    if matrix.dtype == torch.float16:
-        return matrix, None
-    if parts_of(kind, matrix.dtype) == 1:
-        return halved(matrix.float())
-    scale = magnitude(matrix)
-    wide = matrix / scale
-    coarse = wide.half()
-    return torch.cat((coarse, (wide - coarse).mul_(FINER).half()), -2), scale
+    """The recurrent matrix as the kernels take it, which is as it is."""
+    return matrix, None
 
 
 def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: Kept, final: Final) -> None:
@@ -61,7 +40,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: K
         kind, units, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, pre.device
     )
     tensors = (
-        *(pre, given.weight_hh, scale, *map(_wide, (given.bias_ih, given.bias_hh, given.p_hat)), given.dt),
+        *(pre, given.weight_hh, *map(_wide, (given.bias_ih, given.bias_hh, given.p_hat)), given.dt),
         *(given.lengths, *map(_wide, given[8:]), kept.outputs, *kept[2:], *final),
     )
     kernel.start(sizes.groups(rows, replicas), *map(_address, tensors), steps, rows, kind.eps, kind.fixed_p, kind.beta)
@@ -99,7 +78,7 @@ def backward(
     d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
     d_dt = new(8 * sizes.cluster, *lead, steps, rows) if wants_dt else None
     tensors = (
-        *(kept.pre, given.weight_hh, scale, _wide(given.p_hat), given.dt, given.lengths, _wide(given.cell)),
+        *(kept.pre, given.weight_hh, _wide(given.p_hat), given.dt, given.lengths, _wide(given.cell)),
         *(_wide(given.age), *kept[2:], *map(_wide, (d_outputs, *d_final)), d_pre, d_parts, *d_state, d_p_hat, d_dt),
     )
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
@@ -143,7 +122,7 @@ def _forward(
     }
     shared = plan.forward_shared(sizes, parts, kind.blocks + has_dt)
     code = machine_code("forward", constants, _architecture(device))
-    return Kernel(code, "forward", "18P2i3f", sizes.cluster, shared, device)
+    return Kernel(code, "forward", "17P2i3f", sizes.cluster, shared, device)
 
 
 @cache
@@ -162,7 +141,7 @@ def _backward(
     fetched = kind.blocks + 2 + kind.has_age + (kind.split >= 0) + has_dt
     shared = plan.backward_shared(sizes, parts, fetched)
     code = machine_code("backward", constants, _architecture(device))
-    return Kernel(code, "backward", "22P3i3f", sizes.cluster, shared, device)
+    return Kernel(code, "backward", "21P3i3f", sizes.cluster, shared, device)
 
 
 def _constants(kind: Kind, units: int, sizes: plan.Plan, parts: int, has_dt: bool, has_lengths: bool) -> dict[str, Any]:
