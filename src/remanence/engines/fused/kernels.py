@@ -31,6 +31,41 @@ import triton.language as tl
 
 
 @triton.jit
+def own_tile(first_group, B, ROW_TILE: tl.constexpr, UNIT_TILE: tl.constexpr, UNIT_TILES: tl.constexpr):
+    """What a program works on: group, replica, its number in the group, rows as in the tile and as in B, units."""
+    program = tl.program_id(0)
+    group = first_group + program // UNIT_TILES
+    row_tiles = tl.cdiv(B, ROW_TILE)
+    replica = (group // row_tiles).to(tl.int64)
+    local = tl.arange(0, ROW_TILE)
+    row = (group % row_tiles) * ROW_TILE + local
+    own = program % UNIT_TILES
+    unit = own * UNIT_TILE + tl.arange(0, UNIT_TILE)
+    return group, replica, own, local, row, unit
+
+
+@triton.jit
+def inside_of(row, unit, B, H):
+    """Which rows and which units of a tile exist; where its entries are in a (B, H), and which of them exist."""
+    row_ok = row < B
+    unit_ok = unit < H
+    here = row[:, None] * H + unit[None, :]
+    ok = row_ok[:, None] & unit_ok[None, :]
+    return row_ok, unit_ok, here, ok
+
+
+@triton.jit
+def first_step(replica, T, B, FROM_END: tl.constexpr):
+    """The first row of the step to begin with, of all rows of all steps, and how far it is to the next step."""
+    stride = B
+    at = replica * T * B
+    if FROM_END:
+        stride = -B
+        at = (replica * T + T - 1) * B
+    return at, stride
+
+
+@triton.jit
 def arrived(counter):
     """How many parts have been written; what was written before them is visible afterwards."""
     return tl.inline_asm_elementwise(
@@ -209,23 +244,10 @@ def forward_kernel(
     """All steps of one tile of units of one group."""
     HAS_DT: tl.constexpr = dt is not None
     HAS_LENGTHS: tl.constexpr = lengths is not None
-    program = tl.program_id(0)
-    group = first_group + program // UNIT_TILES
-    row_tiles = tl.cdiv(B, ROW_TILE)
-    replica = (group // row_tiles).to(tl.int64)
-    local = tl.arange(0, ROW_TILE)
-    row = (group % row_tiles) * ROW_TILE + local
-    unit = (program % UNIT_TILES) * UNIT_TILE + tl.arange(0, UNIT_TILE)
+    group, replica, _, local, row, unit = own_tile(first_group, B, ROW_TILE, UNIT_TILE, UNIT_TILES)
     counter = counters + group * 32
-    row_ok = row < B
-    unit_ok = unit < H
-    here = row[:, None] * H + unit[None, :]
-    ok = row_ok[:, None] & unit_ok[None, :]
-    stride = B
-    at = replica * T * B
-    if REVERSE:
-        stride = -B
-        at = (replica * T + T - 1) * B
+    row_ok, unit_ok, here, ok = inside_of(row, unit, B, H)
+    at, stride = first_step(replica, T, B, REVERSE)
 
     matrix += replica * G * H * H
     start = replica * B * H
@@ -391,24 +413,10 @@ def backward_kernel(
     """All steps of one tile of units of one group, from the last that was computed to the first."""
     HAS_DT: tl.constexpr = dt is not None
     HAS_LENGTHS: tl.constexpr = lengths is not None
-    program = tl.program_id(0)
-    group = first_group + program // UNIT_TILES
-    row_tiles = tl.cdiv(B, ROW_TILE)
-    replica = (group // row_tiles).to(tl.int64)
-    local = tl.arange(0, ROW_TILE)
-    row = (group % row_tiles) * ROW_TILE + local
-    own = program % UNIT_TILES
-    unit = own * UNIT_TILE + tl.arange(0, UNIT_TILE)
+    group, replica, own, local, row, unit = own_tile(first_group, B, ROW_TILE, UNIT_TILE, UNIT_TILES)
     counter = counters + group * 32
-    row_ok = row < B
-    unit_ok = unit < H
-    here = row[:, None] * H + unit[None, :]
-    ok = row_ok[:, None] & unit_ok[None, :]
-    stride = -B
-    at = (replica * T + T - 1) * B
-    if REVERSE:
-        stride = B
-        at = replica * T * B
+    row_ok, unit_ok, here, ok = inside_of(row, unit, B, H)
+    at, stride = first_step(replica, T, B, not REVERSE)
 
     matrix += replica * G * H * H
     start = replica * B * H
@@ -519,7 +527,7 @@ def backward_kernel(
             tl.store(d_parts + at * H + here, d_hn.to(d_parts.dtype.element_ty), mask=ok)
         if d_dt is not None:
             d_step = tl.sum(tl.where(ok, d_step, 0.0), 1)
-            replicas = groups // row_tiles
+            replicas = groups // tl.cdiv(B, ROW_TILE)
             tl.store(d_dt + own.to(tl.int64) * replicas * T * B + at + row, d_step, mask=row_ok)
 
         at += stride

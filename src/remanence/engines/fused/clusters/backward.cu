@@ -1,25 +1,29 @@
 // The backward pass; kernels.cuh says how, ../kernels.py what the tensors are.
 
-constexpr int PRODUCTS = (2 * CLUSTER + WARPS - 1) / WARPS;     // tiles of sixteen units of h that a warp computes
+constexpr int PRODUCTS = (CLUSTER + 3) / 4;                     // tiles of sixteen units of h that a warp computes
 constexpr int SENT = CLUSTER * TILES * UNITS * 8 * 4;           // bytes of the shares that a program gets
 constexpr int PART = TILES * UNITS * 8 * 8;                     // bytes of its derivatives, or of their finer part
 constexpr int DERIVATIVES = PARTS * PART;
 constexpr int SIZES = TILES * WARPS * 8 * 4;                    // bytes of what those were divided by
-constexpr int D_HIDDEN = BLOCKS, CELL = BLOCKS + 1, AGE = CELL + HAS_AGE, HN = AGE + (SPLIT >= 0), DT = HN + HAS_DT;
-constexpr int FETCHED = DT + 1;                                 // numbers that a step needs from memory, of each row
+constexpr int D_HIDDEN = BLOCKS, CELL = BLOCKS + 1, AGE = CELL + HAS_AGE, HN = AGE + (SPLIT >= 0);
+constexpr int INBOX = (HN + 1) * PAGE + TILES * 8;              // numbers that a step needs; last is dt
+constexpr int KINDS = BLOCKS + (SPLIT >= 0);
+constexpr int OUTBOX = KINDS * PAGE;                            // numbers that a step leaves: derivatives
+constexpr int GIVEN = ((HN + 1) * FOURS + THREADS - 1) / THREADS, LEFT = (KINDS * FOURS + THREADS - 1) / THREADS;
 
-extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 : 1) backward(
+extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <= 32 ? 64 / WARPS / 4 : 1) backward(
     const float* pre, const NUMBER* matrix, const float* p_hat, const float* dt,
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const float* parts, const float* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_age, float* d_p_hat, float* d_dt, int N, int T, int B, float eps, float fixed_p, float beta) {
     // Shared memory: two letterboxes; two times shares as [program][tile][unit][row], derivatives as [part][tile]
-    // [unit][row][block] and what they were divided by as [tile][warp][row]; and a ring of what is fetched.
+    // [unit][row][block] and what they were divided by as [tile][warp][row]; inbox and outbox.
     unsigned char* shares = shared + 128;
     unsigned char* derivatives = shares + 2 * SENT;
     unsigned char* sizes = derivatives + 2 * DERIVATIVES;
-    float* ring = (float*)(sizes + 2 * SIZES);
+    float* inbox = (float*)(sizes + 2 * SIZES);
+    float* outbox = inbox + DEPTH * INBOX;
     const Place me = whereabouts(B);
     const word box = shared_address(shared);
     if (threadIdx.x == 0) {
@@ -72,41 +76,79 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
     }
 
     const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B, stride = REVERSE ? B : -B;
+    // What this thread fetches and stores in every step. Cell and age are those before the step: at last, the first.
+    const float* from[GIVEN];
+#pragma unroll
+    for (int i = 0; i < GIVEN; ++i) {
+        Four four = four_of(threadIdx.x + i * THREADS);
+        int row = me.first_row + four.row, unit = me.rank * UNITS + four.unit;
+        offset at = (first + row) * H + unit;
+        from[i] = nullptr;
+        if (row < B && unit < H) {
+            if (four.kind < BLOCKS) from[i] = pre + ((first + row) * BLOCKS + four.kind) * H + unit;
+            else if (four.kind == D_HIDDEN) from[i] = d_hidden == nullptr ? nullptr : d_hidden + at;
+            else if (four.kind == CELL) from[i] = cells + at + stride * H;
+            else if (HAS_AGE && four.kind == AGE) from[i] = ages + at + stride * H;
+            else if (SPLIT >= 0 && four.kind == HN) from[i] = parts + at;
+        }
+    }
     auto fetch_step = [&](int s) {
         if (s < T) {
-            float* stage = ring + (s % DEPTH) * FETCHED * TILES * THREADS + threadIdx.x;
-            offset at = first + s * stride;
+            word stage = s % DEPTH * INBOX * 4;
 #pragma unroll
-            for (int j = 0; j < TILES; ++j) {
-                auto get = [&](int which, const float* from, offset place, bool there) {
-                    there = there && me.there[j] && from != nullptr;
-                    fetch(shared_address(stage + (j * FETCHED + which) * THREADS), there ? from + place : pre, there);
-                };
-#pragma unroll
-                for (int block = 0; block < BLOCKS; ++block)
-                    get(block, pre, (at + me.row[j]) * BLOCKS * H + block * H + me.unit, true);
-                get(D_HIDDEN, d_hidden, at * H + here[j], true);
-                offset before = s < T - 1 ? (at + stride) * H + here[j] : start + here[j];
-                get(CELL, s < T - 1 ? cells : first_cell, before, true);
-                if (HAS_AGE) get(AGE, s < T - 1 ? ages : first_age, before, true);
-                if (SPLIT >= 0) get(HN, parts, at * H + here[j], true);
-                if (HAS_DT) get(DT, dt, at + me.row[j], true);
+            for (int i = 0; i < GIVEN; ++i)
+                if (from[i] != nullptr) {
+                    Four four = four_of(threadIdx.x + i * THREADS);
+                    const float* place = from[i] + s * stride * H * (four.kind < BLOCKS ? BLOCKS : 1);
+                    bool there = true;
+                    if (s == T - 1 && (four.kind == CELL || (HAS_AGE && four.kind == AGE))) {
+                        const float* initial = four.kind == CELL ? first_cell : first_age;
+                        there = initial != nullptr;
+                        place = there ? initial + start + (offset)(me.first_row + four.row) * H + me.rank * UNITS + four.unit : pre;
+                    }
+                    fetch_four(shared_address(inbox + four.place) + stage, place, there);
+                }
+            if (HAS_DT && threadIdx.x < TILES * 8) {
+                int row = me.first_row + threadIdx.x;
+                fetch(shared_address(inbox + (HN + 1) * PAGE + threadIdx.x) + stage, row < B ? dt + first + s * stride + row : dt, row < B);
             }
         }
         end_of_fetches();
     };
-    for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s);
+    NUMBER* to[LEFT];
+#pragma unroll
+    for (int i = 0; i < LEFT; ++i) {
+        Four four = four_of(threadIdx.x + i * THREADS);
+        int row = me.first_row + four.row, unit = me.rank * UNITS + four.unit;
+        to[i] = nullptr;
+        if (four.kind < KINDS && row < B && unit < H)
+            to[i] = four.kind == BLOCKS ? d_parts + (first + row) * H + unit
+                                        : d_pre + ((first + row) * BLOCKS + four.kind) * H + unit;
+    }
+    auto store_step = [&](int s) {
+#pragma unroll
+        for (int i = 0; i < LEFT; ++i)
+            if (to[i] != nullptr) {
+                Four four = four_of(threadIdx.x + i * THREADS);
+                store_four(to[i] + s * stride * H * (four.kind < BLOCKS ? BLOCKS : 1),
+                           *(const float4*)(outbox + (s & 1) * OUTBOX + four.place));
+            }
+    };
+    for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
+    __syncthreads();
+    for (int s = 0; s < DEPTH; ++s) fetch_step(s);
 
     // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
     // four rows of unit g, those of odd q of unit g + 8.
     word place[PRODUCTS], boxes[PRODUCTS];
 #pragma unroll
     for (int i = 0; i < PRODUCTS; ++i) {
-        int tile = me.warp + WARPS * i, unit = 16 * (tile & 1) + me.g + 8 * (me.q & 1);
+        int tile = me.warp + WARPS * i, unit = 16 * (tile % SQUARES) + me.g + 8 * (me.q & 1);
         word own = shared_address(shares) + ((me.rank * TILES * UNITS + unit) * 8 + 4 * (me.q >> 1)) * 4;
-        word rank = tile < 2 * CLUSTER ? tile >> 1 : 0;
+        word rank = tile < CLUSTER * SQUARES ? tile / SQUARES : 0;
         place[i] = address_in(rank, own), boxes[i] = address_in(rank, box);
     }
+    wait_for_fetches<DEPTH - 1>();
     __syncthreads();
     meet();
 
@@ -122,23 +164,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
         }
     };
 
-    offset at = first;
-    for (int s = 0; s < T; ++s, at += stride) {
-        fetch_step(s + DEPTH - 1);
-        wait_for_fetches<DEPTH - 1>();
-        const float* stage = ring + (s % DEPTH) * FETCHED * TILES * THREADS + threadIdx.x;
+    const int mine = (2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3);  // in a page of a box
+    for (int s = 0; s < T; ++s) {
+        const float* stage = inbox + s % DEPTH * INBOX;
         CellSlopes slopes[TILES];
         float d_h[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
-            const float* mine = stage + j * FETCHED * THREADS;
+            const float* given = stage + j * 8 * PITCH + mine;
             float z[4] = {0, 0, 0, 0};
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) z[block] = mine[block * THREADS];
-            d_h[j] = mine[D_HIDDEN * THREADS] + held[j];
-            State now = {0.0f, mine[CELL * THREADS], HAS_AGE ? mine[AGE * THREADS] : 0.0f};
-            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? mine[HN * THREADS] : 0.0f, now, p,
-                                    HAS_DT ? mine[DT * THREADS] : 1.0f, eps, beta);
+            for (int block = 0; block < BLOCKS; ++block) z[block] = given[block * PAGE];
+            d_h[j] = given[D_HIDDEN * PAGE] + held[j];
+            State now = {0.0f, given[CELL * PAGE], HAS_AGE ? given[AGE * PAGE] : 0.0f};
+            float step = HAS_DT ? stage[(HN + 1) * PAGE + me.row[j] - me.first_row] : 1.0f;
+            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? given[HN * PAGE] : 0.0f, now, p, step, eps, beta);
         }
         if (s > 0) receive(s - 1);
 
@@ -167,16 +207,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
             largest = max(largest, from_partner(largest, 4));
             largest = max(largest, from_partner(largest, 8));
             Range own = range_of(largest);
-            uint2* mine = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
+            uint2* place = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
 #pragma unroll
             for (int block = 0; block < 4; ++block) factor[block] *= own.times;
-            *mine = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
+            *place = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
             if (PARTS == 2)
-                mine[PART / 8] = {as_halves(finer(factor[0]), finer(factor[1])), as_halves(finer(factor[2]), finer(factor[3]))};
+                place[PART / 8] = {as_halves(finer(factor[0]), finer(factor[1])), as_halves(finer(factor[2]), finer(factor[3]))};
             if ((me.g & 3) == 0)
                 ((float*)(sizes + (s & 1) * SIZES))[(j * WARPS + me.warp) * 8 + 2 * me.q + (me.g >> 2)] =
                     own.size;
         }
+        wait_for_fetches<DEPTH - 2>();
         __syncthreads();
 
         float sums[PRODUCTS][TILES][4] = {};
@@ -205,7 +246,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
             }
 #pragma unroll
         for (int i = 0; i < PRODUCTS; ++i)
-            if (me.warp + WARPS * i < 2 * CLUSTER)
+            if (me.warp + WARPS * i < CLUSTER * SQUARES)
 #pragma unroll
                 for (int j = 0; j < TILES; ++j) {
                     bool odd = me.q & 1;
@@ -219,23 +260,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
                             odd ? a : c, odd ? b : d);
                 }
 
+        if (s > 0) store_step(s - 1);
+        fetch_step(s + DEPTH);
+        float* leave = outbox + (s & 1) * OUTBOX + mine;
 #pragma unroll
-        for (int j = 0; j < TILES; ++j) {
-            if (me.there[j]) {
+        for (int j = 0; j < TILES; ++j, leave += 8 * PITCH) {
 #pragma unroll
-                for (int block = 0; block < BLOCKS; ++block)
-                    store(d_pre + (at + me.row[j]) * BLOCKS * H + block * H + me.unit, back[j].z[block]);
-                if (SPLIT >= 0) store(d_parts + at * H + here[j], back[j].hn);
-            }
+            for (int block = 0; block < BLOCKS; ++block) leave[block * PAGE] = back[j].z[block];
+            if (SPLIT >= 0) leave[BLOCKS * PAGE] = back[j].hn;
             if (HAS_DT && d_dt != nullptr) {
                 float d = me.there[j] ? back[j].dt : 0.0f;
                 d += from_partner(d, 4);
                 d += from_partner(d, 8);
                 if ((me.g & 3) == 0 && me.row[j] < B)
-                    d_dt[(offset)(me.rank * WARPS + me.warp) * N * T * B + at + me.row[j]] = d;
+                    d_dt[(offset)(me.rank * WARPS + me.warp) * N * T * B + first + s * stride + me.row[j]] = d;
             }
         }
     }
+    __syncthreads();
+    store_step(T - 1);
     receive(T - 1);  // always: nobody may write into the memory of a program that has ended
     if (d_first_hidden != nullptr)
 #pragma unroll

@@ -95,9 +95,13 @@ __device__ __forceinline__ float clamped_to_half(float x) {
     return larger_of(smaller_of(x, 65504.0f), -65504.0f);
 }
 
-// A number from global memory into shared memory while the thread goes on; zero if not `there`.
+// A number, or four, from global memory into shared memory while the thread goes on; zero if not `there`.
 __device__ __forceinline__ void fetch(word place, const float* from, bool there) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(place), "l"(from), "r"(there ? 4 : 0) : "memory");
+}
+
+__device__ __forceinline__ void fetch_four(word place, const float* from, bool there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
 __device__ __forceinline__ void end_of_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -121,14 +125,17 @@ __device__ __forceinline__ float value_of(float16 number) {
 
 __device__ __forceinline__ float value_of(bfloat16 number) { return __uint_as_float((word)number.bits << 16); }
 
-__device__ __forceinline__ void store(float* to, float value) { *to = value; }
+__device__ __forceinline__ void store_four(float* to, float4 four) { *(float4*)to = four; }
 
-__device__ __forceinline__ void store(float16* to, float value) {
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));
+__device__ __forceinline__ void store_four(float16* to, float4 four) {
+    *(uint2*)to = {as_halves(four.x, four.y), as_halves(four.z, four.w)};
 }
 
-__device__ __forceinline__ void store(bfloat16* to, float value) {
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));
+__device__ __forceinline__ void store_four(bfloat16* to, float4 four) {
+    uint2 bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits.x) : "f"(four.y), "f"(four.x));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits.y) : "f"(four.w), "f"(four.z));
+    *(uint2*)to = bits;
 }
 
 __device__ __forceinline__ word from_partner(word value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }

@@ -8,8 +8,6 @@ from functools import lru_cache
 
 import torch
 
-THREADS = 256
-"""Of a program."""
 PORTABLE = 8
 """Programs of a cluster that every chip with clusters takes."""
 
@@ -41,20 +39,23 @@ class DriverError(RuntimeError):
 class Kernel:
     """A kernel on a device."""
 
-    def __init__(self, code: bytes, name: str, signature: str, cluster: int, shared: int, device: torch.device):
+    def __init__(
+        self, code: bytes, name: str, signature: str, threads: int, cluster: int, shared: int, device: torch.device
+    ):
         """Load it.
 
         Args:
             code: machine code.
             name: of the kernel in it.
             signature: its parameters as `struct` names them: P for a pointer, i, f.
+            threads: of a program.
             cluster: how many programs form a cluster.
             shared: bytes of shared memory of a program.
             device: where.
         """
         self.device = device
         self.pack = struct.Struct(f"@{signature}")
-        self.cluster = cluster
+        self.threads, self.cluster = threads, cluster
         self.shared = shared
         self.module = ctypes.c_void_p()
         self.function = ctypes.c_void_p()
@@ -93,7 +94,7 @@ class Kernel:
         return count.value
 
     def _config(self, clusters: int, stream: int | None) -> _Config:
-        grid, block = (clusters * self.cluster, 1, 1), (THREADS, 1, 1)
+        grid, block = (clusters * self.cluster, 1, 1), (self.threads, 1, 1)
         return _Config(grid, block, self.shared, stream, ctypes.pointer(self.attribute), 1)
 
 

@@ -29,7 +29,7 @@ def refuses(task: Task) -> str | None:
     if reason is not None:
         return reason
     full = task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
-    most = plan.UNITS * plan.LARGEST[2 if full else 1]
+    most = 4 * plan.SLICE[2 if full else 1]
     if task.width > most:
         kind = "full float32" if full else "this precision"
         return f"it keeps the recurrent matrix on chip, in {kind} up to {most} units, and there are {task.width}"

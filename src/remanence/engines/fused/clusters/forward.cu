@@ -1,20 +1,26 @@
 // The forward pass; kernels.cuh says how, ../kernels.py what the tensors are.
 
 constexpr int CHUNKS = CLUSTER * WARPS;              // of four units, of the whole layer
-constexpr int INNER = (H + 31) / 32 * 2;             // tiles of sixteen columns of the matrix
+constexpr int INNER = CLUSTER * SQUARES;             // tiles of sixteen columns of the matrix
 constexpr int PART = CHUNKS * 64 * TILES;            // bytes of h_t, or of its finer part
 constexpr int SENT = PARTS * PART;
-constexpr int FETCHED = BLOCKS + HAS_DT;             // numbers that a step needs from memory, of each row
+constexpr int INBOX = BLOCKS * PAGE + TILES * 8;     // numbers of a step: what the inputs contribute, and dt
+constexpr int CELL = SAVE ? BLOCKS : -1, AGE = SAVE && HAS_AGE ? CELL + 1 : -1, HN = SAVE && SPLIT >= 0 ? CELL + HAS_AGE + 1 : -1;
+constexpr int HIDDEN = SAVE ? CELL + HAS_AGE + (SPLIT >= 0) + 1 : 0;
+constexpr int OUTBOX = (HIDDEN + 1) * PAGE;          // numbers that a step leaves: pre-activations, cell, age, hn, h
+constexpr int GIVEN = (BLOCKS * FOURS + THREADS - 1) / THREADS;          // times four numbers that a thread fetches
+constexpr int LEFT = ((HIDDEN + 1) * FOURS + THREADS - 1) / THREADS;     // and stores
 constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
 
-extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 : 1) forward(
+extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <= 32 ? 64 / WARPS / 4 : 1) forward(
     float* pre, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
     const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_age, NUMBER* hidden, float* cells, float* ages, float* parts, float* last_hidden,
     float* last_cell, float* last_age, int T, int B, float eps, float fixed_p, float beta) {
-    // Shared memory: two letterboxes, two times h_t as [part][tile][chunk][row][unit], and a ring of what is fetched.
+    // Shared memory: two letterboxes, two times h_t as [part][tile][chunk][row][unit], inbox and outbox.
     unsigned char* hiddens = shared + 128;
-    float* ring = (float*)(hiddens + 2 * SENT);
+    float* inbox = (float*)(hiddens + 2 * SENT);
+    float* outbox = inbox + DEPTH * INBOX;
     const Place me = whereabouts(B);
     const word box = shared_address(shared);
     if (threadIdx.x == 0) {
@@ -59,18 +65,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
     const float p = exponent_of(p_hat, fixed_p, me);
     State state[TILES];
     int length[TILES];
-    offset here[TILES];  // of this thread's entries in a step
 #pragma unroll
     for (int j = 0; j < TILES; ++j) {
-        here[j] = (offset)me.row[j] * H + me.unit;
-        offset at = (offset)me.replica * B * H + here[j];
+        offset at = ((offset)me.replica * B + me.row[j]) * H + me.unit;
         state[j] = {entry(first_hidden, at, me.there[j]), entry(first_cell, at, me.there[j]),
                     HAS_AGE ? entry(first_age, at, me.there[j]) : 0.0f};
         length[j] = HAS_LENGTHS && me.row[j] < B ? lengths[(offset)me.replica * B + me.row[j]] : 0;
     }
     // h_0 of all units, from memory: every program fills its own.
     for (int i = threadIdx.x; i < TILES * CHUNKS * 8; i += THREADS) {
-        int row = me.row[0] - 2 * me.q - (me.g >> 2) + i / (CHUNKS * 8) * 8 + i % 8, unit = i / 8 % CHUNKS * 4;
+        int row = me.first_row + i / (CHUNKS * 8) * 8 + i % 8, unit = i / 8 % CHUNKS * 4;
         float four[4];
 #pragma unroll
         for (int u = 0; u < 4; ++u) {
@@ -83,23 +87,58 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
     }
 
     const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
+    // What this thread fetches and stores in every step.
+    const float* from[GIVEN];
+#pragma unroll
+    for (int i = 0; i < GIVEN; ++i) {
+        Four four = four_of(threadIdx.x + i * THREADS);
+        int row = me.first_row + four.row, unit = me.rank * UNITS + four.unit;
+        bool inside = four.kind < BLOCKS && row < B && unit < H;
+        from[i] = inside ? pre + ((first + row) * BLOCKS + four.kind) * H + unit : nullptr;
+    }
     auto fetch_step = [&](int s) {
         if (s < T) {
-            float* stage = ring + (s % DEPTH) * FETCHED * TILES * THREADS + threadIdx.x;
-            offset at = first + s * stride;
+            word stage = s % DEPTH * INBOX * 4;
 #pragma unroll
-            for (int j = 0; j < TILES; ++j) {
-#pragma unroll
-                for (int block = 0; block < BLOCKS; ++block)
-                    fetch(shared_address(stage + (j * FETCHED + block) * THREADS),
-                          me.there[j] ? pre + (at + me.row[j]) * BLOCKS * H + block * H + me.unit : pre, me.there[j]);
-                if (HAS_DT)
-                    fetch(shared_address(stage + (j * FETCHED + BLOCKS) * THREADS),
-                          me.there[j] ? dt + at + me.row[j] : dt, me.there[j]);
+            for (int i = 0; i < GIVEN; ++i)
+                if (from[i] != nullptr)
+                    fetch_four(shared_address(inbox + four_of(threadIdx.x + i * THREADS).place) + stage,
+                               from[i] + s * stride * BLOCKS * H, true);
+            if (HAS_DT && threadIdx.x < TILES * 8) {
+                int row = me.first_row + threadIdx.x;
+                fetch(shared_address(inbox + BLOCKS * PAGE + threadIdx.x) + stage, row < B ? dt + first + s * stride + row : dt, row < B);
             }
         }
         end_of_fetches();
     };
+    void* to[LEFT];
+#pragma unroll
+    for (int i = 0; i < LEFT; ++i) {
+        Four four = four_of(threadIdx.x + i * THREADS);
+        int row = me.first_row + four.row, unit = me.rank * UNITS + four.unit;
+        offset at = (first + row) * H + unit;
+        to[i] = nullptr;
+        if (row < B && unit < H) {
+            if (four.kind == HIDDEN) to[i] = hidden + at;
+            else if (four.kind == CELL) to[i] = cells + at;
+            else if (four.kind == AGE) to[i] = ages + at;
+            else if (four.kind == HN) to[i] = parts + at;
+            else if (four.kind < HIDDEN) to[i] = pre + ((first + row) * BLOCKS + four.kind) * H + unit;
+        }
+    }
+    auto store_step = [&](int s) {
+#pragma unroll
+        for (int i = 0; i < LEFT; ++i)
+            if (to[i] != nullptr) {
+                Four four = four_of(threadIdx.x + i * THREADS);
+                float4 numbers = *(const float4*)(outbox + (s & 1) * OUTBOX + four.place);
+                offset onward = s * stride * H;
+                if (four.kind == HIDDEN) store_four((NUMBER*)to[i] + onward, numbers);
+                else store_four((float*)to[i] + onward * (four.kind < BLOCKS ? BLOCKS : 1), numbers);
+            }
+    };
+    for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
+    __syncthreads();
     for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s);
 
     // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
@@ -110,20 +149,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
         word rank = me.g + 8 * i < CLUSTER ? me.g + 8 * i : 0;
         place[i] = address_in(rank, own), boxes[i] = address_in(rank, box);
     }
+    wait_for_fetches<DEPTH - 2>();
     __syncthreads();
     meet();
 
-    offset at = first;
-    for (int s = 0; s < T; ++s, at += stride) {
+    const int mine = (2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3);  // in a page of a box
+    for (int s = 0; s < T; ++s) {
+        if (s > 0) store_step(s - 1);
         fetch_step(s + DEPTH - 1);
-        wait_for_fetches<DEPTH - 1>();
-        const float* stage = ring + (s % DEPTH) * FETCHED * TILES * THREADS + threadIdx.x;
+        const float* stage = inbox + s % DEPTH * INBOX;
         float z[TILES][4] = {}, hn[TILES], step[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) z[j][block] = stage[(j * FETCHED + block) * THREADS] + bias[block];
-            step[j] = HAS_DT ? stage[(j * FETCHED + BLOCKS) * THREADS] : 1.0f;
+            for (int block = 0; block < BLOCKS; ++block) z[j][block] = stage[block * PAGE + j * 8 * PITCH + mine] + bias[block];
+            step[j] = HAS_DT ? stage[BLOCKS * PAGE + me.row[j] - me.first_row] : 1.0f;
         }
         if (s > 0) {
             wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
@@ -188,24 +228,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS <= 4 ? 2 :
                 }
             }
 
+        float* leave = outbox + (s & 1) * OUTBOX + mine;
 #pragma unroll
-        for (int j = 0; j < TILES; ++j)
-            if (me.there[j]) {
-                store(hidden + at * H + here[j], state[j].hidden);
-                if (SAVE) {
+        for (int j = 0; j < TILES; ++j, leave += 8 * PITCH) {
+            if (SAVE) {
 #pragma unroll
-                    for (int block = 0; block < BLOCKS; ++block)
-                        pre[(at + me.row[j]) * BLOCKS * H + block * H + me.unit] = z[j][block];
-                    cells[at * H + here[j]] = state[j].cell;
-                    if (HAS_AGE) ages[at * H + here[j]] = state[j].age;
-                    if (SPLIT >= 0) parts[at * H + here[j]] = hn[j];
-                }
+                for (int block = 0; block < BLOCKS; ++block) leave[block * PAGE] = z[j][block];
+                leave[CELL * PAGE] = state[j].cell;
+                if (HAS_AGE) leave[AGE * PAGE] = state[j].age;
+                if (SPLIT >= 0) leave[HN * PAGE] = hn[j];
             }
+            leave[HIDDEN * PAGE] = state[j].hidden;
+        }
+        wait_for_fetches<DEPTH - 2>();
+        __syncthreads();
     }
+    if (T > 0) store_step(T - 1);
 #pragma unroll
     for (int j = 0; j < TILES; ++j)
         if (me.there[j]) {
-            offset end = (offset)me.replica * B * H + here[j];
+            offset end = ((offset)me.replica * B + me.row[j]) * H + me.unit;
             last_hidden[end] = state[j].hidden;
             last_cell[end] = state[j].cell;
             if (HAS_AGE) last_age[end] = state[j].age;

@@ -22,7 +22,8 @@ __device__ __forceinline__ Pair sigmoids(float x) {
     return x >= 0 ? Pair{larger, smaller} : Pair{smaller, larger};
 }
 
-__device__ __forceinline__ float sigmoid(float x) { return sigmoids(x).of; }
+// The first alone needs less: where the exponential overflows its reciprocal is zero, as it should be.
+__device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + exponential(-x)); }
 
 // exp(x) - 1: its series where the subtraction would cancel. Series are summed in pairs: a step waits for them.
 __device__ __forceinline__ float exponential_less_one(float x) {

@@ -1,9 +1,9 @@
 // A whole sequence in one launch, forward and backward, by clusters of programs that write into each other's memory.
 //
 // N replicas, T steps, B rows (sequences), H units, BLOCKS blocks of pre-activations. A *group* is TILES tiles of eight
-// rows of one replica, and a cluster of CLUSTER programs computes it; each program has 32 units, each of its eight warps
-// four, and a thread the same unit in TILES rows. A program keeps its slice of the recurrent matrix in registers and
-// the state of its units too; nothing of the recurrence goes through global memory, and no cluster waits for another.
+// rows of one replica, and a cluster of CLUSTER programs computes it. Each of a program's WARPS warps has four units, a
+// thread one of them in TILES rows. A program keeps its slice of the recurrent matrix in registers and the state of
+// its units too; nothing of the recurrence goes through global memory, and no cluster waits for another.
 //
 // The scheme is that of ../kernels.py. Forward, programs send each other h_t. Backward, every program multiplies the
 // derivatives of its own units by its slice of the matrix, which gives its share of d h_{t-1} for all units, sends
@@ -19,11 +19,20 @@
 // of its columns the four of q, column g of the second in the same four, and of the product rows g and g + 8, columns
 // 2 q and 2 q + 1. (Which four columns are those of q is free as long as both factors agree.)
 
-constexpr int WARPS = 8, THREADS = 32 * WARPS, UNITS = 32;
-constexpr int DEPTH = 4;  // steps that what a step needs from memory is asked for ahead, this one included
+// What a step needs from global memory, and what it leaves there, goes through shared memory, four units of a row at a
+// time: what a warp's threads have, four units of eight rows, would take eight times as many accesses. An *inbox* holds
+// DEPTH steps, asked for ahead; an *outbox* two, written in one step and emptied in the next, while what it sent is on
+// its way.
+
+constexpr int THREADS = 32 * WARPS, UNITS = 4 * WARPS;
+constexpr int DEPTH = 4;
+constexpr int SQUARES = WARPS / 4;                // tiles of sixteen units that a program has
+constexpr int PITCH = UNITS + 4;                  // of a row in a box, which lets a warp's threads all read at once
+constexpr int PAGE = TILES * 8 * PITCH;           // numbers of one kind in a box
+constexpr int FOURS = TILES * 8 * (UNITS / 4);    // how many times four they are
 
 struct Place {
-    int lane, warp, g, q, rank, unit, replica, group;
+    int lane, warp, g, q, rank, unit, replica, group, first_row;
     bool unit_there;
     int row[TILES];
     bool there[TILES];
@@ -41,8 +50,9 @@ __device__ __forceinline__ Place whereabouts(int B) {
     me.replica = me.group / row_tiles;
     me.unit = me.rank * UNITS + me.warp * 4 + (me.g & 3);
     me.unit_there = me.unit < H;
+    me.first_row = (me.group % row_tiles) * 8 * TILES;
     for (int j = 0; j < TILES; ++j) {
-        me.row[j] = (me.group % row_tiles) * 8 * TILES + 8 * j + 2 * me.q + (me.g >> 2);
+        me.row[j] = me.first_row + 8 * j + 2 * me.q + (me.g >> 2);
         me.there[j] = me.unit_there && me.row[j] < B;
     }
     return me;
@@ -63,6 +73,14 @@ __device__ __forceinline__ float entry(const float* state, offset at, bool there
 __device__ __forceinline__ word largest_of(word mine) {
     for (int bits = 1; bits < 32; bits *= 2) mine = max(mine, from_partner(mine, bits));
     return mine;
+}
+
+// What the i-th of the fours of a box is: kind, row and first unit.
+struct Four { int kind, row, unit, place; };
+
+__device__ __forceinline__ Four four_of(int i) {
+    int unit = i % (UNITS / 4) * 4, row = i / (UNITS / 4) % (TILES * 8), kind = i / FOURS;
+    return {kind, row, unit, kind * PAGE + row * PITCH + unit};
 }
 
 extern __shared__ __align__(128) unsigned char shared[];

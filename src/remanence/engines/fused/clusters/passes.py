@@ -76,7 +76,7 @@ def backward(
     )
     new = kept.pre.new_empty
     d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
-    d_dt = new(8 * sizes.cluster, *lead, steps, rows) if wants_dt else None
+    d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if wants_dt else None
     tensors = (
         *(kept.pre, given.weight_hh, _wide(given.p_hat), given.dt, given.lengths, _wide(given.cell)),
         *(_wide(given.age), *kept[2:], *map(_wide, (d_outputs, *d_final)), d_pre, d_parts, *d_state, d_p_hat, d_dt),
@@ -86,7 +86,11 @@ def backward(
 
 
 def _wide(value: Tensor | None) -> Tensor | None:
-    return None if value is None else value.float()
+    """In float32, and where four numbers can be read at once."""
+    if value is None:
+        return None
+    value = value.float()
+    return value if value.data_ptr() % 16 == 0 else value.clone()
 
 
 def _address(value: Tensor | None) -> int:
@@ -120,9 +124,10 @@ def _forward(
         "SAVE": int(save),
         "NUMBER": NUMBERS[dtype],
     }
-    shared = plan.forward_shared(sizes, parts, kind.blocks + has_dt)
+    left = kind.blocks + 2 + kind.has_age + (kind.split >= 0) if save else 1
+    shared = plan.forward_shared(sizes, parts, kind.blocks, left)
     code = machine_code("forward", constants, _architecture(device))
-    return Kernel(code, "forward", "17P2i3f", sizes.cluster, shared, device)
+    return Kernel(code, "forward", "17P2i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
 
 @cache
@@ -138,10 +143,10 @@ def _backward(
 ) -> Kernel:
     parts = parts_of(kind, dtype)
     constants = _constants(kind, units, sizes, parts, has_dt, has_lengths) | {"NUMBER": NUMBERS[number]}
-    fetched = kind.blocks + 2 + kind.has_age + (kind.split >= 0) + has_dt
-    shared = plan.backward_shared(sizes, parts, fetched)
+    parted = kind.split >= 0
+    shared = plan.backward_shared(sizes, parts, kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted)
     code = machine_code("backward", constants, _architecture(device))
-    return Kernel(code, "backward", "21P3i3f", sizes.cluster, shared, device)
+    return Kernel(code, "backward", "21P3i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
 
 def _constants(kind: Kind, units: int, sizes: plan.Plan, parts: int, has_dt: bool, has_lengths: bool) -> dict[str, Any]:
@@ -149,6 +154,7 @@ def _constants(kind: Kind, units: int, sizes: plan.Plan, parts: int, has_dt: boo
         "H": units,
         "BLOCKS": kind.blocks,
         "SPLIT": kind.split,
+        "WARPS": sizes.warps,
         "CLUSTER": sizes.cluster,
         "TILES": sizes.tiles,
         "PARTS": parts,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-UNITS = 32
-"""Of a program."""
-LARGEST = {1: 16, 2: 8}
-"""Programs of a cluster, by the parts of a factor: as much of the matrix as fits into registers."""
+SLICE = {1: 128, 2: 64}
+"""Warps of a cluster, by the parts of a factor, for whose slices of the matrix there are registers. Each has four units."""
+LARGEST = 16
+"""Programs of a cluster."""
 DEPTH = 4
 """Steps that are fetched ahead, see kernels.cuh."""
 BLOCKS = 4
@@ -18,6 +18,8 @@ BLOCKS = 4
 class Plan:
     """Sizes of one launch, see kernels.cuh."""
 
+    warps: int
+    """Of a program, each with four units."""
     cluster: int
     """Programs."""
     tiles: int
@@ -38,24 +40,33 @@ def make(units: int, rows: int, replicas: int, parts: int, processors: int) -> P
         parts: of a factor.
         processors: of the chip.
     """
-    cluster = -(-units // UNITS)
-    tiles = 1
-    while tiles < 2 and replicas * -(-rows // (8 * tiles)) * cluster > processors:
-        tiles *= 2
-    return Plan(cluster, tiles)
+    groups = replicas * -(-rows // 8)
+    warps = 4 if units <= 4 * 4 * LARGEST and groups * -(-units // 16) <= processors else 8
+    cluster = -(-units // (4 * warps))
+    tiles = 1 if groups * cluster <= processors else 2
+    return Plan(warps, cluster, tiles)
 
 
-def forward_shared(plan: Plan, parts: int, fetched: int) -> int:
-    """Bytes of shared memory of a program of the forward pass, see forward.cu."""
-    sent = parts * plan.cluster * 8 * 64 * plan.tiles
-    return 128 + 2 * sent + _ring(plan, fetched)
+def forward_shared(plan: Plan, parts: int, given: int, left: int) -> int:
+    """Bytes of shared memory of a program of the forward pass, see forward.cu.
+
+    Args:
+        plan: sizes of the launch.
+        parts: of a factor.
+        given: numbers that a unit needs from memory in a step.
+        left: numbers that it leaves there.
+    """
+    return 128 + 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles + _boxes(plan, given, left)
 
 
-def backward_shared(plan: Plan, parts: int, fetched: int) -> int:
-    """Bytes of shared memory of a program of the backward pass, see backward.cu."""
-    tile = plan.cluster * UNITS * 8 * 4 + parts * UNITS * 8 * 8 + 8 * 8 * 4
-    return 128 + 2 * tile * plan.tiles + _ring(plan, fetched)
+def backward_shared(plan: Plan, parts: int, given: int, left: int) -> int:
+    """Bytes of shared memory of a program of the backward pass, see backward.cu; arguments as there."""
+    units = 4 * plan.warps
+    tile = plan.cluster * units * 8 * 4 + parts * units * 8 * 8 + plan.warps * 8 * 4
+    return 128 + 2 * tile * plan.tiles + _boxes(plan, given, left)
 
 
-def _ring(plan: Plan, fetched: int) -> int:
-    return DEPTH * fetched * plan.tiles * 256 * 4
+def _boxes(plan: Plan, given: int, left: int) -> int:
+    rows = 8 * plan.tiles
+    page = rows * (4 * plan.warps + 4)
+    return 4 * (DEPTH * (given * page + rows) + 2 * left * page)
