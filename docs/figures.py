@@ -9,7 +9,6 @@ hand, in results/verdicts.yaml.
 from __future__ import annotations
 
 import argparse
-import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from remanence.experiments import registry
 from remanence.experiments.figures import NotYetRun, figures_of, latest
 from remanence.experiments.schema import Experiment
 from remanence.experiments.verdicts import FILE, Judgement, judgements
+from remanence.report.drawing import draw
 from remanence.report.figure import Figure
 from remanence.report.files import read
 from remanence.table import Table
@@ -179,17 +179,6 @@ def page(folder: Path = RESULTS) -> str:
     return "\n".join([HEAD, overview(found), *(section(each, folder) for each in found)])
 
 
-def picture(figure: Figure) -> bytes:
-    """A small PNG: a palette makes it a third as large."""
-    from PIL import Image
-
-    from remanence.report.drawing import drawn
-
-    whole, small = io.BytesIO(drawn(figure, "png", resolution=RESOLUTION)), io.BytesIO()
-    Image.open(whole).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
-    return small.getvalue()
-
-
 def main() -> None:
     """Write the page and its pictures."""
     parser = argparse.ArgumentParser(description="Make docs/figures.md and its pictures from the files under results/.")
@@ -199,7 +188,7 @@ def main() -> None:
     (DOCS / PICTURES).mkdir(parents=True, exist_ok=True)
     for each in rows(folder):
         for path, figure in each.pictures.items():
-            files.write(DOCS / path, picture(figure))
+            draw(figure, DOCS / path, resolution=RESOLUTION, colours=COLOURS)
 
 
 if __name__ == "__main__":

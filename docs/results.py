@@ -10,8 +10,6 @@ their numbers on the page of figures.
 from __future__ import annotations
 
 import argparse
-import io
-import itertools
 import json
 import math
 import re
@@ -20,39 +18,26 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from remanence.experiments import registry, results, verdicts
 from remanence.experiments.configuration import published_table
-from remanence.experiments.schema import PRESETS, Experiment, Model
+from remanence.experiments.figures import files_of
+from remanence.experiments.schema import PRESETS, Experiment
 from remanence.experiments.verdicts import Judgement, judgements
 from remanence.report.difference import Sample, difference
-from remanence.report.figure import Series
+from remanence.report.drawing import draw
+from remanence.report.figure import Figure
 from remanence.report.figures.by_bin import bins_of
-from remanence.report.figures.curves import in_sight
+from remanence.report.figures.learning_curves import by_inputs, figure, panel
 from remanence.report.files import RunFiles, read
 from remanence.table import Table, mean_and_std
 from remanence.training import files
 
-if TYPE_CHECKING:  # the page alone needs no matplotlib
-    from matplotlib.axes import Axes
-
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "results"
 WORDS = ("holds", "does not hold", "open")
-
-# After Okabe & Ito: told apart with every kind of colour vision. Dashes differ too. The first belong to these models.
-OWNERS = ("lstm", "lstm-chrono", "plstm")
-LINES: tuple[tuple[str, Any], ...] = (
-    ("#D55E00", (0, (1, 1))),
-    ("#0072B2", (0, (5, 1.5))),
-    ("#008A64", "-"),
-    ("#A84C86", (0, (5, 1.5, 1, 1.5))),
-    ("#C28500", (0, (3, 1))),
-    ("#333333", "-"),
-)
-INK, FAINT = "#333333", "#DDDDDD"
-COLOURS = 64
+RESOLUTION, COLOURS = 120, 128
 LATE = "mean of the last fifth"
 WEIGHTS = {"best": "the weights that were best in validation", "last": "the weights after the last update"}
 
@@ -421,63 +406,11 @@ def page(folder: Path = RESULTS) -> str:
     return "\n".join([HEAD, overview(found, judged), *parts, AFTER, looked_at(folder, judged)])
 
 
-def draw(section: Section) -> bytes:
-    """Learning curves as a PNG: single seeds thin, their mean thick."""
-    import matplotlib
-    from matplotlib.figure import Figure
-    from PIL import Image
-
-    models, report = section.experiment.models, section.experiment.report
-    groups = [[name for name in section.runs if sees_time(models[name]) is timed] for timed in (False, True)]
-    panels = [names for names in groups if names]
-    with matplotlib.rc_context({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False}):
-        figure = Figure(figsize=(3.8 + 3.4 * len(panels), 3.7), dpi=100, layout="constrained")
-        for axes, names in zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
-            draw_panel(axes, section, names)
-        unit = f", {report.unit}" if report.unit else ""
-        figure.axes[0].set_ylabel(f"validation {report.score}{unit}")
-        figure.suptitle(section.heading, fontsize=10, fontweight="bold")
-        drawn, small = io.BytesIO(), io.BytesIO()
-        figure.savefig(drawn, format="png")
-    # A palette makes the file a third as large.
-    Image.open(drawn).convert("RGB").quantize(COLOURS).save(small, format="png", optimize=True)
-    return small.getvalue()
-
-
-def lines_of(names: Sequence[str]) -> dict[str, tuple[str, Any]]:
-    """Colour and dashes by model, the same in all pictures for those that most of them have."""
-    own = {name: LINES[OWNERS.index(base)] for name in names if (base := name.removesuffix("-time")) in OWNERS}
-    others = itertools.cycle([line for line in LINES if line not in own.values()])
-    return {name: own.get(name) or next(others) for name in names}
-
-
-def draw_panel(axes: Axes, section: Section, names: Sequence[str]) -> None:
-    """The curves of some models."""
-    scale = section.experiment.report.scale
-    for name, (colour, dashes) in lines_of(names).items():
-        runs = section.runs[name]
-        for run in runs:
-            axes.plot(list(run.curve), [value * scale for value in run.curve.values()], colour, lw=0.7, alpha=0.4)
-        means = {update: mean_at(runs, update) for update in sorted({update for run in runs for update in run.curve})}
-        known = {update: mean * scale for update, mean in means.items() if mean is not None}
-        axes.plot(list(known), list(known.values()), color=colour, linestyle=dashes, linewidth=2.2, label=name)
-    chance = section.every_run[0].result.get("references", {}).get(section.experiment.report.score)
-    curves = [Series(name, list(run.curve), list(run.curve.values())) for name in names for run in section.runs[name]]
-    if chance is not None and in_sight(chance, curves):
-        axes.axhline(chance * scale, color=INK, linewidth=0.8, linestyle=":")
-        place = axes.get_yaxis_transform()
-        axes.text(1.01, chance * scale, "chance", transform=place, va="center", fontsize=9)
-    several = any(len(section.runs[name]) > 1 for name in names)
-    axes.set_xlabel("updates (thick: mean over seeds, thin: single seeds)" if several else "updates")
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.set_xlim(left=0)
-    axes.grid(color=FAINT, linewidth=0.6)
-    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handlelength=2.8, borderpad=0)
-
-
-def sees_time(model: Model) -> bool:
-    """Whether time is among the inputs of a model."""
-    return bool(getattr(model.task, "time_input", False))
+def curves(section: Section, folder: Path) -> Figure:
+    """Validation scores over updates, models that see time in a panel of their own. What was published is beside it."""
+    found = files_of(section.experiment, folder)
+    panels = [panel(found, runs, found.score, words) for runs, words in by_inputs(found.expect_runs())]
+    return figure(found, "", panels)
 
 
 def main() -> None:
@@ -487,7 +420,7 @@ def main() -> None:
     folder = parser.parse_args().results
     files.write(DOCS / "results.md", page(folder).encode())
     for section in sections(folder):
-        files.write(DOCS / section.picture, draw(section))
+        draw(curves(section, folder), DOCS / section.picture, resolution=RESOLUTION, colours=COLOURS)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ ONLY = {
     "version": set(),
     "gates": set(),
     "cells": {"gates"},
-    "engines": {"names", "gates", "cells"},
+    "engines": {"files", "names", "gates", "cells"},
     "timescales": {"names", "gates"},
 }
 """Rooms that may use less than everything below them."""

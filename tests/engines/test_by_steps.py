@@ -7,9 +7,9 @@ import torch
 from test_engines import CELLS, ENGINES, Case, Contender, assert_like_the_loop, run
 
 import remanence as rm
-from remanence.engines.fused import by_steps, launch, plan
+from remanence.engines.fused import by_steps, direct, plan
 
-FUSED = pytest.mark.parametrize("contender", ENGINES[1:])
+FUSED = pytest.mark.parametrize("contender", [param for param in ENGINES if param.values[0].engine == "triton"])
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ def test_a_refusal_is_told_once_and_the_numbers_are_right(contender: Contender, 
             raise RuntimeError("Triton Error [CUDA]: too many blocks in cooperative launch")
         return start(kernel, constants, kind, grid, tensors, numbers)
 
-    start = launch.direct.start
-    monkeypatch.setattr(launch.direct, "start", refusing)
+    start = direct.start
+    monkeypatch.setattr(direct, "start", refusing)
     monkeypatch.setattr(by_steps, "_refused", set())
     case = Case("lstm", "fast", steps=3, units=20)
     with pytest.warns(UserWarning, match="does not start programs that wait for each other"):

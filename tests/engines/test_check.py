@@ -222,7 +222,7 @@ def test_engines_on_a_cuda_device_agree_and_leave_its_random_state_alone():
     device = torch.device("cuda", torch.cuda.current_device())
     before = torch.get_rng_state(), torch.cuda.get_rng_state()
     cell = LSTMCell(gates.PowerLaw(), coupled=True)
-    for engine in checking.engines():
+    for engine in checking.checked():
         for precision in checking.PRECISIONS["cuda"]:
             with float32_products(precision.tf32):
                 row = checking.compare(engine, cell, precision, device)

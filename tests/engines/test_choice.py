@@ -12,7 +12,8 @@ from remanence.engines import choice
 class Suspect:
     """A fused engine that runs everything and has failed its check."""
 
-    name = "triton"
+    def __init__(self, name):
+        self.name = name
 
     def refuses(self, task):
         return None
@@ -24,8 +25,10 @@ class Suspect:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_an_engine_that_disagrees_with_the_loop_is_not_used_alone_or_for_several_layers(monkeypatch, count):
-    monkeypatch.setitem(choice.KNOWN, "triton", Suspect())
+@pytest.mark.parametrize("suspects", [("triton",), ("cuda",), ("cuda", "triton")], ids="-".join)
+def test_an_engine_that_disagrees_with_the_loop_is_not_used_alone_or_for_several_layers(monkeypatch, count, suspects):
+    for name in suspects:
+        monkeypatch.setitem(choice.KNOWN, name, Suspect(name))
     monkeypatch.setattr(import_module("remanence.engines.check"), "self_check", lambda engine, device: "it disagrees")
     choice._told.clear()
     layers = [rm.LSTM(3, 4, gate="fast") for _ in range(count)]

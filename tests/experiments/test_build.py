@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remanence.experiments import text
-from remanence.experiments.build import build, plain
+from remanence.experiments.build import build
 from remanence.training.config import Training
+from remanence.training.plain import plain
 
 
 @dataclass(frozen=True)

@@ -278,3 +278,15 @@ def test_a_scale_begins_and_ends_with_its_own_colours():
     assert [shade(place, scale) for place in (-1, 0, 0.25, 0.5, 1, 2)] == [
         *("#000000", "#000000", "#080808", "#101010", "#FFFFFF", "#FFFFFF")
     ]
+
+
+def test_a_picture_with_few_colours_is_the_same_picture_and_smaller(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    every, few = tmp_path / "every.png", tmp_path / "few.png"
+    draw(EVERYTHING, every, resolution=60)
+    draw(EVERYTHING, few, resolution=60, colours=32)
+    assert few.stat().st_size < every.stat().st_size / 2
+    with image.open(every) as one, image.open(few) as other:
+        assert len(other.convert("RGB").getcolors()) <= 32 < len(one.convert("RGB").getcolors(1 << 24))
+        apart = numpy.asarray(one.convert("RGB"), float) - numpy.asarray(other.convert("RGB"), float)
+    assert abs(apart).mean() < 4  # of 255

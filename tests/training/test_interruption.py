@@ -2,12 +2,13 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
 
 from remanence.training import Budget, Stopped
-from remanence.training.interruption import Interruption
+from remanence.training.interruption import Interruption, on_signals
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,28 @@ def test_a_signal_is_noted_and_a_second_one_is_not_held_back():
     assert isinstance(stopped, Stopped)
     assert stopped.code == 130
     assert str(stopped) == "stopped by SIGINT at update 3 of 9; the same command goes on"
+
+
+def test_the_signals_that_are_named_do_something_else_for_a_while_and_no_others():
+    seen = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    with on_signals(lambda number, frame: seen.append(number), [signal.SIGINT]):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGTERM) is before[1]
+    assert seen == [signal.SIGINT, signal.SIGINT]
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_beside_the_main_thread_signals_stay_as_they_are():
+    during = []
+
+    def listen():
+        with on_signals(signal.SIG_IGN):
+            during.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert during == [signal.getsignal(signal.SIGINT)]

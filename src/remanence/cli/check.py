@@ -19,6 +19,10 @@ def command(
         str | None,
         typer.Option(help="cpu, cuda or cuda:N; by default the CPU and the CUDA device.", show_default=False),
     ] = None,
+    engines: Annotated[
+        str | None,
+        typer.Option("--engines", help="Engines to check, such as cuda,cpu; by default all.", show_default=False),
+    ] = None,
 ) -> None:
     """Hold every engine to the loop engine on this machine.
 
@@ -27,20 +31,22 @@ def command(
     """
     from rich.console import Console
 
-    from ..engines.check import refusals, rows
+    from ..engines.check import checked, refusals, rows
     from ..engines.machine import device_named
 
     console = Console(highlight=False)
     with bad_input_is_answered():
         place = None if device is None else device_named(device)
+        names = None if engines is None else engines.split(",")
+        checked(names)
     found: list[Row] = []
     with Console(stderr=True).status("checking") as status:
-        for row in rows(place):
+        for row in rows(place, names):
             found.append(row)
             status.update(f"checking {row.engine}: {row.cell} {row.gate} {row.dtype}")
     for group in dict.fromkeys((row.device, row.engine) for row in found):
         show([row for row in found if (row.device, row.engine) == group], console)
-    for engine, reason in refusals(place).items():
+    for engine, reason in refusals(place, names).items():
         console.print(f"engine {engine} was not checked: {reason}", markup=False)
     wrong = [row for row in found if not row.ok]
     for row in wrong:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .. import gates
 from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, wide
+from ..names import lookup
 from . import loop
 from .base import Engine, Task
 from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers
@@ -86,22 +87,23 @@ SIZES = Sizes(steps=9, batch=19, inputs=5, units=40)
 """Small, and yet more rows and units than one tile of a fused engine holds: its programs must exchange states."""
 
 
-def check(device: str | torch.device | None = None) -> list[Row]:
+def check(device: str | torch.device | None = None, engines: Sequence[str] | None = None) -> list[Row]:
     """Hold every engine to the loop engine.
 
     Args:
         device: where; by default the CPU and, where there is one, the CUDA device.
+        engines: names of those to check, if not all.
 
     Returns:
         A row per engine, cell, gate and precision that can run there. Nothing is changed, not even random state.
     """
-    return list(rows(device))
+    return list(rows(device, engines))
 
 
-def rows(device: str | torch.device | None = None) -> Iterator[Row]:
+def rows(device: str | torch.device | None = None, engines: Sequence[str] | None = None) -> Iterator[Row]:
     """The rows of `check`, one by one: the first use of a fused engine compiles, which takes a while."""
     for place in devices() if device is None else [device_named(device)]:
-        for engine in engines():
+        for engine in checked(engines):
             for precision in PRECISIONS[place.type]:
                 yield from (row for row in every_row(engine, precision, place) if row is not None)
 
@@ -114,11 +116,11 @@ def every_row(engine: Engine, precision: Precision, device: torch.device) -> Ite
         return list(pool.map(lambda cell: compare(engine, cell, precision, device), every_cell()))
 
 
-def refusals(device: str | torch.device | None = None) -> dict[str, str]:
+def refusals(device: str | torch.device | None = None, engines: Sequence[str] | None = None) -> dict[str, str]:
     """Engines that cannot run a plain float32 LSTM on any of the devices, and why, as the end of a sentence."""
     places = devices() if device is None else [device_named(device)]
     found = {}
-    for engine in engines():
+    for engine in checked(engines):
         tasks = [make_task(LSTMCell(gates.Sigmoid()), SIZES, torch.float32, place) for place in places]
         reasons = [engine.refuses(task) for task in tasks]
         if None not in reasons:
@@ -126,11 +128,12 @@ def refusals(device: str | torch.device | None = None) -> dict[str, str]:
     return found
 
 
-def engines() -> list[Engine]:
-    """All but the loop."""
+def checked(names: Sequence[str] | None = None) -> list[Engine]:
+    """The engines of these names, or all, but the loop."""
     from .choice import KNOWN  # choosing an engine involves `self_check`
 
-    return [engine for name, engine in KNOWN.items() if name != "loop"]
+    known = {name: engine for name, engine in KNOWN.items() if name != "loop"}
+    return list(known.values()) if names is None else [lookup("engine", name, known) for name in names]
 
 
 def every_cell() -> Iterator[GatedCell]:

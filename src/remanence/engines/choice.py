@@ -24,7 +24,7 @@ KNOWN: dict[str, Engine] = {
 
 
 CUDNN_WINS = 128
-"""Up to so many units cuDNN keeps a plain LSTM or GRU on chip and is a little faster than the fused engine."""
+"""Up to so many units cuDNN keeps a plain LSTM or GRU on chip and is a little faster than Triton's kernels."""
 
 
 def check_name(name: str) -> str:

@@ -141,14 +141,3 @@ def in_words(kind: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(in_words(one) for one in arguments)
     return "a mapping of names to values"
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, tuples and mappings as dictionaries and lists, ready for YAML or JSON."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..table import Table
 from ..training.config import Training
-from .build import plain
+from ..training.plain import plain
 from .models import count_parameters, describe_layer
 from .schema import Experiment, Model
 

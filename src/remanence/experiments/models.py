@@ -14,7 +14,8 @@ from ..nn import biases, make
 from ..nn.recurrent import Recurrent
 from ..tasks import Text
 from ..training.config import Training
-from .build import build, convert, plain
+from ..training.plain import plain
+from .build import build, convert
 from .resolve import LANGUAGE, OF_MODEL, is_language, layer_arguments, make_task, placed
 from .schema import Experiment, Model
 from .timescales import make_timescales

@@ -37,9 +37,14 @@ def batches(tokens: NDArray[np.int32], batch: int, device: torch.device | str | 
     steps = len(tokens) // batch
     if steps < 2:
         raise ValueError(f"expected at least {2 * batch:,} tokens for a batch of {batch}, got {len(tokens):,}")
-    lanes = np.asarray(tokens[: steps * batch], np.int32).reshape(batch, steps)
     # `array` copies: torch does not take what is read only.
-    return torch.from_numpy(np.array(lanes.T, order="C")).to(device)
+    return in_lanes(torch.from_numpy(np.array(tokens[: steps * batch], np.int32)), batch).to(device)
+
+
+def in_lanes(stream: Tensor, batch: int) -> Tensor:
+    """The lay-out itself: `(N,)` as `(N // B, B)`, whose columns are one piece of the stream after the other."""
+    steps = len(stream) // batch
+    return stream[: steps * batch].view(batch, steps).T.contiguous()
 
 
 def chunks(stream: Tensor, length: int | Sequence[int]) -> Iterator[Chunk]:

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from ..cells import wide
 from ..gates import Gate
+from ..language.lanes import in_lanes
 from ..nn import LockedDropout, Recurrent
 from ..nn.expect import expect_number, expect_probability, expect_size
 from ..nn.lstm import InputGate
@@ -402,13 +403,13 @@ class LanguageModel(nn.Module):
         """`token_losses` in float32 or wider."""
         chunk, batch = expect_size("chunk", chunk), expect_size("batch", batch)
         tokens = self._tokens(stream, 2 * batch)
-        steps = len(tokens) // batch
-        columns = tokens[: steps * batch].view(batch, steps).T.contiguous().to(self.device)
+        columns = in_lanes(tokens, batch).to(self.device)
+        last = len(columns) - 1
         losses = []
         state = None
         with evaluating(self):
-            for start in range(0, steps - 1, chunk):
-                stop = min(start + chunk, steps - 1)
+            for start in range(0, last, chunk):
+                stop = min(start + chunk, last)
                 logits, state = self(columns[start:stop], state)
                 targets = columns[start + 1 : stop + 1].flatten()
                 losses.append(self._nll(logits.flatten(0, 1), targets, "none").view(-1, batch))

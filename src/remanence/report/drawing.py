@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg")
 
 
-def draw(figure: Figure, path: Path, theme: Theme = "light", *, resolution: int = 130) -> None:
+def draw(
+    figure: Figure, path: Path, theme: Theme = "light", *, resolution: int = 130, colours: int | None = None
+) -> None:
     """Write a figure to a file.
 
     Args:
@@ -27,11 +29,15 @@ def draw(figure: Figure, path: Path, theme: Theme = "light", *, resolution: int 
         path: a file that ends in .png or .svg, written whole or not at all. The same figure gives the same file.
         theme: "light" or "dark".
         resolution: dots per inch of a PNG.
+        colours: that a PNG may have; a file of 128 is a third as large. None for as many as there are.
 
     Raises:
         ImportError: matplotlib is not installed.
     """
-    files.write(path, drawn(figure, expect_format(path.suffix.removeprefix(".")), theme, resolution=resolution))
+    content = drawn(figure, expect_format(path.suffix.removeprefix(".")), theme, resolution=resolution)
+    if colours is not None and path.suffix == ".png":
+        content = with_palette(content, colours)
+    files.write(path, content)
 
 
 def expect_format(name: str) -> str:
@@ -51,6 +57,16 @@ def drawn(figure: Figure, format: str, theme: Theme = "light", *, resolution: in
         about = {"Title": f"{figure.id}: {figure.title}"} | ({"Date": None} if format == "svg" else {"Software": None})
         compose(figure, theme).savefig(content, format=format, dpi=resolution, metadata=about)
     return content.getvalue()
+
+
+def with_palette(content: bytes, colours: int) -> bytes:
+    """A PNG with so many colours, without what is written in it besides."""
+    from PIL import Image
+
+    small = io.BytesIO()
+    with Image.open(io.BytesIO(content)) as image:
+        image.convert("RGB").quantize(colours).save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 def compose(figure: Figure, theme: Theme = "light") -> Drawing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -10,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from .. import language
+from ..language import Corpus, Level
+from ..language.lanes import in_lanes
 from .base import Batch, Split
 from .sources import refusal
-
-if TYPE_CHECKING:
-    from ..language import Corpus, Level
 
 
 class Stream:
@@ -31,8 +30,6 @@ _STREAMS: WeakValueDictionary[tuple[str, str | None, int | None, str, str], Stre
 
 def corpus_of(name: str, level: Level | None, markov: int | None) -> Corpus:
     """A corpus, or with a seed the Markov text made from it."""
-    from .. import language
-
     corpus = language.load(name, level)
     return corpus if markov is None else language.markov(corpus, markov)
 
@@ -78,10 +75,9 @@ class Chunks:
         """The text of all chunks in so many lanes that run side by side, `(steps, B)`."""
         assert self.size is not None
         tokens = self.stream.tokens[: self.size * self.length + 1]
-        steps = len(tokens) // batch
-        if steps < 2:
+        if len(tokens) < 2 * batch:
             raise ValueError(f"expected a training text of at least {2 * batch} symbols, got {len(tokens)}")
-        return tokens[: steps * batch].view(batch, steps).T.contiguous()
+        return in_lanes(tokens, batch)
 
     def cut(self, lanes: Tensor, begin: int, end: int) -> Batch:
         """Steps of all lanes, each with what comes next."""

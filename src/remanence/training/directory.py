@@ -26,6 +26,7 @@ from ..files import remove_left_overs
 from . import checkpoint, files
 from .events import Events
 from .files import RunError
+from .plain import plain
 
 Say = Callable[[str], None]
 KEPT = 2
@@ -249,15 +250,6 @@ def now() -> str:
 def as_json(content: dict[str, Any]) -> bytes:
     """Plain data as a file for people."""
     return (json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
-
-
-def plain(value: Any) -> Any:
-    """Lists and dictionaries for whatever is like them, so that YAML gives back what it was given."""
-    if isinstance(value, dict):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def difference(there: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:

@@ -6,9 +6,10 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 
 class Stopped(Exception):  # noqa: N818  not an error
@@ -53,6 +54,38 @@ class Budget:
         return float("inf") if self.seconds is None else self.seconds - (time.monotonic() - self._start)
 
 
+@contextmanager
+def on_signals(
+    handler: Any, numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM), *, once: bool = False
+) -> Iterator[None]:
+    """Let signals do something else.
+
+    Args:
+        handler: what they do, as `signal.signal` takes it.
+        numbers: which signals.
+        once: whether only the first of them does it; the next does what it did before. Takes a function for `handler`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread alone
+        return
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def restore() -> None:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+    def first(number: int, frame: FrameType | None) -> None:
+        handler(number, frame)
+        restore()
+
+    for number in before:
+        signal.signal(number, first if once else handler)
+    try:
+        yield
+    finally:
+        restore()
+
+
 class Interruption:
     """Whether to stop before the next piece of work.
 
@@ -68,23 +101,12 @@ class Interruption:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Let SIGINT and SIGTERM ask for a stop. A second one stops at once, as if nobody had listened."""
-        if threading.current_thread() is not threading.main_thread():
-            yield  # signals reach the main thread alone
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
         def asked(number: int, frame: FrameType | None) -> None:
             self.signal = signal.Signals(number)
-            for each, handler in before.items():
-                signal.signal(each, handler)
 
-        for number in before:
-            signal.signal(number, asked)
-        try:
+        with on_signals(asked, once=True):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def after_update(self) -> None:
         """An update is done. What the first of a stretch took is no measure: it may have compiled something."""

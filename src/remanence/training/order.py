@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..language.lanes import in_lanes
 from ..tasks.base import Batch, Source
 from ..tasks.generators import generator
 from .config import Training
@@ -79,7 +80,7 @@ class Order:
         assert self.length is not None
         assert self.source.size is not None
         if self.stateful:
-            return lanes(self.length * self.batch, self.batch, self.device)
+            return in_lanes(torch.arange(self.source.size, device=self.device), self.batch)
         self._before_pass = self.generator.get_state()
         numbers = torch.randperm(self.source.size, generator=self.generator, device=self.device)
         return numbers[: self.length * self.batch].view(self.length, self.batch)
@@ -97,8 +98,3 @@ class Order:
         self._before_pass = generator_state
         self.position = position
         self._numbers = self._pass() if position > 0 and self.length is not None else None
-
-
-def lanes(count: int, width: int, device: torch.device) -> Tensor:
-    """Numbers 0 to count - 1 cut into `width` stretches: row k holds the k-th number of every stretch."""
-    return torch.arange(count, device=device).view(width, count // width).T.contiguous()

@@ -111,6 +111,17 @@ class Slopes(NamedTuple):
     age: Tensor | None
 
 
+class Found(NamedTuple):
+    """Derivatives that the recurrence returns, beside those it fills in."""
+
+    p_hat: Tensor | None
+    dt: Tensor | None
+    bias: Tensor | None = None
+    """`(N, G H)`; None where it is still to be summed from those by the pre-activations."""
+    bias_hn: Tensor | None = None
+    """`(N, H)`, GRU only: by the recurrent bias of the candidate."""
+
+
 class Recurrence(Protocol):
     """The part of both passes that goes from step to step, by kernels of one kind."""
 
@@ -132,8 +143,8 @@ class Recurrence(Protocol):
         d_parts: Tensor | None,
         d_state: Final,
         wants_dt: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Fills d_pre, d_parts and d_state; returns the derivatives by p_hat and dt."""
+    ) -> Found:
+        """Fills d_pre, d_parts and d_state."""
 
 
 def recurrence(kind: Kind) -> Recurrence:
@@ -210,23 +221,21 @@ def backward(
     """
     inputs = given.inputs
     units = given.weight_hh.shape[-1]
-    d_pre, d_parts, d_p_hat, d_dt, d_state = _through_time(
-        kind, given, scale, kept, d_outputs, d_final, wanted, overwrite and inputs.dtype == torch.float32
-    )
+    d_pre, d_parts, found, d_state = _through_time(kind, given, scale, kept, d_outputs, d_final, wanted, overwrite)
     with matrix_products(kind.precision == "tf32"):
         d_inputs = _times(d_pre, given.weight_ih).view(inputs.shape) if wanted.inputs else None
         real = units if real is None else real
         d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
         d_weight_hh = _recurrent(d_pre, kept.outputs, given.hidden, kind, kind.blocks, real)
-        d_bias_ih = d_bias_hh = d_pre.sum(-2, dtype=torch.float32)
+        d_bias_ih = d_bias_hh = d_pre.sum(-2, dtype=torch.float32) if found.bias is None else found.bias
         if d_parts is not None:
             flat = d_parts.flatten(-3, -2)
             own = slice(kind.split * real, (kind.split + 1) * real)
             d_weight_hh[..., own, :] = _recurrent(flat, kept.outputs, given.hidden, kind, 1, real)
             block = slice(kind.split * units, (kind.split + 1) * units)
             d_bias_hh = d_bias_ih.clone()
-            d_bias_hh[..., block] = flat.sum(-2, dtype=torch.float32)
-    return Slopes(d_inputs, d_weight_ih, d_weight_hh, d_bias_ih, d_bias_hh, d_p_hat, d_dt, *d_state)
+            d_bias_hh[..., block] = flat.sum(-2, dtype=torch.float32) if found.bias_hn is None else found.bias_hn
+    return Slopes(d_inputs, d_weight_ih, d_weight_hh, d_bias_ih, d_bias_hh, found.p_hat, found.dt, *d_state)
 
 
 def _through_time(
@@ -238,14 +247,14 @@ def _through_time(
     d_final: Final,
     wanted: Wanted,
     overwrite: bool,
-) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Final]:
+) -> tuple[Tensor, Tensor | None, Found, Final]:
     """The part of the backward pass that goes from step to step; arguments as there.
 
     What only this part needs is gone when it returns: the products after it need as much memory again.
 
     Returns:
-        Derivatives by the pre-activations, by the GRU's recurrent part of the candidate, by p_hat, by dt, and by the
-        first state.
+        Derivatives by the pre-activations `(N, T B, G H)`, by the GRU's recurrent part of the candidate, what the
+        recurrence found, and derivatives by the first state.
     """
     inputs, dt = given.inputs, given.dt
     *lead, _, rows, _ = inputs.shape
@@ -253,21 +262,24 @@ def _through_time(
     pre, parts = kept.pre, kept.parts
     assert pre is not None
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
-    d_pre = pre if overwrite else torch.empty_like(pre, dtype=inputs.dtype)
+    narrow = inputs.dtype != torch.float32
+    if overwrite and narrow and kind.kernels == "cuda":
+        d_pre = pre.view(inputs.dtype)[..., : pre.shape[-1]]  # the first half of every row
+    else:
+        d_pre = pre if overwrite and not narrow else torch.empty_like(pre, dtype=inputs.dtype)
     d_parts = None
     if parts is not None:
-        d_parts = parts if overwrite else torch.empty_like(parts, dtype=inputs.dtype)
+        d_parts = parts if overwrite and not narrow else torch.empty_like(parts, dtype=inputs.dtype)
     state = (*lead, rows, units)
     d_hidden, d_cell = (new(state) if wanted.state else None for _ in range(2))
     d_age = new(state) if wanted.state and kind.has_age else None
     d_state = Final(d_hidden, d_cell, d_age)
     if not rows:
         d_p_hat = None if given.p_hat is None else torch.zeros_like(given.p_hat)
-        return d_pre, d_parts, d_p_hat, torch.zeros_like(dt) if wanted.dt and dt is not None else None, d_state
-    d_p_hat, d_dt = recurrence(kind).backward(
-        kind, given, scale, kept, d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt
-    )
-    return d_pre, d_parts, d_p_hat, d_dt, d_state
+        d_dt = torch.zeros_like(dt) if wanted.dt and dt is not None else None
+        return d_pre, d_parts, Found(d_p_hat, d_dt), d_state
+    found = recurrence(kind).backward(kind, given, scale, kept, d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt)
+    return d_pre, d_parts, found, d_state
 
 
 def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, kind: Kind, blocks: int, real: int) -> Tensor:

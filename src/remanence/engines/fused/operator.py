@@ -164,8 +164,10 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     slopes = launch.backward(
         kind, *launch.prepared(kind, given), kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False
     )
-    if kind.split < 0:
-        slopes = slopes._replace(bias_hh=slopes.bias_ih.clone())  # results of an operator must not share memory
+    # Results of an operator must not share memory.
+    slopes = slopes._replace(
+        bias_ih=slopes.bias_ih.clone(), p_hat=None if slopes.p_hat is None else slopes.p_hat.clone()
+    )
     return _filled(given, slopes)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import by_steps, cells, direct, gates, plan
 from .kernels import backward_kernel, forward_kernel
+from .launch import Found
 
 if TYPE_CHECKING:
     from .launch import Final, Given, Kept, Kind
@@ -84,12 +85,8 @@ def backward(
     d_parts: Tensor | None,
     d_state: Final,
     wants_dt: bool,
-) -> tuple[Tensor | None, Tensor | None]:
-    """All steps back; fills d_pre, d_parts and d_state, see `launch.backward`.
-
-    Returns:
-        Derivatives by p_hat and dt.
-    """
+) -> Found:
+    """All steps back; fills d_pre, d_parts and d_state, see `launch.backward`."""
     *lead, steps, rows, _ = given.inputs.shape
     replicas = lead[0] if lead else 1
     pre = kept.pre
@@ -119,7 +116,7 @@ def backward(
         by_steps.backward(tiles, _backward_constants, (kind, tiles, units, True), tensors, numbers, kind.reverse)
 
     _run(tiles, start, step_by_step, device)
-    return None if d_p_hat is None else d_p_hat.sum(-2), None if d_dt is None else d_dt.sum(0)
+    return Found(None if d_p_hat is None else d_p_hat.sum(-2), None if d_dt is None else d_dt.sum(0))
 
 
 def _bytes_on_chip(kind: Kind, matrix: Tensor) -> int:

@@ -83,4 +83,5 @@ def taken_apart(kind: Kind, slopes: Slopes, count: int, units: int) -> list[Tens
         return list(whole)
     if whole[4] is whole[3]:  # torch copies what it gets twice, but does not see that pieces of it are the same memory
         whole = (*whole[:4], slopes.bias_hh.clone(), *whole[5:])
-    return [None if slope is None else slope[n] for n in range(count) for slope in whole]
+    each = [[None] * count if slope is None else slope.unbind() for slope in whole]
+    return [slope for task in zip(*each, strict=True) for slope in task]

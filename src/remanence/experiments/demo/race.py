@@ -10,7 +10,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from types import FrameType
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from ...training import Run, RunError, Stopped, train
+from ...training.interruption import on_signals
 from ...training.progress import Silent
 
 EVERY = 0.5
@@ -112,14 +112,14 @@ def race(groups: Mapping[str, Sequence[Run]], shown: Mapping[str, Silent]) -> No
         stop()
 
     try:
-        with _on_signals(signal.SIG_IGN, only=signal.SIGINT):  # a process that still imports is not to answer to Ctrl-C
+        with on_signals(signal.SIG_IGN, [signal.SIGINT]):  # a process that still imports is not to answer to Ctrl-C
             for name, runs in groups.items():
                 ours, theirs = context.Pipe(duplex=False)
                 processes[name] = context.Process(target=work, args=(list(runs), theirs), name=name)
                 processes[name].start()
                 theirs.close()
                 pipes[ours] = name
-        with _on_signals(ask):
+        with on_signals(ask):
             for name, message in _messages(pipes):
                 if message is None:
                     processes[name].join()
@@ -156,16 +156,3 @@ def _messages(pipes: Mapping[Connection, str]) -> Iterator[tuple[str, Message | 
                 yield left.pop(pipe), None
             else:
                 yield left[pipe], message
-
-
-@contextmanager
-def _on_signals(handler: Any, only: signal.Signals | None = None) -> Iterator[None]:
-    """Let SIGINT and SIGTERM, or only one of them, do this."""
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM) if only in (None, each)}
-    for each in before:
-        signal.signal(each, handler)
-    try:
-        yield
-    finally:
-        for each, old in before.items():
-            signal.signal(each, old)

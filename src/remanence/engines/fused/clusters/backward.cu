@@ -1,4 +1,6 @@
-// The backward pass; kernels.cuh says how, ../kernels.py what the tensors are.
+// The backward pass; kernels.cuh says how, ../kernels.py what the tensors are. `totals` are sums over the steps and rows
+// of a group, [group][kind][unit]: derivatives by the biases of all blocks, by that of hn, and by p_hat.
+// Rows of d_pre are APART times as long as what is in them.
 
 constexpr int PRODUCTS = (CLUSTER + 3) / 4;                     // tiles of sixteen units of h that a warp computes
 constexpr int SENT = CLUSTER * TILES * UNITS * 8 * 4;           // bytes of the shares that a program gets
@@ -11,12 +13,12 @@ constexpr int KINDS = BLOCKS + (SPLIT >= 0);
 constexpr int OUTBOX = KINDS * PAGE;                            // numbers that a step leaves: derivatives
 constexpr int GIVEN = ((HN + 1) * FOURS + THREADS - 1) / THREADS, LEFT = (KINDS * FOURS + THREADS - 1) / THREADS;
 
-extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <= 32 ? 64 / WARPS / 4 : 1) backward(
+extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     const float* pre, const NUMBER* matrix, const float* p_hat, const float* dt,
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const float* parts, const float* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
-    float* d_first_age, float* d_p_hat, float* d_dt, int N, int T, int B, float eps, float fixed_p, float beta) {
+    float* d_first_age, float* totals, float* d_dt, int N, int T, int B, float eps, float fixed_p, float beta) {
     // Shared memory: two letterboxes; two times shares as [program][tile][unit][row], derivatives as [part][tile]
     // [unit][row][block] and what they were divided by as [tile][warp][row]; inbox and outbox.
     unsigned char* shares = shared + 128;
@@ -62,7 +64,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
 
     const float p = exponent_of(p_hat, fixed_p, me);
     const offset start = (offset)me.replica * B * H;
-    float held[TILES], d_cell[TILES], d_age[TILES], from_later[TILES], d_p = 0.0f;
+    float held[TILES], d_cell[TILES], d_age[TILES], from_later[TILES];
+    float d_bias[4] = {}, d_bias_hn = 0.0f, d_p = 0.0f;
     int length[TILES];
     offset here[TILES];
 #pragma unroll
@@ -92,14 +95,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
             else if (SPLIT >= 0 && four.kind == HN) from[i] = parts + at;
         }
     }
-    auto fetch_step = [&](int s) {
+    auto fetch_step = [&](int s, offset onward) {
         if (s < T) {
             word stage = s % DEPTH * INBOX * 4;
 #pragma unroll
             for (int i = 0; i < GIVEN; ++i)
                 if (from[i] != nullptr) {
                     Four four = four_of(threadIdx.x + i * THREADS);
-                    const float* place = from[i] + s * stride * H * (four.kind < BLOCKS ? BLOCKS : 1);
+                    const float* place = from[i] + onward * (four.kind < BLOCKS ? BLOCKS : 1);
                     bool there = true;
                     if (s == T - 1 && (four.kind == CELL || (HAS_AGE && four.kind == AGE))) {
                         const float* initial = four.kind == CELL ? first_cell : first_age;
@@ -123,20 +126,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
         to[i] = nullptr;
         if (four.kind < KINDS && row < B && unit < H)
             to[i] = four.kind == BLOCKS ? d_parts + (first + row) * H + unit
-                                        : d_pre + ((first + row) * BLOCKS + four.kind) * H + unit;
+                                        : d_pre + ((first + row) * APART * BLOCKS + four.kind) * H + unit;
     }
-    auto store_step = [&](int s) {
+    auto store_step = [&](int s, offset onward) {
 #pragma unroll
         for (int i = 0; i < LEFT; ++i)
             if (to[i] != nullptr) {
                 Four four = four_of(threadIdx.x + i * THREADS);
-                store_four(to[i] + s * stride * H * (four.kind < BLOCKS ? BLOCKS : 1),
+                store_four(to[i] + onward * (four.kind < BLOCKS ? BLOCKS * APART : 1),
                            *(const float4*)(outbox + (s & 1) * OUTBOX + four.place));
             }
     };
     for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
     __syncthreads();
-    for (int s = 0; s < DEPTH; ++s) fetch_step(s);
+    const offset step_size = stride * H;
+    for (int s = 0; s < DEPTH; ++s) fetch_step(s, s * step_size);
 
     // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
     // four rows of unit g, those of odd q of unit g + 8.
@@ -165,7 +169,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
     };
 
     const int mine = (2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3);  // in a page of a box
-    for (int s = 0; s < T; ++s) {
+    offset now = 0;  // of this step, in numbers of h
+    for (int s = 0; s < T; ++s, now += step_size) {
         const float* stage = inbox + s % DEPTH * INBOX;
         CellSlopes slopes[TILES];
         float d_h[TILES];
@@ -194,7 +199,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
             }
             d_cell[j] = back[j].cell;
             d_age[j] = back[j].age;
-            if (HAS_AGE && me.there[j]) d_p += back[j].p;
+            if (me.there[j]) {
+#pragma unroll
+                for (int block = 0; block < BLOCKS; ++block) d_bias[block] += back[j].z[block];
+                if (SPLIT >= 0) d_bias_hn += back[j].hn;
+                if (HAS_AGE) d_p += back[j].p;
+            }
 
             // As float16, in the range of the warp's units in this row.
             float factor[4];
@@ -260,8 +270,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
                             odd ? a : c, odd ? b : d);
                 }
 
-        if (s > 0) store_step(s - 1);
-        fetch_step(s + DEPTH);
+        if (s > 0) store_step(s - 1, now - step_size);
+        fetch_step(s + DEPTH, now + DEPTH * step_size);
         float* leave = outbox + (s & 1) * OUTBOX + mine;
 #pragma unroll
         for (int j = 0; j < TILES; ++j, leave += 8 * PITCH) {
@@ -278,7 +288,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
         }
     }
     __syncthreads();
-    store_step(T - 1);
+    store_step(T - 1, now - step_size);
     receive(T - 1);  // always: nobody may write into the memory of a program that has ended
     if (d_first_hidden != nullptr)
 #pragma unroll
@@ -288,11 +298,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
                 d_first_cell[start + here[j]] = d_cell[j];
                 if (HAS_AGE) d_first_age[start + here[j]] = d_age[j];
             }
-    if (HAS_AGE && d_p_hat != nullptr) {
-        float slope = d_p * p * (1.0f - p);
-        slope += from_partner(slope, 1);
-        slope += from_partner(slope, 2);
-        slope += from_partner(slope, 16);
-        if (me.q == 0 && me.g < 4 && me.unit_there) d_p_hat[(offset)me.group * H + me.unit] = slope;
-    }
+    totals += (offset)me.group * (KINDS + HAS_AGE) * H + me.unit;
+    auto leave_total = [&](int kind, float total) {
+        total += from_partner(total, 1);
+        total += from_partner(total, 2);
+        total += from_partner(total, 16);
+        if (me.q == 0 && me.g < 4 && me.unit_there) totals[kind * H] = total;
+    };
+#pragma unroll
+    for (int block = 0; block < BLOCKS; ++block) leave_total(block, d_bias[block]);
+    if (SPLIT >= 0) leave_total(BLOCKS, d_bias_hn);
+    if (HAS_AGE) leave_total(KINDS, d_p * p * (1.0f - p));
 }

@@ -45,7 +45,7 @@ __device__ __forceinline__ void wait_for(word box, word parity) {
     do {
         asm volatile(
             "{\n.reg .pred open;\n"
-            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 open, [%1], %2;\n"
+            "mbarrier.try_wait.parity.shared::cta.b64 open, [%1], %2;\n"
             "selp.u32 %0, 1, 0, open;\n}"
             : "=r"(open) : "r"(box), "r"(parity) : "memory");
     } while (!open);

@@ -60,7 +60,6 @@ class Kernel:
         self.module = ctypes.c_void_p()
         self.function = ctypes.c_void_p()
         with torch.cuda.device(device):
-            torch.cuda.current_stream(device).query()  # the device is set up
             _check(driver().cuModuleLoadData(ctypes.byref(self.module), code))
             _check(driver().cuModuleGetFunction(ctypes.byref(self.function), self.module, name.encode()))
             _check(driver().cuFuncSetAttribute(self.function, _SHARED_BYTES, shared))
@@ -76,14 +75,15 @@ class Kernel:
             clusters: how many.
             arguments: addresses and numbers.
         """
-        stream = torch.cuda.current_stream(self.device).cuda_stream
-        config = self._config(clusters, stream)
-        buffer = self.pack.pack(*arguments)
+        if torch.cuda.current_device() != self.device.index:
+            with torch.cuda.device(self.device):
+                return self.start(clusters, *arguments)
+        buffer = ctypes.c_char_p(self.pack.pack(*arguments))
         extra = (ctypes.c_void_p * 5)(
-            _BUFFER, ctypes.cast(ctypes.c_char_p(buffer), ctypes.c_void_p), _BUFFER_SIZE, ctypes.addressof(self.size), 0
+            _BUFFER, ctypes.cast(buffer, ctypes.c_void_p), _BUFFER_SIZE, ctypes.addressof(self.size), 0
         )
-        with torch.cuda.device(self.device):
-            _check(driver().cuLaunchKernelEx(ctypes.byref(config), self.function, None, extra))
+        config = self._config(clusters, torch.cuda.current_stream().cuda_stream)
+        return _check(driver().cuLaunchKernelEx(ctypes.byref(config), self.function, None, extra))
 
     def at_once(self) -> int:
         """How many clusters the device runs at the same time; none if it cannot run one."""
@@ -96,6 +96,13 @@ class Kernel:
     def _config(self, clusters: int, stream: int | None) -> _Config:
         grid, block = (clusters * self.cluster, 1, 1), (self.threads, 1, 1)
         return _Config(grid, block, self.shared, stream, ctypes.pointer(self.attribute), 1)
+
+
+@lru_cache
+def architecture(device: torch.device) -> str:
+    """What its machine code is called."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
 
 
 @lru_cache

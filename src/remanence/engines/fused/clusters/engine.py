@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 import torch
@@ -11,13 +12,15 @@ from ...base import Result, Task
 from ...machine import tf32_in_recurrent_layers
 from .. import engine as fused
 from . import plan
-from .compiler import CompilerError, library
-from .driver import driver
+from .compiler import CompilerError, compiled, library
+from .driver import DriverError, Kernel, architecture, driver
 
 name = "cuda"
 
-CAPABILITY = (9, 0)
-"""Of the first chips with clusters."""
+GENERATIONS = (9, 10)
+"""Major compute capabilities of the chips with clusters and enough shared memory."""
+SHARED = 160 * 1024
+"""Bytes of shared memory that the largest programs need."""
 
 
 def refuses(task: Task) -> str | None:
@@ -29,7 +32,7 @@ def refuses(task: Task) -> str | None:
     if reason is not None:
         return reason
     full = task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
-    most = 4 * plan.SLICE[2 if full else 1]
+    most = min(plan.most_units(2 if full else 1), 32 * largest_cluster(device))
     if task.width > most:
         kind = "full float32" if full else "this precision"
         return f"it keeps the recurrent matrix on chip, in {kind} up to {most} units, and there are {task.width}"
@@ -40,20 +43,43 @@ def refuses(task: Task) -> str | None:
 
 
 @lru_cache
-def lacks(device: torch.device) -> str | None:
-    """What the device or the installation lacks."""
+def _lacks(device: torch.device) -> str | None:
     if torch.version.cuda is None:
         return "it runs on NVIDIA's devices alone"
     capability = torch.cuda.get_device_capability(device)
-    if capability < CAPABILITY:
-        asked, found = (".".join(map(str, version)) for version in (CAPABILITY, capability))
-        return f"it needs a chip of compute capability {asked}, and {device} has {found}"
+    if capability[0] not in GENERATIONS:
+        asked = " or ".join(f"{major}.x" for major in GENERATIONS)
+        return f"it needs a chip of compute capability {asked}, and {device} has {'.'.join(map(str, capability))}"
     try:
         library()
         driver()
     except (CompilerError, OSError) as error:
         return f"its kernels cannot be compiled: {error}"
     return None
+
+
+@lru_cache
+def _largest_cluster(device: torch.device) -> int:
+    code = compiled('extern "C" __global__ void nothing() {}', [f"--gpu-architecture={architecture(device)}"])
+    for cluster in range(plan.LARGEST, 1, -1):
+        with suppress(DriverError):
+            if Kernel(code, "nothing", "", 256, cluster, SHARED, device).at_once():
+                return cluster
+    return 1
+
+
+def lacks(device: torch.device) -> str | None:
+    """What the device or the installation lacks."""
+    return _lacks(device)
+
+
+def largest_cluster(device: torch.device) -> int:
+    """How many programs the device lets write into each other's memory: fewer on a part of a chip."""
+    return _largest_cluster(device)
+
+
+for known in (lacks, largest_cluster):
+    setattr(known, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_constant_result` sets, without its import
 
 
 def run(task: Task) -> Result:

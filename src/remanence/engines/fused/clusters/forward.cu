@@ -12,7 +12,7 @@ constexpr int GIVEN = (BLOCKS * FOURS + THREADS - 1) / THREADS;          // time
 constexpr int LEFT = ((HIDDEN + 1) * FOURS + THREADS - 1) / THREADS;     // and stores
 constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
 
-extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <= 32 ? 64 / WARPS / 4 : 1) forward(
+extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     float* pre, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
     const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_age, NUMBER* hidden, float* cells, float* ages, float* parts, float* last_hidden,
@@ -96,14 +96,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
         bool inside = four.kind < BLOCKS && row < B && unit < H;
         from[i] = inside ? pre + ((first + row) * BLOCKS + four.kind) * H + unit : nullptr;
     }
-    auto fetch_step = [&](int s) {
+    auto fetch_step = [&](int s, offset onward) {
         if (s < T) {
             word stage = s % DEPTH * INBOX * 4;
 #pragma unroll
             for (int i = 0; i < GIVEN; ++i)
                 if (from[i] != nullptr)
                     fetch_four(shared_address(inbox + four_of(threadIdx.x + i * THREADS).place) + stage,
-                               from[i] + s * stride * BLOCKS * H, true);
+                               from[i] + onward * BLOCKS, true);
             if (HAS_DT && threadIdx.x < TILES * 8) {
                 int row = me.first_row + threadIdx.x;
                 fetch(shared_address(inbox + BLOCKS * PAGE + threadIdx.x) + stage, row < B ? dt + first + s * stride + row : dt, row < B);
@@ -126,20 +126,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
             else if (four.kind < HIDDEN) to[i] = pre + ((first + row) * BLOCKS + four.kind) * H + unit;
         }
     }
-    auto store_step = [&](int s) {
+    auto store_step = [&](int s, offset onward) {
 #pragma unroll
         for (int i = 0; i < LEFT; ++i)
             if (to[i] != nullptr) {
                 Four four = four_of(threadIdx.x + i * THREADS);
                 float4 numbers = *(const float4*)(outbox + (s & 1) * OUTBOX + four.place);
-                offset onward = s * stride * H;
                 if (four.kind == HIDDEN) store_four((NUMBER*)to[i] + onward, numbers);
                 else store_four((float*)to[i] + onward * (four.kind < BLOCKS ? BLOCKS : 1), numbers);
             }
     };
     for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
     __syncthreads();
-    for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s);
+    const offset step_size = stride * H;
+    for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s, s * step_size);
 
     // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
     const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + me.q * 16;
@@ -154,9 +154,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
     meet();
 
     const int mine = (2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3);  // in a page of a box
-    for (int s = 0; s < T; ++s) {
-        if (s > 0) store_step(s - 1);
-        fetch_step(s + DEPTH - 1);
+    offset now = 0;  // of this step, in numbers of h
+    for (int s = 0; s < T; ++s, now += step_size) {
+        if (s > 0) store_step(s - 1, now - step_size);
+        fetch_step(s + DEPTH - 1, now + (DEPTH - 1) * step_size);
         const float* stage = inbox + s % DEPTH * INBOX;
         float z[TILES][4] = {}, hn[TILES], step[TILES];
 #pragma unroll
@@ -243,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, CLUSTER * PARTS * WARPS <=
         wait_for_fetches<DEPTH - 2>();
         __syncthreads();
     }
-    if (T > 0) store_step(T - 1);
+    store_step(T - 1, now - step_size);
 #pragma unroll
     for (int j = 0; j < TILES; ++j)
         if (me.there[j]) {

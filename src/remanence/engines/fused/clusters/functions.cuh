@@ -1,31 +1,44 @@
-// Transcendental functions, accurate in float32 to a few units in the last place: see ../functions.py.
+// Transcendental functions, accurate in float32 to a few units in the last place: see ../functions.py. A step waits for
+// them, so they are short: numbers below 2^-126 count as zero, and series are summed in pairs.
 
 struct Pair { float of, other; };
 
 __device__ __forceinline__ float reciprocal(float x) {
     float y;
-    asm("rcp.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
 __device__ __forceinline__ float exponential(float x) {
     float y;
-    asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
     return y;
 }
 
-// sigmoid(x) and sigmoid(-x), both to the last digit, from one exponential that cannot overflow.
-__device__ __forceinline__ Pair sigmoids(float x) {
-    float e = exponential(-fabsf(x));
-    float larger = reciprocal(1.0f + e);
-    float smaller = e * larger;
-    return x >= 0 ? Pair{larger, smaller} : Pair{smaller, larger};
+// The larger and the smaller of two numbers, or the one that is none.
+__device__ __forceinline__ float smaller_of(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
 }
 
-// The first alone needs less: where the exponential overflows its reciprocal is zero, as it should be.
+__device__ __forceinline__ float larger_of(float x, float y) {
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+// sigmoid(x) and sigmoid(-x), both to the last digit, from one exponential that does not overflow.
+__device__ __forceinline__ Pair sigmoids(float x) {
+    float e = exponential(-larger_of(x, -87.0f));
+    float sigmoid = reciprocal(1.0f + e);
+    return {sigmoid, e * sigmoid};
+}
+
+// The first alone: where the exponential overflows its reciprocal is zero, as it should be.
 __device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + exponential(-x)); }
 
-// exp(x) - 1: its series where the subtraction would cancel. Series are summed in pairs: a step waits for them.
+// exp(x) - 1: its series where the subtraction would cancel.
 __device__ __forceinline__ float exponential_less_one(float x) {
     float x2 = x * x;
     float last = fmaf(x, 1.0f / 5040, 1.0f / 720), middle = fmaf(x, 1.0f / 120, 1.0f / 24);
@@ -41,30 +54,24 @@ __device__ __forceinline__ float logarithm_of_one_more(float x) {
     return fabsf(x) < 0.3f ? 2.0f * s * series : logf(1.0f + x);
 }
 
+// tanh(x): its series where the difference would cancel.
 __device__ __forceinline__ float hyperbolic_tangent(float x) {
-    float e = exponential_less_one(-2.0f * fabsf(x));
-    return copysignf(-e * reciprocal(2.0f + e), x);
+    float e = exponential(-2.0f * fabsf(x));
+    float tanh = copysignf((1.0f - e) * reciprocal(1.0f + e), x);
+    float x2 = x * x;
+    float series = fmaf(x2, fmaf(x2, fmaf(x2, 62.0f / 2835, -17.0f / 315), 2.0f / 15), -1.0f / 3);
+    return fabsf(x) < 0.25f ? fmaf(x * x2, series, x) : tanh;
 }
 
+// sinh(x) and cosh(x) for |x| that does not overflow; of sinh the series where the difference would cancel.
 __device__ __forceinline__ float hyperbolic_sine(float x) {
-    float e = exponential_less_one(fabsf(x));
-    return copysignf(0.5f * (e + e * reciprocal(e + 1.0f)), x);
+    float e = exponential(x);
+    float x2 = x * x;
+    float series = fmaf(x2, fmaf(x2, 1.0f / 5040, 1.0f / 120), 1.0f / 6);
+    return fabsf(x) < 0.3f ? fmaf(x * x2, series, x) : 0.5f * (e - reciprocal(e));
 }
 
 __device__ __forceinline__ float hyperbolic_cosine(float x) {
-    float e = exponential(fabsf(x));
+    float e = exponential(x);
     return 0.5f * (e + reciprocal(e));
-}
-
-// The larger and the smaller of two numbers, or the one that is none.
-__device__ __forceinline__ float smaller_of(float x, float y) {
-    float z;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-}
-
-__device__ __forceinline__ float larger_of(float x, float y) {
-    float z;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
 }

@@ -75,7 +75,8 @@ __device__ __forceinline__ word largest_of(word mine) {
     return mine;
 }
 
-// What the i-th of the fours of a box is: kind, row and first unit.
+// What the i-th of the fours of a box is: kind, row and first unit. Kinds below BLOCKS have BLOCKS times H numbers a row
+// in global memory, the others H.
 struct Four { int kind, row, unit, place; };
 
 __device__ __forceinline__ Four four_of(int i) {

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..launch import Found
 from . import plan
 from .compiler import machine_code
-from .driver import Kernel
+from .driver import Kernel, architecture
 
 if TYPE_CHECKING:
     from ..launch import Final, Given, Kept, Kind
@@ -57,12 +58,8 @@ def backward(
     d_parts: Tensor | None,
     d_state: Final,
     wants_dt: bool,
-) -> tuple[Tensor | None, Tensor | None]:
-    """All steps back; fills d_pre, d_parts and d_state, see `launch.backward`.
-
-    Returns:
-        Derivatives by p_hat and dt.
-    """
+) -> Found:
+    """All steps back; fills d_pre, d_parts and d_state, see `launch.backward`."""
     *lead, steps, rows, _ = given.inputs.shape
     units = given.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
@@ -72,17 +69,32 @@ def backward(
     sizes = plan.make(units, rows, replicas, parts, _processors(given.inputs.device))
     groups = sizes.groups(rows, replicas)
     kernel = _backward(
-        kind, units, sizes, dtype, d_pre.dtype, given.dt is not None, given.lengths is not None, d_pre.device
+        kind,
+        units,
+        sizes,
+        dtype,
+        d_pre.stride(-2) // d_pre.shape[-1],
+        given.dt is not None,
+        given.lengths is not None,
+        d_pre.device,
     )
     new = kept.pre.new_empty
-    d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
+    kinds = kind.blocks + (kind.split >= 0) + kind.has_age
+    shares = new(*lead, groups // replicas, kinds * units)
     d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if wants_dt else None
     tensors = (
         *(kept.pre, given.weight_hh, _wide(given.p_hat), given.dt, given.lengths, _wide(given.cell)),
-        *(_wide(given.age), *kept[2:], *map(_wide, (d_outputs, *d_final)), d_pre, d_parts, *d_state, d_p_hat, d_dt),
+        *(_wide(given.age), *kept[2:], *map(_wide, (d_outputs, *d_final)), d_pre, d_parts, *d_state, shares, d_dt),
     )
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
-    return None if d_p_hat is None else d_p_hat.sum(-2), None if d_dt is None else d_dt.sum(0)
+    totals = shares.sum(-2)
+    blocks = kind.blocks * units
+    return Found(
+        p_hat=None if given.p_hat is None else totals[..., -units:],
+        dt=None if d_dt is None else d_dt.sum(0),
+        bias=totals if kinds == kind.blocks else totals[..., :blocks],
+        bias_hn=totals[..., blocks : blocks + units] if kind.split >= 0 else None,
+    )
 
 
 def _wide(value: Tensor | None) -> Tensor | None:
@@ -100,12 +112,6 @@ def _address(value: Tensor | None) -> int:
 @lru_cache
 def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-@lru_cache
-def _architecture(device: torch.device) -> str:
-    major, minor = torch.cuda.get_device_capability(device)
-    return f"sm_{major}{minor}"
 
 
 @cache
@@ -126,7 +132,7 @@ def _forward(
     }
     left = kind.blocks + 2 + kind.has_age + (kind.split >= 0) if save else 1
     shared = plan.forward_shared(sizes, parts, kind.blocks, left)
-    code = machine_code("forward", constants, _architecture(device))
+    code = machine_code("forward", constants, architecture(device))
     return Kernel(code, "forward", "17P2i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
 
@@ -136,16 +142,16 @@ def _backward(
     units: int,
     sizes: plan.Plan,
     dtype: torch.dtype,
-    number: torch.dtype,
+    apart: int,
     has_dt: bool,
     has_lengths: bool,
     device: torch.device,
 ) -> Kernel:
     parts = parts_of(kind, dtype)
-    constants = _constants(kind, units, sizes, parts, has_dt, has_lengths) | {"NUMBER": NUMBERS[number]}
+    constants = _constants(kind, units, sizes, parts, has_dt, has_lengths) | {"NUMBER": NUMBERS[dtype], "APART": apart}
     parted = kind.split >= 0
     shared = plan.backward_shared(sizes, parts, kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted)
-    code = machine_code("backward", constants, _architecture(device))
+    code = machine_code("backward", constants, architecture(device))
     return Kernel(code, "backward", "21P3i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
 
@@ -157,6 +163,7 @@ def _constants(kind: Kind, units: int, sizes: plan.Plan, parts: int, has_dt: boo
         "WARPS": sizes.warps,
         "CLUSTER": sizes.cluster,
         "TILES": sizes.tiles,
+        "TOGETHER": sizes.together,
         "PARTS": parts,
         "COUPLED": int(kind.coupled),
         "HAS_AGE": int(kind.has_age),

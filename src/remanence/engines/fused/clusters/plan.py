@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SLICE = {1: 128, 2: 64}
-"""Warps of a cluster, by the parts of a factor, for whose slices of the matrix there are registers. Each has four units."""
+REGISTERS = 128
+"""Registers of a thread that a slice of the matrix may take: as many as there are warps in a cluster times parts."""
 LARGEST = 16
 """Programs of a cluster."""
-DEPTH = 4
-"""Steps that are fetched ahead, see kernels.cuh."""
 BLOCKS = 4
 """Blocks of the recurrent matrix that there is room for."""
+DEPTH = 4
+"""Steps that are fetched ahead, see kernels.cuh."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,21 @@ class Plan:
     """Programs."""
     tiles: int
     """Tiles of eight rows of a cluster."""
+    together: int = 1
+    """Programs that are to fit on a processor, for which the compiler saves registers."""
 
     def groups(self, rows: int, replicas: int) -> int:
         """Clusters."""
         return replicas * -(-rows // (8 * self.tiles))
 
 
+def most_units(parts: int) -> int:
+    """Of a layer."""
+    return 4 * REGISTERS // parts
+
+
 def make(units: int, rows: int, replicas: int, parts: int, processors: int) -> Plan:
-    """Sizes for a task.
+    """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
 
     Args:
         units: of the layer.
@@ -41,10 +48,18 @@ def make(units: int, rows: int, replicas: int, parts: int, processors: int) -> P
         processors: of the chip.
     """
     groups = replicas * -(-rows // 8)
-    warps = 4 if units <= 4 * 4 * LARGEST and groups * -(-units // 16) <= processors else 8
-    cluster = -(-units // (4 * warps))
-    tiles = 1 if groups * cluster <= processors else 2
-    return Plan(warps, cluster, tiles)
+    small = -(-units // 16)
+    if small <= LARGEST and groups * small <= processors:
+        return Plan(4, small, 1)
+    cluster = -(-units // 32)
+    slice_registers = 8 * cluster * parts
+    programs = groups * cluster
+    if slice_registers > 64:
+        # Clusters are of neighbouring processors: not all of the chip can be used.
+        return Plan(8, cluster, 1 if programs <= processors - cluster else 2)
+    most = 3 if slice_registers <= 32 else 2
+    room = processors - processors // 16
+    return Plan(8, cluster, 1, min(most, -(-programs // room)))
 
 
 def forward_shared(plan: Plan, parts: int, given: int, left: int) -> int:

@@ -1,0 +1,451 @@
+"""The engine for chips with clusters, as far as that goes without such a chip: sizes, refusals, the compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import remanence as rm
+from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell
+from remanence.engines import Task, Zeros
+from remanence.engines.fused import launch
+from remanence.engines.fused.clusters import compiler, engine, passes, plan
+from remanence.engines.fused.engine import make_kind
+from remanence.engines.machine import float32_products
+from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine
+
+every_cell = import_module("remanence.engines.check").every_cell
+
+BLOCKS = 4
+MOST = {1: 512, 2: 256}
+"""Units, by the parts of a factor."""
+SHARED = 227 * 1024
+"""Bytes of shared memory that a program may have on chips of compute capability 9.0."""
+CELLS = list(every_cell())
+FITTING = [cell for cell in CELLS if len(cell.blocks) <= BLOCKS]
+
+
+@pytest.fixture(autouse=True)
+def _forgets() -> Iterator[None]:
+    """Nothing found out in a test is known to the next one."""
+
+    def forget() -> None:
+        for function in (compiler.library, compiler.version, engine._lacks, passes._forward, passes._backward):
+            getattr(function, "cache_clear", lambda: None)()
+
+    forget()
+    yield
+    forget()
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("rows", [1, 8, 20, 100, 130, 1000])
+@pytest.mark.parametrize("replicas", [1, 8])
+def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: int) -> None:
+    for processors in (1, 78, 132):
+        for units in range(16, MOST[parts] + 1, 16):
+            sizes = plan.make(units, rows, replicas, parts, processors)
+            assert 1 <= sizes.cluster <= 16
+            assert sizes.tiles in (1, 2)
+            groups = sizes.groups(rows, replicas)
+            assert groups % replicas == 0
+            assert rows <= groups // replicas * 8 * sizes.tiles < rows + 8 * sizes.tiles
+
+
+def test_few_rows_take_one_tile_and_many_take_two() -> None:
+    assert plan.make(512, 8, 1, 1, 132).tiles == 1
+    assert plan.make(512, 1000, 1, 1, 132).tiles == 2
+
+
+@dataclass
+class Launches:
+    """Kernels that would have been started, instead of starting them."""
+
+    processors: int = 132
+    shared: list[int] = field(default_factory=list)
+    clusters: list[int] = field(default_factory=list)
+    started: list[int] = field(default_factory=list)
+
+    def kernel(self, code: bytes, name: str, signature: str, *sizes: Any) -> Any:
+        assert expanded(signature) == parameters(name)
+        *_, cluster, shared, _ = sizes
+        self.clusters.append(cluster)
+        self.shared.append(shared)
+
+        def start(groups: int, *arguments: float) -> None:
+            struct.Struct(f"@{signature}").pack(*arguments)
+            self.started.append(groups)
+
+        return SimpleNamespace(start=start)
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
+    watched = Launches()
+    monkeypatch.setattr(passes, "Kernel", watched.kernel)
+    monkeypatch.setattr(passes, "machine_code", lambda name, constants, architecture: b"")
+    monkeypatch.setattr(passes, "architecture", lambda device: "sm_90")
+    monkeypatch.setattr(passes, "_processors", lambda device: watched.processors)
+    return watched
+
+
+def expanded(signature: str) -> str:
+    """ "2Pi" is "PPi"."""
+    return "".join(int(count or 1) * kind for count, kind in re.findall(r"(\d*)([Pif])", signature))
+
+
+def parameters(name: str) -> str:
+    """Of a kernel, from its source, as letters of `struct`."""
+    found = re.search(rf"\b{name}\(([^()]*)\) \{{", (Path(compiler.__file__).parent / f"{name}.cu").read_text("utf-8"))
+    assert found is not None
+    return "".join("P" if "*" in one else {"int": "i", "float": "f"}[one.split()[0]] for one in found[1].split(","))
+
+
+def pass_through(
+    cell: GatedCell,
+    units: int,
+    rows: int = 8,
+    dtype: torch.dtype = torch.float32,
+    precision: str = "tf32",
+    reverse: bool = False,
+    irregular: bool = False,
+    unequal: bool = False,
+    save: bool = True,
+) -> None:
+    """Forward and, if `save`, back, over two steps of zeros."""
+    kind = make_kind(cell, reverse, precision, "cuda")
+    shapes = {name: torch.zeros(shape, dtype=dtype) for name, shape in cell.shapes(1, units, units, bias=True).items()}
+    state = torch.zeros(rows, units)
+    given = launch.Given(
+        torch.zeros(2, rows, 1, dtype=dtype),
+        *(shapes.get(name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "p_hat")),  # type: ignore[arg-type]
+        torch.ones(2, rows) if irregular else None,
+        torch.ones(rows, dtype=torch.int32) if unequal else None,
+        *(state.to(dtype), state, state if kind.has_age else None),
+    )
+    given, scale = launch.prepared(kind, given)
+    kept, _ = launch.forward(kind, given, scale, save)
+    if save:
+        nothing = launch.Final(None, None, None)
+        wanted = launch.Wanted(inputs=True, dt=irregular, state=True)
+        launch.backward(kind, given, scale, kept, kept.outputs, nothing, wanted, overwrite=False)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("processors", [1, 132], ids=["many-rows", "few-rows"])
+@pytest.mark.parametrize(
+    "cell",
+    [cell for cell in FITTING if type(cell.gate) in (Sigmoid, Refine, PowerLaw)],
+    ids=lambda cell: f"{cell.name}-{cell.gate.name}-{len(cell.blocks)}",
+)
+def test_every_size_finds_room_in_shared_memory(
+    launches: Launches, cell: GatedCell, parts: int, processors: int
+) -> None:
+    launches.processors = processors
+    precision = "tf32" if parts == 1 else "tf32x3"
+    for units in (*range(16, MOST[parts], 80), MOST[parts]):
+        for irregular in {False, cell.takes_dt}:
+            pass_through(cell, units, rows=9, precision=precision, irregular=irregular)
+            pass_through(cell, units, rows=9, precision=precision, irregular=irregular, save=False)
+    assert launches.started
+    assert max(launches.clusters) <= 16
+    assert max(launches.shared) <= SHARED
+
+
+# Refusals.
+
+
+def task(cell: Cell, units: int, device: str = "cuda:0", dtype: torch.dtype = torch.float32) -> Task:
+    """One whose tensors need no device."""
+    inputs: Any = SimpleNamespace(device=torch.device(device), dtype=dtype)
+    shapes = cell.shapes(3, units, units, bias=True)
+    weights = {name: torch.empty(shape, dtype=dtype, device="meta") for name, shape in shapes.items()}
+    return Task(cell, weights, inputs, Zeros(tuple(cell.widths(units, units).values())))
+
+
+@pytest.fixture
+def capable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "lacks", lambda device: None)
+    monkeypatch.setattr(engine, "largest_cluster", lambda device: 16)
+
+
+def test_an_input_elsewhere_is_refused_and_auto_goes_on() -> None:
+    layer = rm.LSTM(3, 4, engine="cuda")
+    sentence = "engine='cuda' can run, but it runs on CUDA devices, and the input is on cpu$"
+    with pytest.raises(ValueError, match=sentence):
+        layer(torch.zeros(2, 1, 3))
+    layer.engine = "auto"
+    assert layer(torch.zeros(2, 1, 3))[0].shape == (2, 1, 4)
+
+
+@pytest.mark.usefixtures("capable")
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.name}-{cell.gate.name}-{len(cell.blocks)}")
+def test_cells_of_up_to_four_blocks_are_taken(cell: GatedCell) -> None:
+    reason = engine.refuses(task(cell, 16))
+    if len(cell.blocks) <= BLOCKS:
+        assert reason is None
+    else:
+        assert reason == "it has room for 4 blocks of pre-activations, and the cell has 5"
+
+
+@pytest.mark.usefixtures("capable")
+@pytest.mark.parametrize(
+    ("dtype", "tf32", "most", "kind"),
+    [
+        (torch.float32, False, 256, "full float32"),
+        (torch.float32, True, 512, "this precision"),
+        (torch.bfloat16, False, 512, "this precision"),
+        (torch.float16, True, 512, "this precision"),
+    ],
+)
+def test_as_many_units_are_taken_as_find_room(dtype: torch.dtype, tf32: bool, most: int, kind: str) -> None:
+    with float32_products(tf32):
+        assert engine.refuses(task(GRUCell(Fast()), most, dtype=dtype)) is None
+        reason = engine.refuses(task(GRUCell(Fast()), most + 1, dtype=dtype))
+    assert reason == f"it keeps the recurrent matrix on chip, in {kind} up to {most} units, and there are {most + 1}"
+
+
+@pytest.mark.usefixtures("capable")
+@pytest.mark.parametrize(
+    ("cell", "dtype", "reason"),
+    [
+        (
+            LSTMCell(Fast()),
+            torch.float64,
+            "it computes in float32, bfloat16 and float16, and the input is torch.float64",
+        ),
+        (NRUCell(4, 1), torch.float32, "it has kernels for LSTM, GRU and JANET, and the cell is nru"),
+    ],
+    ids=["float64", "nru"],
+)
+def test_what_no_fused_engine_runs_is_refused(cell: Cell, dtype: torch.dtype, reason: str) -> None:
+    assert engine.refuses(task(cell, 4, dtype=dtype)) == reason
+
+
+def test_torch_without_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert engine.refuses(task(LSTMCell(Fast()), 4)) == "it runs on NVIDIA's devices alone"
+
+
+@pytest.fixture
+def chip(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """A function: let devices have this compute capability."""
+
+    def have(major: int, minor: int) -> None:
+        properties = SimpleNamespace(major=major, minor=minor)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (major, minor))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    return have
+
+
+def test_an_older_chip_is_named(chip: Callable[[int, int], None]) -> None:
+    chip(8, 9)
+    reason = "it needs a chip of compute capability 9.x or 10.x, and cuda:0 has 8.9"
+    assert engine.refuses(task(LSTMCell(Fast()), 4)) == reason
+
+
+def test_an_installation_without_the_compiler_is_named(
+    chip: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chip(9, 0)
+    monkeypatch.setattr(compiler, "_places", lambda name: [])
+    missing = "expected libnvrtc.so.13, which comes with torch for CUDA, found none"
+    with pytest.raises(compiler.CompilerError, match=f"^{re.escape(missing)}$"):
+        compiler.library()
+    assert engine.refuses(task(LSTMCell(Fast()), 4)) == f"its kernels cannot be compiled: {missing}"
+
+
+def test_a_machine_without_the_driver_is_named(
+    chip: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    chip(9, 0)
+    monkeypatch.setattr(engine, "library", lambda: None)
+    monkeypatch.setattr(engine, "driver", missing)
+    reason = engine.refuses(task(LSTMCell(Fast()), 4))
+    assert reason == "its kernels cannot be compiled: libcuda.so.1: cannot open shared object file"
+
+
+# Machine code on disk.
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Options of what was compiled, by a compiler that is not there."""
+    found: list[list[str]] = []
+
+    def compiled(text: str, options: list[str]) -> bytes:
+        found.append(options)
+        return f"code {len(found)}".encode()
+
+    monkeypatch.setattr(compiler, "compiled", compiled)
+    monkeypatch.setattr(compiler, "version", lambda: (13, 0))
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "cache"))
+    return found
+
+
+def test_a_kernel_is_compiled_once_and_kept(made: list[list[str]], tmp_path: Path) -> None:
+    first, again = (compiler.machine_code("forward", {"H": 16, "SAVE": 1}, "sm_90") for _ in range(2))
+    assert first == again == b"code 1"
+    assert len(made) == 1
+    assert {"--gpu-architecture=sm_90", "-DH=16", "-DSAVE=1"} < set(made[0])
+    (path,) = (tmp_path / "cache" / "kernels").iterdir()
+    assert path.suffix == ".cubin"
+    assert path.read_bytes() == b"code 1"
+
+
+def test_whatever_a_kernel_depends_on_makes_another(made: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def code(name: str = "forward", units: int = 16, architecture: str = "sm_90") -> bytes:
+        return compiler.machine_code(name, {"H": units}, architecture)
+
+    found = [code(), code("backward"), code(units=32), code(architecture="sm_100")]
+    with monkeypatch.context() as newer:
+        newer.setattr(compiler, "version", lambda: (13, 1))
+        found.append(code())
+    with monkeypatch.context() as edited:
+        edited.setattr(compiler, "source", lambda name: "another text")
+        found.append(code())
+    assert len(set(found)) == len(found) == len(made)
+    assert code() == found[0]
+
+
+def test_the_folder_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("REMANENCE_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert compiler.folder() == tmp_path / "remanence" / "kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert compiler.folder() == Path.home() / ".cache" / "remanence" / "kernels"
+
+
+def test_where_nothing_can_be_written_it_is_compiled_every_time(
+    made: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    occupied = tmp_path / "a file"
+    occupied.write_text("and no folder")
+    monkeypatch.setenv("REMANENCE_CACHE", str(occupied))
+    assert compiler.machine_code("forward", {}, "sm_90") == b"code 1"
+    assert compiler.machine_code("forward", {}, "sm_90") == b"code 2"
+
+
+def test_half_a_file_is_never_left(made: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(*paths: Any) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("os.replace", full)
+        assert compiler.machine_code("forward", {}, "sm_90") == b"code 1"
+    assert list((tmp_path / "cache" / "kernels").iterdir()) == []
+    assert compiler.machine_code("forward", {}, "sm_90") == b"code 2"
+
+
+# The compiler itself, where it is installed. It needs no device.
+
+
+@pytest.fixture
+def nvrtc(monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
+    if torch.version.cuda is None:
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
+    try:
+        return compiler.library()
+    except compiler.CompilerError as error:
+        pytest.skip(str(error))
+
+
+def test_the_compiler_has_the_version_of_torch(nvrtc: ctypes.CDLL) -> None:
+    assert compiler.version()[0] == int(str(torch.version.cuda).partition(".")[0])
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_what_the_compiler_does_not_take_is_an_error_in_its_words() -> None:
+    with pytest.raises(compiler.CompilerError, match='identifier "nonsense" is undefined'):
+        compiler.compiled("__global__ void kernel() { nonsense; }", ["--gpu-architecture=sm_90"])
+
+
+def described(nvrtc: ctypes.CDLL, text: str, options: list[str]) -> str:
+    """What the compiler tells of registers, memory and spills."""
+    options = [*options, "--ptxas-options=-v"]
+    program = ctypes.c_void_p()
+    compiler._check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None))
+    try:
+        arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        failed = nvrtc.nvrtcCompileProgram(program, len(options), arguments)
+        log = compiler._result(nvrtc, "ProgramLog", program).rstrip(b"\0").decode()
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    assert not failed, log
+    return log
+
+
+SPILLED = 128
+"""Bytes that a thread may spill to memory: a few registers. A slice of the matrix would be hundreds."""
+
+SIZES: list[dict[str, Any]] = [  # what changes the source: how large, how precise, how many rows
+    {"units": 16, "rows": 1},
+    {"units": 256, "rows": 20, "precision": "tf32x3"},
+    {"units": 128, "rows": 8, "dtype": torch.bfloat16},
+    {"units": 48, "rows": 1000, "dtype": torch.float16},
+    {"units": 112, "rows": 130},
+    {"units": 64, "rows": 20, "precision": "tf32x3", "save": False},
+    {"units": 400, "rows": 20},
+    {"units": 80, "rows": 1000, "precision": "tf32x3"},
+    {"units": 208, "rows": 8},
+]
+COMPILED = [
+    (cell, SIZES[index % len(SIZES)] | {"reverse": index % 2 == 1, "unequal": index % 3 == 1})
+    for index, cell in enumerate(FITTING)
+]
+COMPILED += [
+    (LSTMCell(Sigmoid()), {"units": 512, "rows": 300}),
+    (LSTMCell(PowerLaw()), {"units": 256, "rows": 300, "precision": "tf32x3", "unequal": True}),
+    (GRUCell(PowerLaw()), {"units": 512, "rows": 300, "unequal": True, "reverse": True}),
+    (JANETCell(UniformRefine(), beta=0.0), {"units": 512, "rows": 1, "dtype": torch.bfloat16}),
+]
+
+
+def title(cell: GatedCell, options: dict[str, Any]) -> str:
+    kind = "coupled" if getattr(cell, "coupled", False) else ""
+    values = (f"{name}={str(value).removeprefix('torch.')}" for name, value in options.items() if value is not False)
+    return "-".join(filter(None, (cell.name, kind, cell.gate.name, *values)))
+
+
+@pytest.mark.parametrize(("cell", "options"), COMPILED, ids=[title(*case) for case in COMPILED])
+def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
+    nvrtc: ctypes.CDLL,
+    launches: Launches,
+    cell: GatedCell,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    told: list[str] = []
+
+    def compiled(text: str, options: list[str]) -> bytes:
+        told.append(described(nvrtc, text, options))
+        return b""
+
+    monkeypatch.setattr(compiler, "compiled", compiled)
+    monkeypatch.setattr(passes, "machine_code", compiler.machine_code)
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
+    pass_through(cell, irregular=cell.takes_dt, **options)
+    assert len(told) == len(launches.started) == (2 if options.get("save", True) else 1)
+    for log in told:
+        numbers = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+        assert numbers is not None, log
+        assert max(map(int, numbers.groups())) <= SPILLED, log
