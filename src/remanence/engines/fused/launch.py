@@ -49,7 +49,7 @@ class Given(NamedTuple):
     inputs: Tensor
     """`(N, T, B, I)`."""
     weight_ih: Tensor
-    """`(N, G H, I)`."""
+    """`(N, G H, I)`; for the backward pass, where it is as large as anything, H may be without padding."""
     weight_hh: Tensor
     """`(N, G H, H)`, as `prepared`."""
     bias_ih: Tensor | None
@@ -223,7 +223,7 @@ def backward(
     units = given.weight_hh.shape[-1]
     d_pre, d_parts, found, d_state = _through_time(kind, given, scale, kept, d_outputs, d_final, wanted, overwrite)
     with matrix_products(kind.precision == "tf32"):
-        d_inputs = _times(d_pre, given.weight_ih).view(inputs.shape) if wanted.inputs else None
+        d_inputs = _by_inputs(d_pre, given.weight_ih, kind.blocks).view(inputs.shape) if wanted.inputs else None
         real = units if real is None else real
         d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
         d_weight_hh = _recurrent(d_pre, kept.outputs, given.hidden, kind, kind.blocks, real)
@@ -305,13 +305,26 @@ def _by_block(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor
     total = factors.new_empty(*factors.shape[:-2], blocks * units, factors.shape[-1])
     for block in range(blocks):
         part = d_pre[..., block * width : block * width + units].mT
-        total[..., block * units : (block + 1) * units, :] = _times(part, factors)
+        _times(part, factors, out=total[..., block * units : (block + 1) * units, :])
     return total
 
 
-def _times(a: Tensor, b: Tensor) -> Tensor:
+def _by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
+    """d_pre weight, where d_pre may have padding in every block that the weight has not."""
+    width, units = d_pre.shape[-1] // blocks, weight.shape[-2] // blocks
+    if width == units:
+        return _times(d_pre, weight)
+    parts = [d_pre[..., block * width : block * width + units] for block in range(blocks)]
+    rows = weight.reshape(*weight.shape[:-2], blocks, units, -1).unbind(-3)
+    total = _times(parts[0], rows[0])
+    for part, row in zip(parts[1:], rows[1:], strict=True):
+        total.addmm_(part, row) if total.dim() == 2 else total.baddbmm_(part, row)
+    return total
+
+
+def _times(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """a @ b, of all replicas."""
-    return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
+    return torch.mm(a, b, out=out) if a.dim() == 2 else torch.bmm(a, b, out=out)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import launch
 from .launch import Final, Given, Kept, Kind, Wanted
-from .side_by_side import put_together, taken_apart
+from .side_by_side import put_together, taken_apart, with_padding
 
 FIELDS = len(Given._fields)
 
@@ -67,6 +67,8 @@ class _Fused(torch.autograd.Function):
         kept, final = launch.forward(kind, given, scale, save=True)
         ctx.kind, ctx.count, ctx.units = kind, count, tasks[0].weight_hh.shape[-1]
         ctx.overwritten = False
+        if count == 1:  # not with padding, of which the backward pass has no need
+            given = given._replace(weight_ih=tasks[0].weight_ih)
         ctx.save_for_backward(*given, *kept, scale)
         ctx.set_materialize_grads(False)
         return kept.outputs, *_narrowed(final, kept.outputs)
@@ -89,7 +91,7 @@ def _differentiate(ctx: Any, d_outputs: Tensor | None, *d_final: Tensor | None) 
     saved = ctx.saved_tensors
     given, kept, scale = Given(*saved[:FIELDS]), Kept(*saved[FIELDS:-1]), saved[-1]
     if ctx.overwritten:  # by a backward pass before this one: made again, bit for bit the same
-        kept, _ = launch.forward(kind, given, scale, save=True)
+        kept, _ = launch.forward(kind, with_padding(kind.blocks, given), scale, save=True)
     ctx.overwritten = True
     slopes = launch.backward(
         kind,

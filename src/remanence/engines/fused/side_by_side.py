@@ -27,16 +27,7 @@ def put_together(blocks: int, tasks: Sequence[Given]) -> Given:
         if values[0] is None:
             return None
         whole = values[0] if len(values) == 1 else torch.stack(values)
-        if more and amounts:
-            trailing = len(amounts) // 2
-            shape = whole.shape
-            if by_block:
-                lead = shape[: len(shape) - trailing]
-                whole = whole.reshape(*lead, blocks, units, *shape[len(lead) + 1 :])
-            whole = pad(whole, amounts)
-            if by_block:
-                whole = whole.flatten(len(lead), len(lead) + 1)
-        return whole.contiguous()
+        return padded(whole, amounts, blocks if by_block else 0).contiguous()
 
     lengths = joined("lengths")
     return Given(
@@ -54,17 +45,41 @@ def put_together(blocks: int, tasks: Sequence[Given]) -> Given:
     )
 
 
+def with_padding(blocks: int, given: Given) -> Given:
+    """With a matrix of the inputs that has the padding of the recurrent one."""
+    more = given.weight_hh.shape[-1] - given.weight_ih.shape[-2] // blocks
+    return given._replace(weight_ih=padded(given.weight_ih, (0, 0, 0, more), blocks))
+
+
+def padded(whole: Tensor, amounts: Sequence[int], blocks: int = 0) -> Tensor:
+    """With zeros after the last entries of its last dimensions.
+
+    Args:
+        whole: any tensor.
+        amounts: how many, as `torch.nn.functional.pad` takes them.
+        blocks: if any, the first of these dimensions is so many blocks, each padded on its own.
+    """
+    if not any(amounts):
+        return whole
+    if not blocks:
+        return pad(whole, tuple(amounts))
+    first = whole.dim() - len(amounts) // 2
+    shape = whole.shape
+    apart = whole.reshape(*shape[:first], blocks, -1, *shape[first + 1 :])
+    return pad(apart, tuple(amounts)).flatten(first, first + 1)
+
+
 def taken_apart(kind: Kind, slopes: Slopes, count: int, units: int) -> list[Tensor | None]:
     """Derivatives by the fields of all tasks, one task after the other. Those by matrices come without padding."""
-    padded = slopes.bias_ih.shape[-1] // kind.blocks
+    width = slopes.bias_ih.shape[-1] // kind.blocks
 
     def cut(slope: Tensor | None) -> Tensor | None:
-        return slope if slope is None or padded == units else slope[..., :units]
+        return slope if slope is None or width == units else slope[..., :units]
 
     def cut_blocks(slope: Tensor) -> Tensor:
-        if padded == units:
+        if width == units:
             return slope
-        return slope.view(*slope.shape[:-1], kind.blocks, padded)[..., :units].flatten(-2)
+        return slope.view(*slope.shape[:-1], kind.blocks, width)[..., :units].flatten(-2)
 
     whole = (
         slopes.inputs,
