@@ -1,8 +1,10 @@
-// What the chip can do and C++ has no words for.
+// What the chip can do and C++ has no words for; nothing else here knows more than C++.
 
 typedef unsigned int word;           // 32 bits; also an address in shared memory
 typedef unsigned short half_bits;    // of a number of 16 bits
 typedef long long offset;
+
+extern __shared__ __align__(128) unsigned char shared[];
 
 __device__ __forceinline__ word shared_address(const void* place) {
     return (word)__cvta_generic_to_shared(place);
@@ -64,6 +66,32 @@ __device__ __forceinline__ void multiply(float* sums, const word* a, uint2 b) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
 }
 
+// To a unit or two in the last place; numbers below 2^-126 count as zero.
+__device__ __forceinline__ float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float exponential(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    return y;
+}
+
+// The larger and the smaller of two numbers, or the one that is none.
+__device__ __forceinline__ float smaller_of(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+__device__ __forceinline__ float larger_of(float x, float y) {
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
 // Two numbers as float16, the first in the lower half.
 __device__ __forceinline__ word as_halves(float low, float high) {
     word both;
@@ -71,28 +99,10 @@ __device__ __forceinline__ word as_halves(float low, float high) {
     return both;
 }
 
-// What a float16 leaves of a number, times FINER: a second float16 with the next eleven digits.
-constexpr float FINER = 2048.0f;
-
-__device__ __forceinline__ float finer(float x) {
+__device__ __forceinline__ float rounded_to_half(float x) {
     float rounded;
     asm("{\n.reg .f16 half;\ncvt.rn.f16.f32 half, %1;\ncvt.f32.f16 %0, half;\n}" : "=f"(rounded) : "f"(x));
-    return (x - rounded) * FINER;
-}
-
-// What numbers whose largest has these bits are multiplied with to be float16 of full precision, a power of two, and
-// what undoes it. The largest becomes about 2^14; one that is no number stays none.
-struct Range { float times, size; };
-
-__device__ __forceinline__ Range range_of(word largest) {
-    word exponent = max(largest >> 23, 15u);
-    return {__uint_as_float((268 - exponent) << 23), __uint_as_float((exponent - 14) << 23)};
-}
-
-__device__ __forceinline__ word magnitude(float x) { return __float_as_uint(x) & 0x7FFFFFFFu; }
-
-__device__ __forceinline__ float clamped_to_half(float x) {
-    return larger_of(smaller_of(x, 65504.0f), -65504.0f);
+    return rounded;
 }
 
 // A number, or four, from global memory into shared memory while the thread goes on; zero if not `there`.

@@ -19,7 +19,7 @@ import torch
 
 from ....files import write
 
-HEADERS = ("functions.cuh", "chip.cuh", "gates.cuh", "cells.cuh", "kernels.cuh")
+HEADERS = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "kernels.cuh")
 """What every kernel begins with, in this order."""
 
 

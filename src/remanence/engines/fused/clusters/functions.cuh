@@ -1,32 +1,7 @@
 // Transcendental functions, accurate in float32 to a few units in the last place: see ../functions.py. A step waits for
-// them, so they are short: numbers below 2^-126 count as zero, and series are summed in pairs.
+// them, so they are short: series are summed in pairs.
 
 struct Pair { float of, other; };
-
-__device__ __forceinline__ float reciprocal(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-__device__ __forceinline__ float exponential(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-    return y;
-}
-
-// The larger and the smaller of two numbers, or the one that is none.
-__device__ __forceinline__ float smaller_of(float x, float y) {
-    float z;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-}
-
-__device__ __forceinline__ float larger_of(float x, float y) {
-    float z;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
-    return z;
-}
 
 // sigmoid(x) and sigmoid(-x), both to the last digit, from one exponential that does not overflow.
 __device__ __forceinline__ Pair sigmoids(float x) {

@@ -83,5 +83,3 @@ __device__ __forceinline__ Four four_of(int i) {
     int unit = i % (UNITS / 4) * 4, row = i / (UNITS / 4) % (TILES * 8), kind = i / FOURS;
     return {kind, row, unit, kind * PAGE + row * PITCH + unit};
 }
-
-extern __shared__ __align__(128) unsigned char shared[];

@@ -1,0 +1,62 @@
+"""The kernels of `engines.fused.clusters` on the CPU: compiled by the system's C++ compiler for a simulated chip."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from remanence.engines.fused.clusters import compiler
+
+COMPILER = shutil.which("c++")
+CHIP = Path(__file__).parent / "simulated" / "chip.hpp"
+START = """
+extern "C" int simulate(const char* packed, int groups, int cluster, int threads, int shared_bytes, int seed) {{
+    return simulated::run({name}, packed, groups, cluster, threads, shared_bytes, seed);
+}}
+"""
+MISTAKES = {
+    1: "its threads wait for each other forever",
+    2: "it sent to a program that had ended, or made another mistake",
+}
+
+
+def compiled(folder: Path, name: str, constants: Mapping[str, Any]) -> bytes:
+    """The path of a library with the kernel, in place of machine code."""
+    assert COMPILER is not None
+    headers = [Path(compiler.__file__).parent / header for header in compiler.HEADERS if header != "chip.cuh"]
+    kernel = Path(compiler.__file__).parent / f"{name}.cu"
+    text = "\n".join(path.read_text("utf-8") for path in (CHIP, *headers, kernel)) + START.format(name=name)
+    options = [f"-D{constant}={value}" for constant, value in constants.items()]
+    key = hashlib.sha256("\n".join([text, *options]).encode()).hexdigest()[:20]
+    library = folder / f"{name}-{key}.so"
+    if not library.exists():
+        source = library.with_suffix(".cpp")
+        source.write_text(text, "utf-8")
+        command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", *options, str(source), "-o", str(library)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return str(library).encode()
+
+
+class Kernel:
+    """Like `driver.Kernel`."""
+
+    seed = 0
+
+    def __init__(
+        self, code: bytes, name: str, signature: str, threads: int, cluster: int, shared: int, device: object
+    ) -> None:
+        self.simulate = ctypes.CDLL(code.decode()).simulate
+        self.pack = struct.Struct(f"@{signature}")
+        self.sizes = (cluster, threads, shared)
+
+    def start(self, clusters: int, *arguments: float) -> None:
+        """Run it to the end."""
+        failed = self.simulate(self.pack.pack(*arguments), clusters, *self.sizes, Kernel.seed)
+        assert not failed, MISTAKES[failed]

@@ -1,0 +1,109 @@
+"""The kernels for chips with clusters, run on a simulated one and held to the loop: values and every gradient.
+
+The chip is `simulated/chip.hpp`. Its threads take random turns and deliveries arrive late, so a kernel that does not
+wait for what it needs fails here. What it takes from a real chip, rounding and speed, is seen on one: `test_fused.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import simulation
+import torch
+
+import remanence.engines.fused.clusters as clusters
+from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
+from remanence.engines.fused.clusters import passes, plan
+from remanence.engines.machine import float32_products
+from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign
+
+checking = import_module("remanence.engines.check")
+pytestmark = pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("simulated")
+
+
+@pytest.fixture(autouse=True)
+def _simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(passes, "Kernel", simulation.Kernel)
+    monkeypatch.setattr(
+        passes, "machine_code", lambda name, constants, chip: simulation.compiled(libraries, name, constants)
+    )
+    monkeypatch.setattr(passes, "architecture", lambda device: "simulated")
+    monkeypatch.setattr(passes, "_processors", lambda device: 132)
+    forget()
+    yield
+    forget()
+
+
+def forget() -> None:
+    for kernels in (passes._forward, passes._backward):
+        kernels.cache_clear()
+
+
+CASES: dict[str, tuple[GatedCell, int, int, plan.Plan]] = {  # units, rows, sizes of the launch
+    "one program": (LSTMCell(Sigmoid()), 16, 5, plan.Plan(4, 1, 1)),
+    "two programs, two groups": (LSTMCell(Fast()), 32, 11, plan.Plan(4, 2, 1)),
+    "a broken program": (LSTMCell(PowerLaw(), coupled=True), 48, 3, plan.Plan(8, 2, 1)),
+    "three programs, two tiles": (GRUCell(Refine()), 96, 12, plan.Plan(8, 3, 2)),
+    "padding": (JANETCell(Softsign()), 20, 9, plan.Plan(4, 2, 1)),
+}
+every_case = pytest.mark.parametrize(
+    ("cell", "units", "rows", "sizes"), CASES.values(), ids=[name.replace(" ", "-").replace(",", "") for name in CASES]
+)
+
+
+def errors(cell: GatedCell, units: int, rows: int, sizes: plan.Plan, precision: object, special: bool) -> object:
+    """Of values and gradients, from a first state; `special`: reverse, sequences of unequal length, irregular steps."""
+    task = checking.make_task(
+        cell,
+        checking.Sizes(4, rows, 5, units),
+        precision.dtype,
+        torch.device("cpu"),
+        irregular=special and cell.takes_dt,
+        unequal=special,
+        reverse=special,
+    )
+    with float32_products(precision.tf32):
+        return checking.errors_of(clusters, task)
+
+
+@every_case
+@pytest.mark.parametrize(
+    ("precision", "special"), [(checking.TF32, False), (checking.FULL, True)], ids=["tf32", "full-special"]
+)
+def test_kernels_are_the_loops(cell, units, rows, sizes, precision, special, monkeypatch) -> None:
+    monkeypatch.setattr(plan, "make", lambda *task: sizes)
+    found = errors(cell, units, rows, sizes, precision, special)
+    assert not isinstance(found, str), found
+    assert found.beyond(precision.tolerance) is None
+
+
+@pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
+def test_half_precision_rounds_products_only(precision, monkeypatch) -> None:
+    sizes = plan.Plan(4, 2, 1)
+    monkeypatch.setattr(plan, "make", lambda *task: sizes)
+    found = errors(LSTMCell(PowerLaw()), 32, 5, sizes, precision, False)
+    assert not isinstance(found, str), found
+    assert found.beyond(precision.tolerance) is None
+
+
+def test_the_order_of_turns_changes_nothing(monkeypatch) -> None:
+    cell, units, rows, sizes = CASES["two programs, two groups"]
+    monkeypatch.setattr(plan, "make", lambda *task: sizes)
+    task = checking.make_task(cell, checking.Sizes(5, rows, 3, units), torch.float32, torch.device("cpu"))
+
+    def run(seed: int) -> list[torch.Tensor]:
+        monkeypatch.setattr(simulation.Kernel, "seed", seed)
+        values, gradients = checking.run(clusters, task, torch.float32)
+        return [*values.values(), *gradients.values()]
+
+    first = run(0)
+    for seed in range(1, 6):
+        assert all(map(torch.equal, run(seed), first))
