@@ -35,6 +35,7 @@ results: $(STAMP)
 	$(BIN)/python docs/results.py
 	$(BIN)/python docs/figures.py
 	$(BIN)/python docs/reproduce.py
+	$(BIN)/python docs/performance.py
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

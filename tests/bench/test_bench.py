@@ -248,6 +248,9 @@ def test_numbers_survive_json(tmp_path):
     bench.save(found, tmp_path / "numbers.json")
     assert [path.name for path in tmp_path.iterdir()] == ["numbers.json"]
     assert json.loads((tmp_path / "numbers.json").read_text()) == json.loads(json.dumps(found.plain()))
+    again = bench.load(tmp_path / "numbers.json")
+    assert again.plain() == found.plain()
+    assert bench.tables(again) == bench.tables(found)
 
 
 def test_a_file_that_could_not_be_finished_is_not_there(tmp_path, monkeypatch):

@@ -9,13 +9,14 @@ machine    where it was measured
 report     all sections, as numbers and as tables
 """
 
-from .report import Report, expect_writable, reading, run, run_language, run_programs, save, tables
+from .report import Report, expect_writable, load, reading, run, run_language, run_programs, save, tables
 from .shapes import Plan, plan
 
 __all__ = [
     "Plan",
     "Report",
     "expect_writable",
+    "load",
     "plan",
     "reading",
     "run",

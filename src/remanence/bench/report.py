@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -115,6 +116,30 @@ def expect_writable(path: Path) -> None:
 def save(report: Report, path: Path) -> None:
     """Write JSON, all of it or nothing."""
     files.write(path, (json.dumps(report.plain(), indent=2) + "\n").encode())
+
+
+def load(path: Path) -> Report:
+    """What `save` wrote."""
+    plain = json.loads(path.read_text("utf-8"))
+    return Report(
+        **{name: plain[name] for name in ("machine", "command", "precision", "seconds")},
+        timings=[made(Timing, row) for row in plain["timings"]],
+        growth=[made(Growth, row) for row in plain["growth"]],
+        replicas=[made(Replicas, row) for row in plain["replicas"]],
+        programs=[made(Program, row) for row in plain.get("programs", ())],
+        language=[made(LanguageStep, row) for row in plain.get("language", ())],
+    )
+
+
+Row = TypeVar("Row")
+
+
+def made(kind: type[Row], values: Mapping[str, Any]) -> Row:
+    """A row of plain data, of which ratios that follow from the rest are left out."""
+    given = {entry.name: values[entry.name] for entry in fields(kind) if entry.name in values}  # type: ignore[arg-type]
+    if "sizes" in values:
+        given["shape"] = Shape(values["shape"], **values["sizes"])
+    return kind(**given)
 
 
 # Tables.

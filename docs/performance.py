@@ -1,0 +1,154 @@
+"""Put the numbers of results/bench into docs/performance.md.
+
+    python docs/performance.py
+
+The page is written by hand but for what stands between `<!-- NAME -->` and `<!-- end -->`: tables, made here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from remanence import bench, files
+from remanence.bench import Report
+from remanence.table import Table
+
+DOCS = Path(__file__).resolve().parent
+PAGE = DOCS / "performance.md"
+BENCH = DOCS.parent / "results" / "bench"
+PLACE = re.compile(r"(<!-- (?P<name>(?!end)[a-z0-9-]+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+GATES = ("fast", "power_law")
+PRECISIONS = ("tf32", "bf16", "full")
+
+
+class Goal(NamedTuple):
+    """A line of the first table."""
+
+    what: str
+    least: float
+    aim: float
+    shape: str
+    ratio: str
+    """Which one of a timing; "" for eight replicas over one, which is to be small."""
+
+
+GOALS = (
+    Goal("training, 128 units, copy-200", 0.8, 1.2, "copy-200", "training_ratio"),
+    Goal("training, 128 units, copy-1000", 0.8, 1.2, "copy-1000", "training_ratio"),
+    Goal("training, 128 units, adding-5000", 0.8, 1.2, "adding-5000", "training_ratio"),
+    Goal("training, 256 units", 2.5, 4, "pixel-256", "training_ratio"),
+    Goal("training, 512 units", 2.5, 4, "pixel-512", "training_ratio"),
+    Goal("training, 716 units", 1, 2, "char-ptb", "training_ratio"),
+    Goal("training, 1150 units", 1, 2, "word-ptb", "training_ratio"),
+    Goal("inference, 256 units", 3, 5, "pixel-256", "forward_ratio"),
+    Goal("inference, 512 units", 3, 5, "pixel-512", "forward_ratio"),
+    Goal("memory, 128 units", 1, 1, "copy-1000", "memory_ratio"),
+    Goal("memory, 256 units", 1, 1, "pixel-256", "memory_ratio"),
+    Goal("memory, 512 units", 1, 1, "pixel-512", "memory_ratio"),
+    Goal("memory, 716 units", 1, 1, "char-ptb", "memory_ratio"),
+    Goal("memory, 1150 units", 1, 1, "word-ptb", "memory_ratio"),
+    Goal("eight layers side by side over one", 2, 1.3, "", ""),
+)
+
+
+def main() -> None:
+    """Make the tables anew."""
+    files.write(PAGE, filled(PAGE.read_text("utf-8")).encode())
+
+
+def filled(page: str) -> str:
+    """The page with every table as the files say."""
+    return PLACE.sub(lambda place: f"{place[1]}\n{content(place['name'])}\n\n", page)
+
+
+def content(name: str) -> str:
+    """What belongs into a place."""
+    if name == "goals":
+        return goals().markdown()
+    if name == "profile":
+        return profile()
+    report = bench.load(BENCH / f"{name}.json")
+    machine = "; ".join(f"{key}: {value}" for key, value in report.machine.items() if key != "load")
+    tables = "\n\n".join(table.markdown() for table in bench.tables(report))
+    return f"{machine}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
+
+
+def goals() -> Table:
+    """Goals, and what was measured for them."""
+    reports = [bench.load(BENCH / f"h200-{precision}.json") for precision in PRECISIONS]
+    rows = []
+    for goal in GOALS:
+        better: Callable[[float], bool] = (
+            (lambda x, g=goal: x < g.least) if not goal.shape else (lambda x, g=goal: x >= g.least)
+        )
+        bounds = (
+            ("under " if not goal.shape else "") + f"{goal.least:g}",
+            ("under " if not goal.shape else "") + f"{goal.aim:g}",
+        )
+        rows.append((goal.what, *bounds, *(shown(measured(goal, report), better) for report in reports)))
+    return Table("", ("torch over ours", "at least", "aim", "TF32", "bfloat16", "full float32"), rows)
+
+
+def measured(goal: Goal, report: Report) -> list[float | None]:
+    """Of both gates."""
+    if not goal.shape:
+        eight = {row.layer: row.ratio for row in report.replicas if row.count == 8}
+        return [eight.get(gate) for gate in GATES]
+    found = {row.layer: getattr(row, goal.ratio) for row in report.timings if row.shape.name == goal.shape}
+    return [found.get(gate) for gate in GATES]
+
+
+def shown(values: list[float | None], holds: Callable[[float], bool]) -> str:
+    """Both, a miss in bold; a dash if nothing was measured."""
+    if all(value is None for value in values):
+        return "-"
+    texts = [f"{value:.2f}" if value is not None else "-" for value in values]
+    return " / ".join(
+        text if value is None or holds(value) else f"**{text}**" for value, text in zip(values, texts, strict=True)
+    )
+
+
+def profile() -> str:
+    """What a profiler saw."""
+    found = json.loads((BENCH / "h200-ncu.json").read_text("utf-8"))
+    rows = []
+    for kernel in found["kernels"]:
+        sizes, stalls = kernel["sizes"], kernel["stalls"]
+        step = kernel["microseconds"] / sizes["steps"]
+        shape = f"H{sizes['units']} B{sizes['batch']} T{sizes['steps']}"
+        percents = (f"{kernel[name]:.0f}" for name in PERCENTS)
+        rows.append(
+            (
+                f"{kernel['gate']} {kernel['kernel']}",
+                shape,
+                f"{step:.2f}",
+                *percents,
+                *(f"{stalls[name]:.1f}" for name in STALLS),
+            )
+        )
+    headings = ("kernel", "sizes", "us a step", *PERCENTS.values(), *STALLS.values())
+    machine = "; ".join(f"{key}: {value}" for key, value in found["machine"].items())
+    return f"{machine}\n\n    {found['command']}\n\n{Table('', headings, rows, words=2).markdown()}"
+
+
+PERCENTS = {
+    "issue_percent": "issue, %",
+    "tensor_percent": "tensor cores, %",
+    "transcendental_percent": "exp and 1/x, %",
+    "shared_memory_percent": "shared memory, %",
+    "dram_percent": "memory, %",
+}
+STALLS = {
+    "wait": "wait: pipeline",
+    "short_scoreboard": "shared memory, exp",
+    "long_scoreboard": "memory",
+    "barrier": "barrier",
+}
+
+
+if __name__ == "__main__":
+    main()
