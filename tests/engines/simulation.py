@@ -26,12 +26,16 @@ MISTAKES = {
 }
 
 
-def compiled(folder: Path, name: str, constants: Mapping[str, Any]) -> bytes:
-    """The path of a library with the kernel, in place of machine code."""
+def compiled(folder: Path, name: str, constants: Mapping[str, Any], forgotten: str = "") -> bytes:
+    """The path of a library with the kernel, in place of machine code; what is `forgotten` is left out of its text."""
     assert COMPILER is not None
     headers = [Path(compiler.__file__).parent / header for header in compiler.HEADERS if header != "chip.cuh"]
     kernel = Path(compiler.__file__).parent / f"{name}.cu"
-    text = "\n".join(path.read_text("utf-8") for path in (CHIP, *headers, kernel)) + START.format(name=name)
+    steps = kernel.read_text("utf-8")
+    assert forgotten in steps
+    if forgotten:
+        steps = steps.replace(forgotten, "")
+    text = "\n".join([*(path.read_text("utf-8") for path in (CHIP, *headers)), steps, START.format(name=name)])
     options = [f"-D{constant}={value}" for constant, value in constants.items()]
     key = hashlib.sha256("\n".join([text, *options]).encode()).hexdigest()[:20]
     library = folder / f"{name}-{key}.so"

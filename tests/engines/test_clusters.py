@@ -6,6 +6,7 @@ import ctypes
 import re
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell
 from remanence.engines import Task, Zeros
 from remanence.engines.fused import launch
-from remanence.engines.fused.clusters import compiler, engine, passes, plan
+from remanence.engines.fused.clusters import compiler, driver, engine, passes, plan
 from remanence.engines.fused.engine import make_kind
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine
@@ -30,7 +31,7 @@ BLOCKS = 4
 MOST = {1: 512, 2: 256}
 """Units, by the parts of a factor."""
 SHARED = 227 * 1024
-"""Bytes of shared memory that a program may have on chips of compute capability 9.0."""
+"""Bytes of shared memory that a program may have on chips of compute capability 9.0 and 10.0."""
 CELLS = list(every_cell())
 FITTING = [cell for cell in CELLS if len(cell.blocks) <= BLOCKS]
 
@@ -40,7 +41,10 @@ def _forgets() -> Iterator[None]:
     """Nothing found out in a test is known to the next one."""
 
     def forget() -> None:
-        for function in (compiler.library, compiler.version, engine._lacks, passes._forward, passes._backward):
+        for function in (
+            *(compiler.library, compiler.version, driver.architecture, driver._context),
+            *(engine._nothing, engine._lacks, passes._forward, passes._backward),
+        ):
             getattr(function, "cache_clear", lambda: None)()
 
     forget()
@@ -55,10 +59,11 @@ def _forgets() -> Iterator[None]:
 @pytest.mark.parametrize("rows", [1, 8, 20, 100, 130, 1000])
 @pytest.mark.parametrize("replicas", [1, 8])
 def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: int) -> None:
-    for processors in (1, 78, 132):
-        for units in range(16, MOST[parts] + 1, 16):
-            sizes = plan.make(units, rows, replicas, parts, processors)
-            assert 1 <= sizes.cluster <= 16
+    for processors, largest in ((1, 8), (16, 8), (78, 16), (132, 16)):
+        for units in range(16, min(MOST[parts], 32 * largest) + 1, 16):
+            sizes = plan.make(units, rows, replicas, parts, processors, largest)
+            assert 1 <= sizes.cluster <= largest
+            assert units <= sizes.cluster * sizes.warps * 4
             assert sizes.tiles in (1, 2)
             groups = sizes.groups(rows, replicas)
             assert groups % replicas == 0
@@ -66,8 +71,8 @@ def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: i
 
 
 def test_few_rows_take_one_tile_and_many_take_two() -> None:
-    assert plan.make(512, 8, 1, 1, 132).tiles == 1
-    assert plan.make(512, 1000, 1, 1, 132).tiles == 2
+    assert plan.make(512, 8, 1, 1, 132, 16).tiles == 1
+    assert plan.make(512, 1000, 1, 1, 132, 16).tiles == 2
 
 
 @dataclass
@@ -99,6 +104,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
     monkeypatch.setattr(passes, "machine_code", lambda name, constants, architecture: b"")
     monkeypatch.setattr(passes, "architecture", lambda device: "sm_90")
     monkeypatch.setattr(passes, "_processors", lambda device: watched.processors)
+    monkeypatch.setattr(passes, "largest_cluster", lambda device: plan.LARGEST)
     return watched
 
 
@@ -162,7 +168,7 @@ def test_every_size_finds_room_in_shared_memory(
             pass_through(cell, units, rows=9, precision=precision, irregular=irregular, save=False)
     assert launches.started
     assert max(launches.clusters) <= 16
-    assert max(launches.shared) <= SHARED
+    assert max(launches.shared) <= engine.SHARED <= SHARED
 
 
 # Refusals.
@@ -277,10 +283,132 @@ def test_a_machine_without_the_driver_is_named(
         raise OSError("libcuda.so.1: cannot open shared object file")
 
     chip(9, 0)
-    monkeypatch.setattr(engine, "library", lambda: None)
+    monkeypatch.setattr(engine, "_nothing", lambda architecture: b"")
     monkeypatch.setattr(engine, "driver", missing)
     reason = engine.refuses(task(LSTMCell(Fast()), 4))
     assert reason == "its kernels cannot be compiled: libcuda.so.1: cannot open shared object file"
+
+
+def test_a_compiler_that_does_not_know_the_chip_is_named(
+    chip: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an older CUDA than the chip is."""
+
+    def compiled(text: str, options: list[str]) -> bytes:
+        assert options == ["--gpu-architecture=sm_103"]
+        raise compiler.CompilerError("nvrtc: error: invalid value for --gpu-architecture (-arch)")
+
+    chip(10, 3)
+    monkeypatch.setattr(engine, "compiled", compiled)
+    reason = engine.refuses(task(LSTMCell(Fast()), 4))
+    assert reason == "its kernels cannot be compiled: nvrtc: error: invalid value for --gpu-architecture (-arch)"
+
+
+# Loading and starting.
+
+FINE, NO_CONTEXT, CAPTURING = 0, 201, 900
+GLOBAL, RELAXED = 0, 2
+
+
+class Config(ctypes.Structure):
+    """As cuda.h has it."""
+
+    _fields_ = (
+        *((f"{of}_{axis}", ctypes.c_uint) for of in ("grid", "block") for axis in "xyz"),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(driver._Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+class Extra(ctypes.Structure):
+    """The parameters in a buffer: what comes next, and what it is, in turn."""
+
+    _fields_ = (("values", ctypes.c_size_t * 5),)
+
+
+class Driver:
+    """CUDA's, as far as `Kernel` uses it, in a thread that has done nothing on the device, during a graph's capture."""
+
+    def __init__(self) -> None:
+        self.context: int | None = None
+        self.mode = GLOBAL
+        self.started: list[tuple[Config, Extra]] = []
+        self.parameters = b""
+
+    def cuDeviceGet(self, number: Any, index: int) -> int:
+        number._obj.value = index
+        return FINE
+
+    def cuDevicePrimaryCtxRetain(self, context: Any, number: ctypes.c_int) -> int:
+        context._obj.value = 100 + number.value
+        return FINE
+
+    def cuCtxSetCurrent(self, context: ctypes.c_void_p) -> int:
+        self.context = context.value
+        return FINE
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> int:
+        self.mode, mode._obj.value = mode._obj.value, self.mode
+        return FINE
+
+    def cuModuleLoadData(self, *_: Any) -> int:
+        if self.context is None:
+            return NO_CONTEXT
+        return FINE if self.mode == RELAXED else CAPTURING
+
+    def cuModuleGetFunction(self, *_: Any) -> int:
+        return FINE
+
+    def cuFuncSetAttribute(self, *_: Any) -> int:
+        return FINE
+
+    def cuLaunchKernelEx(self, config: bytes, function: Any, none: None, extra: bytes) -> int:
+        if self.context is None:
+            return NO_CONTEXT
+        self.started.append((Config.from_buffer_copy(config), Extra.from_buffer_copy(extra)))
+        _, parameters, _, size, _ = self.started[-1][1].values
+        self.parameters = ctypes.string_at(parameters, ctypes.c_size_t.from_address(size).value)
+        return FINE
+
+    def cuGetErrorString(self, status: int, text: Any) -> int:
+        text._obj.value = {NO_CONTEXT: b"invalid device context", CAPTURING: b"not while capturing"}[status]
+        return FINE
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    pretended = Driver()
+    monkeypatch.setattr(driver, "driver", lambda: pretended)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=77))
+    return pretended
+
+
+def test_a_kernel_is_loaded_in_any_thread_and_while_a_graph_is_captured(cuda: Driver) -> None:
+    driver.Kernel(b"", "nothing", "", 256, 16, 0, torch.device("cuda", 1))
+    assert (cuda.context, cuda.mode) == (101, GLOBAL)
+
+
+def test_a_kernel_is_started_in_any_thread(cuda: Driver) -> None:
+    kernel = driver.Kernel(b"", "nothing", "i", 256, 2, 0, torch.device("cuda", 1))
+    cuda.context = None  # that of another thread
+    kernel.start(3, 7)
+    assert (cuda.context, len(cuda.started)) == (101, 1)
+
+
+def test_a_kernel_is_started_as_the_driver_has_it(cuda: Driver) -> None:
+    kernel = driver.Kernel(b"", "nothing", "2Pif", 128, 3, 4096, torch.device("cuda", 1))
+    kernel.start(5, 1 << 40, 2, 3, 0.5)
+    ((config, extra),) = cuda.started
+    sizes = [getattr(config, f"{of}_{axis}") for of in ("grid", "block") for axis in "xyz"]
+    assert sizes == [15, 1, 1, 128, 1, 1]
+    assert (config.shared, config.stream, config.count) == (4096, 77, 1)
+    assert (config.attributes[0].id, list(config.attributes[0].value[:3])) == (4, [3, 1, 1])
+    assert [extra.values[i] for i in (0, 2, 4)] == [1, 2, 0]
+    assert struct.unpack("@2Pif", cuda.parameters) == (1 << 40, 2, 3, 0.5)
 
 
 # Machine code on disk.
@@ -344,6 +472,17 @@ def test_where_nothing_can_be_written_it_is_compiled_every_time(
     assert compiler.machine_code("forward", {}, "sm_90") == b"code 2"
 
 
+def test_a_user_without_a_home_compiles_every_time(made: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for variable in ("REMANENCE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert compiler.machine_code("forward", {}, "sm_90") == b"code 1"
+    assert compiler.machine_code("forward", {}, "sm_90") == b"code 2"
+
+
 def test_half_a_file_is_never_left(made: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def full(*paths: Any) -> None:
         raise OSError("no space left on device")
@@ -376,6 +515,12 @@ def test_the_compiler_has_the_version_of_torch(nvrtc: ctypes.CDLL) -> None:
 def test_what_the_compiler_does_not_take_is_an_error_in_its_words() -> None:
     with pytest.raises(compiler.CompilerError, match='identifier "nonsense" is undefined'):
         compiler.compiled("__global__ void kernel() { nonsense; }", ["--gpu-architecture=sm_90"])
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_a_chip_the_compiler_does_not_know_is_an_error_of_one_line() -> None:
+    with pytest.raises(compiler.CompilerError, match=r"\A[^\n]*--gpu-architecture[^\n]*\Z"):
+        compiler.compiled("", ["--gpu-architecture=sm_199"])
 
 
 def described(nvrtc: ctypes.CDLL, text: str, options: list[str]) -> str:

@@ -7,6 +7,7 @@ wait for what it needs fails here. What it takes from a real chip, rounding and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import astuple
 from importlib import import_module
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import torch
 
 import remanence.engines.fused.clusters as clusters
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
+from remanence.engines.fused import engine, operator, side_by_side
 from remanence.engines.fused.clusters import passes, plan
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign
@@ -37,6 +39,7 @@ def _simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     )
     monkeypatch.setattr(passes, "architecture", lambda device: "simulated")
     monkeypatch.setattr(passes, "_processors", lambda device: 132)
+    monkeypatch.setattr(passes, "largest_cluster", lambda device: plan.LARGEST)
     forget()
     yield
     forget()
@@ -63,7 +66,7 @@ def errors(cell: GatedCell, units: int, rows: int, sizes: plan.Plan, precision: 
     """Of values and gradients, from a first state; `special`: reverse, sequences of unequal length, irregular steps."""
     task = checking.make_task(
         cell,
-        checking.Sizes(4, rows, 5, units),
+        checking.Sizes(plan.DEPTH + 3, rows, 5, units),  # every place for what is fetched is used again
         precision.dtype,
         torch.device("cpu"),
         irregular=special and cell.takes_dt,
@@ -107,3 +110,34 @@ def test_the_order_of_turns_changes_nothing(monkeypatch) -> None:
     first = run(0)
     for seed in range(1, 6):
         assert all(map(torch.equal, run(seed), first))
+
+
+@pytest.mark.parametrize("forgotten", ["meet();", "__syncthreads();", "wait_for_fetches<DEPTH - 2>();"])
+def test_a_kernel_that_does_not_wait_is_found(forgotten, libraries, monkeypatch) -> None:
+    monkeypatch.setattr(
+        passes, "machine_code", lambda name, constants, chip: simulation.compiled(libraries, name, constants, forgotten)
+    )
+
+    def goes_wrong(seed: int) -> bool:
+        monkeypatch.setattr(simulation.Kernel, "seed", seed)
+        found = errors(*CASES["two programs, two groups"], checking.FULL, False)
+        if isinstance(found, str):
+            return any(mistake in found for mistake in simulation.MISTAKES.values())
+        return found.beyond(checking.TF32.tolerance) is not None
+
+    assert any(map(goes_wrong, range(8)))
+
+
+@pytest.mark.parametrize("cell", [LSTMCell(PowerLaw()), GRUCell(PowerLaw()), JANETCell(Sigmoid())], ids=str)
+def test_the_compiler_is_told_how_results_are_laid_out(cell) -> None:
+    """Of two layers side by side, whose derivatives the kernel leaves in one tensor."""
+    sizes = checking.Sizes(3, 2, 3, 16)
+    tasks = [checking.make_task(cell, sizes, torch.float32, torch.device("cpu"), seed=seed) for seed in range(2)]
+    kind = engine.make_kind(cell, reverse=False, precision="tf32", kernels="cuda")
+    given = side_by_side.put_together(kind.blocks, [engine.given(task) for task in tasks])
+    forward = (*given, True, *astuple(kind))
+    outputs, *_, pre, cells, ages, parts = operator.fused_forward(*forward)
+    kept = (outputs, pre, cells, ages, parts)
+    backward = (*given, *kept, torch.ones_like(outputs), None, None, None, True, False, True, *astuple(kind))
+    for operation, arguments in ((operator.fused_forward, forward), (operator.fused_backward, backward)):
+        torch.library.opcheck(operation, arguments, test_utils="test_faketensor")

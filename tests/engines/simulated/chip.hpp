@@ -1,7 +1,8 @@
 // The chip of chip.cuh as a program for the CPU: every thread of a cluster is a fibre, and they take turns.
 //
-// Turns are random, what is sent arrives at a random time after it was sent, and what is fetched no earlier than
-// somebody waits for it: a kernel that forgets to wait computes something else, or nothing at all.
+// Turns are random, and now and then a warp sleeps until nobody can go on without it. What is sent arrives at a random
+// time after it was sent, what is fetched either at once or not before somebody waits for it. So a kernel that forgets
+// to wait, or overwrites what is still to be read, computes something else, or nothing at all.
 
 #include <ucontext.h>
 
@@ -121,10 +122,12 @@ inline void deliver_one() {
     progress = true;
 }
 
-inline void arrive(std::vector<Copy>& group) {
-    for (Copy& copy : group)
-        if (copy.from) std::memcpy(copy.to, copy.from, copy.bytes); else std::memset(copy.to, 0, copy.bytes);
-    group.clear();
+inline void arrive(const Copy& copy) {
+    if (copy.from) std::memcpy(copy.to, copy.from, copy.bytes); else std::memset(copy.to, 0, copy.bytes);
+}
+
+inline void ask_for(const Copy& copy) {
+    if (random() % 2) arrive(copy); else present->fetches.back().push_back(copy);
 }
 
 // Run a kernel, one cluster after the other; 0, or 1 if its threads wait for each other forever, 2 for another mistake.
@@ -133,6 +136,7 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
     static bool failed;
     body = &kernel;
     failed = false;
+    under_way.clear();  // of a run that went wrong
     random.seed(seed);
     for (int group = 0; group < groups; ++group) {
         blocks.assign(cluster, Block{});
@@ -169,10 +173,13 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
         }
         std::vector<Thread*> waiting;
         for (auto& thread : all) waiting.push_back(thread.get());
+        Warp* asleep = all[random() % all.size()]->warp;
         while (!waiting.empty()) {
             progress = false;
             std::shuffle(waiting.begin(), waiting.end(), random);
+            if (!asleep && random() % 8 == 0) asleep = waiting.front()->warp;
             for (Thread* thread : waiting) {
+                if (thread->warp == asleep) continue;
                 present = thread;
                 block_of_grid = group * cluster + thread->block->rank;
                 swapcontext(&scheduler, &thread->context);
@@ -181,7 +188,8 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
             }
             waiting.erase(std::remove_if(waiting.begin(), waiting.end(), [](Thread* t) { return t->done; }), waiting.end());
             if (!progress && !under_way.empty()) deliver_one();
-            if (!progress) return 1;
+            if (!progress && !asleep) return 1;
+            if (!progress) asleep = nullptr;
         }
         if (!under_way.empty()) return 2;  // somebody sent to a program that has ended
     }
@@ -294,13 +302,13 @@ inline word as_halves(float low, float high) { return half_of(low) | (word)half_
 inline float rounded_to_half(float x) { return half_value(half_of(x)); }
 
 inline void fetch(word place, const float* from, bool there) {
-    simulated::present->fetches.back().push_back({simulated::place(place), there ? from : nullptr, 4});
+    simulated::ask_for({simulated::place(place), there ? from : nullptr, 4});
 }
 
 inline void fetch_four(word place, const float* from, bool there) {
     simulated::expect_aligned(simulated::place(place), 16);
     simulated::expect_aligned(from, 16);
-    simulated::present->fetches.back().push_back({simulated::place(place), there ? from : nullptr, 16});
+    simulated::ask_for({simulated::place(place), there ? from : nullptr, 16});
 }
 
 inline void end_of_fetches() { simulated::present->fetches.emplace_back(); }
@@ -309,7 +317,7 @@ template <int N>
 void wait_for_fetches() {
     auto& groups = simulated::present->fetches;  // the last is still being filled
     while ((int)groups.size() > N + 1) {
-        simulated::arrive(groups.front());
+        for (auto& copy : groups.front()) simulated::arrive(copy);
         groups.erase(groups.begin());
     }
 }

@@ -125,6 +125,9 @@ class Found(NamedTuple):
 class Recurrence(Protocol):
     """The part of both passes that goes from step to step, by kernels of one kind."""
 
+    OVERLAYS: bool
+    """Whether derivatives of 16 bits may lie in the first half of the rows that they replace."""
+
     def split(self, kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
         """The recurrent matrix `(N, G H, H)` as the kernels take it, and what products are multiplied by."""
 
@@ -263,7 +266,7 @@ def _through_time(
     assert pre is not None
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
     narrow = inputs.dtype != torch.float32
-    if overwrite and narrow and kind.kernels == "cuda":
+    if overwrite and narrow and recurrence(kind).OVERLAYS:
         d_pre = pre.view(inputs.dtype)[..., : pre.shape[-1]]  # the first half of every row
     else:
         d_pre = pre if overwrite and not narrow else torch.empty_like(pre, dtype=inputs.dtype)

@@ -166,9 +166,11 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     slopes = launch.backward(
         kind, *launch.prepared(kind, given), kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False
     )
-    # Results of an operator must not share memory.
+    # Results of an operator must not share memory, and are laid out as promised below.
     slopes = slopes._replace(
-        bias_ih=slopes.bias_ih.clone(), p_hat=None if slopes.p_hat is None else slopes.p_hat.clone()
+        bias_ih=slopes.bias_ih.clone(),
+        bias_hh=slopes.bias_hh.contiguous(),
+        p_hat=None if slopes.p_hat is None else slopes.p_hat.clone(),
     )
     return _filled(given, slopes)
 

@@ -15,6 +15,8 @@ from .launch import Found
 if TYPE_CHECKING:
     from .launch import Final, Given, Kept, Kind
 
+OVERLAYS = False
+"""See `launch.Recurrence`."""
 HALVED_FROM = 256
 """From so many units on a forward pass in TF32 takes its factors in 16 bits, see `split`."""
 

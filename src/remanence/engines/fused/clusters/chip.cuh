@@ -42,6 +42,8 @@ __device__ __forceinline__ void expect(word box, word bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(box), "r"(bytes) : "memory");
 }
 
+// What arrives is in this program's own shared memory, so it waits at the scope of the program: that of the cluster
+// would empty the L1 cache every time.
 __device__ __forceinline__ void wait_for(word box, word parity) {
     word open;
     do {
@@ -79,7 +81,7 @@ __device__ __forceinline__ float exponential(float x) {
     return y;
 }
 
-// The larger and the smaller of two numbers, or the one that is none.
+// The smaller and the larger of two numbers, or the one that is none.
 __device__ __forceinline__ float smaller_of(float x, float y) {
     float z;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));

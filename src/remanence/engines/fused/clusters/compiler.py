@@ -21,6 +21,8 @@ from ....files import write
 
 HEADERS = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "kernels.cuh")
 """What every kernel begins with, in this order."""
+UNKEPT = (OSError, RuntimeError)
+"""A home that cannot be written to, or a user without one: what is not kept is compiled again the next time."""
 
 
 class CompilerError(RuntimeError):
@@ -39,13 +41,13 @@ def machine_code(name: str, constants: Mapping[str, Any], architecture: str) -> 
     options += [f"-D{constant}={value}" for constant, value in constants.items()]
     text = source(name)
     key = "\n".join([text, *options, ".".join(map(str, version()))])
-    path = folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.cubin"
-    with suppress(OSError):
-        return path.read_bytes()
+    file = f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.cubin"
+    with suppress(*UNKEPT):
+        return (folder() / file).read_bytes()
     code = compiled(text, options)
-    with suppress(OSError):  # a home that cannot be written to: compile again the next time
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, code)
+    with suppress(*UNKEPT):
+        folder().mkdir(parents=True, exist_ok=True)
+        write(folder() / file, code)
     return code
 
 
@@ -60,7 +62,7 @@ def folder() -> Path:
     """Where machine code is kept."""
     own = os.environ.get("REMANENCE_CACHE")
     if own:
-        return Path(own) / "kernels"
+        return Path(own).expanduser() / "kernels"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "remanence" / "kernels"
 
 
@@ -72,7 +74,7 @@ def compiled(text: str, options: list[str]) -> bytes:
     try:
         arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         if nvrtc.nvrtcCompileProgram(program, len(options), arguments):
-            raise CompilerError(_result(nvrtc, "ProgramLog", program).rstrip(b"\0").decode(errors="replace"))
+            raise CompilerError(_result(nvrtc, "ProgramLog", program).rstrip(b"\n\0").decode(errors="replace"))
         return _result(nvrtc, "CUBIN", program)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))

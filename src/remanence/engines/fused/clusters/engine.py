@@ -12,7 +12,7 @@ from ...base import Result, Task
 from ...machine import tf32_in_recurrent_layers
 from .. import engine as fused
 from . import plan
-from .compiler import CompilerError, compiled, library
+from .compiler import CompilerError, compiled
 from .driver import DriverError, Kernel, architecture, driver
 
 name = "cuda"
@@ -36,9 +36,9 @@ def refuses(task: Task) -> str | None:
     if task.width > most:
         kind = "full float32" if full else "this precision"
         return f"it keeps the recurrent matrix on chip, in {kind} up to {most} units, and there are {task.width}"
-    rows = task.weights["weight_hh"].shape[0] // task.width
-    if rows > plan.BLOCKS:
-        return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {rows}"
+    blocks = task.weights["weight_hh"].shape[0] // task.width
+    if blocks > plan.BLOCKS:
+        return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
     return None
 
 
@@ -51,7 +51,7 @@ def _lacks(device: torch.device) -> str | None:
         asked = " or ".join(f"{major}.x" for major in GENERATIONS)
         return f"it needs a chip of compute capability {asked}, and {device} has {'.'.join(map(str, capability))}"
     try:
-        library()
+        _nothing(architecture(device))
         driver()
     except (CompilerError, OSError) as error:
         return f"its kernels cannot be compiled: {error}"
@@ -59,8 +59,14 @@ def _lacks(device: torch.device) -> str | None:
 
 
 @lru_cache
+def _nothing(architecture: str) -> bytes:
+    """Machine code that does nothing: that there is some shows a compiler that knows the chip."""
+    return compiled('extern "C" __global__ void nothing() {}', [f"--gpu-architecture={architecture}"])
+
+
+@lru_cache
 def _largest_cluster(device: torch.device) -> int:
-    code = compiled('extern "C" __global__ void nothing() {}', [f"--gpu-architecture={architecture(device)}"])
+    code = _nothing(architecture(device))
     for cluster in range(plan.LARGEST, 1, -1):
         with suppress(DriverError):
             if Kernel(code, "nothing", "", 256, cluster, SHARED, device).at_once():

@@ -13,7 +13,7 @@
 //
 // Products are of float16 numbers with float32 sums. Those have the digits of TF32, and to have its range too what a
 // warp keeps of the matrix is multiplied with a power of two, and so are the derivatives of the four units of a warp in
-// one row; h is between -1 and 1. Full float32 takes two such numbers for each (PARTS), and three products.
+// one row; h is between -1 and 1, JANET's not far beyond. Full float32 takes two such numbers for each (PARTS), and three products.
 //
 // The tensor cores multiply a 16 x 16 by a 16 x 8 matrix. Thread 4 g + q of a warp has rows g and g + 8 of the first,
 // of its columns the four of q, column g of the second in the same four, and of the product rows g and g + 8, columns

@@ -12,10 +12,13 @@ from ..launch import Found
 from . import plan
 from .compiler import machine_code
 from .driver import Kernel, architecture
+from .engine import largest_cluster
 
 if TYPE_CHECKING:
     from ..launch import Final, Given, Kept, Kind
 
+OVERLAYS = True
+"""See `launch.Recurrence`."""
 NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
@@ -36,7 +39,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: K
     replicas = lead[0] if lead else 1
     dtype = given.inputs.dtype
     parts = parts_of(kind, dtype)
-    sizes = plan.make(units, rows, replicas, parts, _processors(given.inputs.device))
+    sizes = _plan(units, rows, replicas, parts, given.inputs.device)
     kernel = _forward(
         kind, units, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, pre.device
     )
@@ -66,7 +69,7 @@ def backward(
     dtype = given.inputs.dtype
     parts = parts_of(kind, dtype)
     assert kept.pre is not None
-    sizes = plan.make(units, rows, replicas, parts, _processors(given.inputs.device))
+    sizes = _plan(units, rows, replicas, parts, given.inputs.device)
     groups = sizes.groups(rows, replicas)
     kernel = _backward(
         kind,
@@ -107,6 +110,10 @@ def _wide(value: Tensor | None) -> Tensor | None:
 
 def _address(value: Tensor | None) -> int:
     return 0 if value is None else value.data_ptr()
+
+
+def _plan(units: int, rows: int, replicas: int, parts: int, device: torch.device) -> plan.Plan:
+    return plan.make(units, rows, replicas, parts, _processors(device), largest_cluster(device))
 
 
 @lru_cache

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 REGISTERS = 128
 """Registers of a thread that a slice of the matrix may take: as many as there are warps in a cluster times parts."""
 LARGEST = 16
-"""Programs of a cluster."""
+"""Programs of a cluster, on a whole chip."""
 BLOCKS = 4
 """Blocks of the recurrent matrix that there is room for."""
 DEPTH = 4
@@ -37,7 +37,7 @@ def most_units(parts: int) -> int:
     return 4 * REGISTERS // parts
 
 
-def make(units: int, rows: int, replicas: int, parts: int, processors: int) -> Plan:
+def make(units: int, rows: int, replicas: int, parts: int, processors: int, largest: int) -> Plan:
     """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
 
     Args:
@@ -46,10 +46,11 @@ def make(units: int, rows: int, replicas: int, parts: int, processors: int) -> P
         replicas: independent models in the launch.
         parts: of a factor.
         processors: of the chip.
+        largest: how many programs of a cluster the chip takes, at least a 32nd of the units.
     """
     groups = replicas * -(-rows // 8)
     small = -(-units // 16)
-    if small <= LARGEST and groups * small <= processors:
+    if small <= largest and groups * small <= processors:
         return Plan(4, small, 1)
     cluster = -(-units // 32)
     slice_registers = 8 * cluster * parts
