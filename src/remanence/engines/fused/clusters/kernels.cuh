@@ -83,3 +83,14 @@ __device__ __forceinline__ Four four_of(int i) {
     int unit = i % (UNITS / 4) * 4, row = i / (UNITS / 4) % (TILES * 8), kind = i / FOURS;
     return {kind, row, unit, kind * PAGE + row * PITCH + unit};
 }
+
+// Two letterboxes at the start of shared memory, each for so many bytes.
+__device__ __forceinline__ word two_letterboxes(word bytes) {
+    const word box = shared_address(shared);
+    if (threadIdx.x == 0) {
+        make_letterbox(box), make_letterbox(box + 8);
+        letterboxes_made();
+        expect(box, bytes), expect(box + 8, bytes);
+    }
+    return box;
+}
