@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,14 @@ class Goal(NamedTuple):
     shape: str
     ratio: str
     """Which one of a timing; "" for eight replicas over one, which is to be small."""
+
+    def bound(self, value: float) -> str:
+        """A bound in words."""
+        return f"{value:g}" if self.ratio else f"under {value:g}"
+
+    def reached(self, value: float) -> bool:
+        """Whether it is what is asked for at least."""
+        return value >= self.least if self.ratio else value < self.least
 
 
 GOALS = (
@@ -72,9 +80,13 @@ def content(name: str) -> str:
     if name == "profile":
         return profile()
     report = bench.load(BENCH / f"{name}.json")
-    machine = "; ".join(f"{key}: {value}" for key, value in report.machine.items() if key != "load")
     tables = "\n\n".join(table.markdown() for table in bench.tables(report))
-    return f"{machine}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
+    return f"{where(report.machine)}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
+
+
+def where(machine: Mapping[str, str]) -> str:
+    """The machine in a line."""
+    return "; ".join(f"{key}: {value}" for key, value in machine.items() if key != "load")
 
 
 def goals() -> Table:
@@ -82,20 +94,14 @@ def goals() -> Table:
     reports = [bench.load(BENCH / f"h200-{precision}.json") for precision in PRECISIONS]
     rows = []
     for goal in GOALS:
-        better: Callable[[float], bool] = (
-            (lambda x, g=goal: x < g.least) if not goal.shape else (lambda x, g=goal: x >= g.least)
-        )
-        bounds = (
-            ("under " if not goal.shape else "") + f"{goal.least:g}",
-            ("under " if not goal.shape else "") + f"{goal.aim:g}",
-        )
-        rows.append((goal.what, *bounds, *(shown(measured(goal, report), better) for report in reports)))
+        found = (shown(measured(goal, report), goal.reached) for report in reports)
+        rows.append((goal.what, goal.bound(goal.least), goal.bound(goal.aim), *found))
     return Table("", ("torch over ours", "at least", "aim", "TF32", "bfloat16", "full float32"), rows)
 
 
 def measured(goal: Goal, report: Report) -> list[float | None]:
     """Of both gates."""
-    if not goal.shape:
+    if not goal.ratio:
         eight = {row.layer: row.ratio for row in report.replicas if row.count == 8}
         return [eight.get(gate) for gate in GATES]
     found = {row.layer: getattr(row, goal.ratio) for row in report.timings if row.shape.name == goal.shape}
@@ -131,8 +137,7 @@ def profile() -> str:
             )
         )
     headings = ("kernel", "sizes", "us a step", *PERCENTS.values(), *STALLS.values())
-    machine = "; ".join(f"{key}: {value}" for key, value in found["machine"].items())
-    return f"{machine}\n\n    {found['command']}\n\n{Table('', headings, rows, words=2).markdown()}"
+    return f"{where(found['machine'])}\n\n    {found['command']}\n\n{Table('', headings, rows, words=2).markdown()}"
 
 
 PERCENTS = {

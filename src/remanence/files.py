@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import secrets
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -67,3 +68,14 @@ def settle(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def cache_folder() -> Path:
+    """The folder for what is downloaded or computed once. It need not exist yet."""
+    chosen = os.environ.get("REMANENCE_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "remanence"
+    usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    return (Path(usual) if usual else Path.home() / ".cache") / "remanence"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..files import cache_folder
 from ..names import lookup
 from .dataset import Counts, DataSet, File, Form
 from .errors import DataError
-from .folders import cache_folder, data_folder
+from .folders import data_folder
 from .records import Images, Reviews, Texts, WordVectors
 from .sets.cifar10 import CIFAR10, cifar10
 from .sets.corpora import ENWIK8, PTB, TEXT8, WIKITEXT2

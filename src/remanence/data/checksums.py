@@ -7,8 +7,8 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from ..files import cache_folder
 from .errors import DataError
-from .folders import cache_folder
 from .writing import writing
 
 

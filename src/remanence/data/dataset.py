@@ -9,10 +9,11 @@ from os.path import exists  # Path.exists raises where a folder may not be looke
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from ..files import cache_folder
 from .checksums import verify
 from .download import download
 from .errors import DataError
-from .folders import cache_folder, folders, offline
+from .folders import folders, offline
 
 Data = TypeVar("Data")
 Counts = Mapping[str, Mapping[str, int]]

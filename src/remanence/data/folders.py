@@ -7,25 +7,13 @@ REMANENCE_OFFLINE=1 forbids downloads.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from ..files import cache_folder
 from .errors import DataError
-
-
-def cache_folder() -> Path:
-    """The folder for what is downloaded or computed once. It need not exist yet."""
-    chosen = os.environ.get("REMANENCE_CACHE")
-    if chosen:
-        return Path(chosen).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "remanence"
-    usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-    return (Path(usual) if usual else Path.home() / ".cache") / "remanence"
-
 
 _GIVEN: ContextVar[Path | None] = ContextVar("given", default=None)
 

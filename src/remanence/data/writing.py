@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .. import files
+from ..files import cache_folder
 from .errors import DataError
-from .folders import cache_folder
 
 UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EEXIST, errno.ENOTDIR}
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.checksums import checksum_of, remember, verify
-from ..data.folders import cache_folder
 from ..data.writing import writing
+from ..files import cache_folder
 from .corpus import SPLITS, Corpus
 from .numbering import Numbered
 from .vocabulary import Vocabulary

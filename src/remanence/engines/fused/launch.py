@@ -111,6 +111,22 @@ class Slopes(NamedTuple):
     age: Tensor | None
 
 
+class Derivatives(NamedTuple):
+    """What the recurrence goes back from, and what it fills on the way."""
+
+    outputs: Tensor | None
+    """By all h_t, `(N, T, B, H)`; None for zero."""
+    final: Final
+    """By the last state, None for zero."""
+    pre: Tensor
+    """By the pre-activations, `(N, T B, G H)`: to fill."""
+    parts: Tensor | None
+    """By the recurrent part of the candidate, GRU only: to fill."""
+    state: Final
+    """By the first state: to fill, where it is wanted."""
+    wants_dt: bool
+
+
 class Found(NamedTuple):
     """Derivatives that the recurrence returns, beside those it fills in."""
 
@@ -134,20 +150,8 @@ class Recurrence(Protocol):
     def forward(self, kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: Kept, final: Final) -> None:
         """From what the inputs contribute to all h_t, what is kept, and the last state: fills them."""
 
-    def backward(
-        self,
-        kind: Kind,
-        given: Given,
-        scale: Tensor | None,
-        kept: Kept,
-        d_outputs: Tensor | None,
-        d_final: Final,
-        d_pre: Tensor,
-        d_parts: Tensor | None,
-        d_state: Final,
-        wants_dt: bool,
-    ) -> Found:
-        """Fills d_pre, d_parts and d_state."""
+    def backward(self, kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Derivatives) -> Found:
+        """From the derivatives by all h_t and the last state back to those by the first: fills them."""
 
 
 def recurrence(kind: Kind) -> Recurrence:
@@ -281,7 +285,8 @@ def _through_time(
         d_p_hat = None if given.p_hat is None else torch.zeros_like(given.p_hat)
         d_dt = torch.zeros_like(dt) if wanted.dt and dt is not None else None
         return d_pre, d_parts, Found(d_p_hat, d_dt), d_state
-    found = recurrence(kind).backward(kind, given, scale, kept, d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt)
+    by = Derivatives(d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt)
+    found = recurrence(kind).backward(kind, given, scale, kept, by)
     return d_pre, d_parts, found, d_state
 
 

@@ -13,7 +13,7 @@ from .kernels import backward_kernel, forward_kernel
 from .launch import Found
 
 if TYPE_CHECKING:
-    from .launch import Final, Given, Kept, Kind
+    from .launch import Derivatives, Final, Given, Kept, Kind
 
 OVERLAYS = False
 """See `launch.Recurrence`."""
@@ -76,19 +76,8 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: K
     _run(tiles, start, step_by_step, device)
 
 
-def backward(
-    kind: Kind,
-    given: Given,
-    scale: Tensor | None,
-    kept: Kept,
-    d_outputs: Tensor | None,
-    d_final: Final,
-    d_pre: Tensor,
-    d_parts: Tensor | None,
-    d_state: Final,
-    wants_dt: bool,
-) -> Found:
-    """All steps back; fills d_pre, d_parts and d_state, see `launch.backward`."""
+def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Derivatives) -> Found:
+    """All steps back; fills what it is given, see `launch.backward`."""
     *lead, steps, rows, _ = given.inputs.shape
     replicas = lead[0] if lead else 1
     pre = kept.pre
@@ -102,10 +91,10 @@ def backward(
     new = pre.new_empty
     shares = None if tiles.alone else new(2 * groups * unit_tiles * tiles.row_tile * units)
     d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
-    d_dt = new((unit_tiles, *lead, steps, rows)) if wants_dt else None
+    d_dt = new((unit_tiles, *lead, steps, rows)) if by.wants_dt else None
     tensors = (
-        *(pre, matrix, given.p_hat, given.dt, given.lengths, given.cell, given.age, *kept[2:], d_outputs, *d_final),
-        *(d_pre, d_parts, *d_state, d_p_hat, d_dt, shares, counters),
+        *(pre, matrix, given.p_hat, given.dt, given.lengths, given.cell, given.age, *kept[2:], by.outputs),
+        *(*by.final, by.pre, by.parts, *by.state, d_p_hat, d_dt, shares, counters),
     )
 
     def start(tiles: plan.Plan) -> None:

@@ -97,14 +97,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             for (int i = 0; i < GIVEN; ++i)
                 if (from[i] != nullptr) {
                     Four four = four_of(threadIdx.x + i * THREADS);
-                    const float* place = from[i] + onward * (four.kind < BLOCKS ? BLOCKS : 1);
+                    const float* source = from[i] + onward * (four.kind < BLOCKS ? BLOCKS : 1);
                     bool there = true;
                     if (s == T - 1 && (four.kind == CELL || (HAS_AGE && four.kind == AGE))) {
                         const float* initial = four.kind == CELL ? first_cell : first_age;
                         there = initial != nullptr;
-                        place = there ? initial + start + (offset)(me.first_row + four.row) * H + me.rank * UNITS + four.unit : pre;
+                        source = there ? initial + start + (offset)(me.first_row + four.row) * H + me.rank * UNITS + four.unit : pre;
                     }
-                    fetch_four(shared_address(inbox + four.place) + stage, place, there);
+                    fetch_four(shared_address(inbox + four.place) + stage, source, there);
                 }
             if (HAS_DT && threadIdx.x < TILES * 8) {
                 int row = me.first_row + threadIdx.x;
@@ -154,12 +154,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     auto receive = [&](int s) {  // what was sent in step s
         wait_for(box + 8 * (s & 1), (s >> 1) & 1);
         if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
-        const float* mine = (const float*)(shares + (s & 1) * SENT) + (me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
+        const float* share = (const float*)(shares + (s & 1) * SENT) + (me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
             from_later[j] = 0.0f;
 #pragma unroll
-            for (int c = 0; c < CLUSTER; ++c) from_later[j] += mine[(c * TILES + j) * UNITS * 8];
+            for (int c = 0; c < CLUSTER; ++c) from_later[j] += share[(c * TILES + j) * UNITS * 8];
         }
     };
 
@@ -176,9 +176,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) z[block] = given[block * PAGE];
             d_h[j] = given[D_HIDDEN * PAGE] + held[j];
-            State now = {0.0f, given[CELL * PAGE], HAS_AGE ? given[AGE * PAGE] : 0.0f};
+            State before = {0.0f, given[CELL * PAGE], HAS_AGE ? given[AGE * PAGE] : 0.0f};
             float step = HAS_DT ? stage[(HN + 1) * PAGE + me.row[j] - me.first_row] : 1.0f;
-            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? given[HN * PAGE] : 0.0f, now, p, step, eps, beta);
+            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? given[HN * PAGE] : 0.0f, before, p, step, eps, beta);
         }
         if (s > 0) receive(s - 1);
 
@@ -203,21 +203,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
 
             // As float16, in the range of the warp's units in this row.
             float factor[4];
-            word largest = 0;
+            word most = 0;
 #pragma unroll
             for (int block = 0; block < 4; ++block) {
                 factor[block] = block == SPLIT ? back[j].hn : back[j].z[block];
-                largest = max(largest, magnitude(factor[block]));
+                most = max(most, magnitude(factor[block]));
             }
-            largest = max(largest, from_partner(largest, 4));
-            largest = max(largest, from_partner(largest, 8));
-            Range own = range_of(largest);
-            uint2* place = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
+            most = max(most, from_partner(most, 4));
+            most = max(most, from_partner(most, 8));
+            Range own = range_of(most);
+            uint2* halves = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
 #pragma unroll
             for (int block = 0; block < 4; ++block) factor[block] *= own.times;
-            *place = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
+            *halves = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
             if (PARTS == 2)
-                place[PART / 8] = {as_halves(finer(factor[0]), finer(factor[1])), as_halves(finer(factor[2]), finer(factor[3]))};
+                halves[PART / 8] = {as_halves(finer(factor[0]), finer(factor[1])), as_halves(finer(factor[2]), finer(factor[3]))};
             if ((me.g & 3) == 0)
                 ((float*)(sizes + (s & 1) * SIZES))[(j * WARPS + me.warp) * 8 + 2 * me.q + (me.g >> 2)] =
                     own.size;
@@ -230,15 +230,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         for (int k = 0; k < WARPS; ++k)
 #pragma unroll
             for (int j = 0; j < TILES; ++j) {
-                const uint2* from = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + 4 * k + me.q) * 8 + me.g;
-                uint2 d = *from;
+                const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + 4 * k + me.q) * 8 + me.g;
+                uint2 d = *halves;
                 float2 by = ((const float2*)(sizes + (s & 1) * SIZES))[(j * WARPS + k) * 4 + me.q];
 #pragma unroll
                 for (int i = 0; i < PRODUCTS; ++i) {
                     float product[4] = {}, fine[4] = {};
                     multiply(product, slice[0][i][k], d);
                     if (PARTS == 2) {
-                        multiply(fine, slice[0][i][k], from[PART / 8]);
+                        multiply(fine, slice[0][i][k], halves[PART / 8]);
                         multiply(fine, slice[PARTS - 1][i][k], d);
 #pragma unroll
                         for (int e = 0; e < 4; ++e) product[e] += fine[e] * (1.0f / FINER);

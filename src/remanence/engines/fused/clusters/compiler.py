@@ -1,7 +1,6 @@
 """CUDA C++ to machine code, by the compiler that comes with torch.
 
-A kernel takes a fraction of a second to compile and is kept on disk: in `$REMANENCE_CACHE/kernels`, or in
-`remanence/kernels` of the user's cache folder.
+A kernel takes a fraction of a second to compile and is kept on disk, in `kernels` of the cache folder.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ....files import write
+from ....files import cache_folder, write
 
 HEADERS = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "kernels.cuh")
 """What every kernel begins with, in this order."""
@@ -60,10 +59,7 @@ def source(name: str) -> str:
 
 def folder() -> Path:
     """Where machine code is kept."""
-    own = os.environ.get("REMANENCE_CACHE")
-    if own:
-        return Path(own).expanduser() / "kernels"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "remanence" / "kernels"
+    return cache_folder() / "kernels"
 
 
 def compiled(text: str, options: list[str]) -> bytes:

@@ -31,10 +31,10 @@ def refuses(task: Task) -> str | None:
     reason = fused.unsuited(task) or lacks(device)
     if reason is not None:
         return reason
-    full = task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
-    most = min(plan.most_units(2 if full else 1), 32 * largest_cluster(device))
+    parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
+    most = min(plan.most_units(parts), 32 * largest_cluster(device))
     if task.width > most:
-        kind = "full float32" if full else "this precision"
+        kind = "full float32" if parts == 2 else "this precision"
         return f"it keeps the recurrent matrix on chip, in {kind} up to {most} units, and there are {task.width}"
     blocks = task.weights["weight_hh"].shape[0] // task.width
     if blocks > plan.BLOCKS:

@@ -175,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
                 multiply(sums[j][k % CHAINS], slice[0][k], h);
                 if (PARTS == 2) {
                     multiply(fine[j][0], slice[0][k], factor[(j * CHUNKS + 4 * k) * 8 + PART / 8]);
-                    multiply(fine[j][1 % PARTS], slice[1 % PARTS][k], h);
+                    multiply(fine[j][PARTS - 1], slice[PARTS - 1][k], h);
                 }
             }
 
@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
             for (int i = 0; i < 4; ++i) {
                 if (CHAINS == 4) sum[i] += sums[j][CHAINS - 2][i] + sums[j][CHAINS - 1][i];
                 sum[i] += sums[j][1][i];
-                if (PARTS == 2) sum[i] += (fine[j][0][i] + fine[j][1 % PARTS][i]) * (1.0f / FINER);
+                if (PARTS == 2) sum[i] += (fine[j][0][i] + fine[j][PARTS - 1][i]) * (1.0f / FINER);
                 sum[i] *= range.size;
             }
             // Threads of the lower half have blocks 0 and 2 of two rows, those of the upper 1 and 3: they share out the rows.
@@ -205,13 +205,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
 #pragma unroll
             for (int j = 0; j < TILES; ++j) {  // the four units of the warp in two rows, as sixteen bytes
                 float value = clamped_to_half(state[j].hidden);
-                word mine[PARTS];
-                mine[0] = as_halves(value, 0.0f);
-                if (PARTS == 2) mine[PARTS - 1] = as_halves(finer(value), 0.0f);
+                word halves[PARTS];
+                halves[0] = as_halves(value, 0.0f);
+                if (PARTS == 2) halves[PARTS - 1] = as_halves(finer(value), 0.0f);
 #pragma unroll
                 for (int part = 0; part < PARTS; ++part) {
-                    word other = from_partner(mine[part], 4);
-                    word two = me.g & 1 ? other | mine[part] << 16 : mine[part] | other << 16;
+                    word other = from_partner(halves[part], 4);
+                    word two = me.g & 1 ? other | halves[part] << 16 : halves[part] | other << 16;
                     other = from_partner(two, 8);
                     word low = me.g & 2 ? other : two, high = me.g & 2 ? two : other;
                     word low2 = from_partner(low, 16), high2 = from_partner(high, 16);

@@ -15,7 +15,7 @@ from .driver import Kernel, architecture
 from .engine import largest_cluster
 
 if TYPE_CHECKING:
-    from ..launch import Final, Given, Kept, Kind
+    from ..launch import Derivatives, Final, Given, Kept, Kind
 
 OVERLAYS = True
 """See `launch.Recurrence`."""
@@ -24,7 +24,7 @@ NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bf
 
 def parts_of(kind: Kind, dtype: torch.dtype) -> int:
     """How many float16 numbers stand for a factor of a product."""
-    return 2 if dtype == torch.float32 and kind.precision != "tf32" else 1
+    return plan.parts(dtype, kind.precision == "tf32")
 
 
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -50,19 +50,8 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: K
     kernel.start(sizes.groups(rows, replicas), *map(_address, tensors), steps, rows, kind.eps, kind.fixed_p, kind.beta)
 
 
-def backward(
-    kind: Kind,
-    given: Given,
-    scale: Tensor | None,
-    kept: Kept,
-    d_outputs: Tensor | None,
-    d_final: Final,
-    d_pre: Tensor,
-    d_parts: Tensor | None,
-    d_state: Final,
-    wants_dt: bool,
-) -> Found:
-    """All steps back; fills d_pre, d_parts and d_state, see `launch.backward`."""
+def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Derivatives) -> Found:
+    """All steps back; fills what it is given, see `launch.backward`."""
     *lead, steps, rows, _ = given.inputs.shape
     units = given.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
@@ -76,18 +65,18 @@ def backward(
         units,
         sizes,
         dtype,
-        d_pre.stride(-2) // d_pre.shape[-1],
+        by.pre.stride(-2) // by.pre.shape[-1],
         given.dt is not None,
         given.lengths is not None,
-        d_pre.device,
+        by.pre.device,
     )
     new = kept.pre.new_empty
     kinds = kind.blocks + (kind.split >= 0) + kind.has_age
     shares = new(*lead, groups // replicas, kinds * units)
-    d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if wants_dt else None
+    d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if by.wants_dt else None
     tensors = (
         *(kept.pre, given.weight_hh, _wide(given.p_hat), given.dt, given.lengths, _wide(given.cell)),
-        *(_wide(given.age), *kept[2:], *map(_wide, (d_outputs, *d_final)), d_pre, d_parts, *d_state, shares, d_dt),
+        *(_wide(given.age), *kept[2:], *map(_wide, (by.outputs, *by.final)), by.pre, by.parts, *by.state, shares, d_dt),
     )
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
     totals = shares.sum(-2)

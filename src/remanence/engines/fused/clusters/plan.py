@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 REGISTERS = 128
 """Registers of a thread that a slice of the matrix may take: as many as there are warps in a cluster times parts."""
 LARGEST = 16
@@ -30,6 +32,11 @@ class Plan:
     def groups(self, rows: int, replicas: int) -> int:
         """Clusters."""
         return replicas * -(-rows // (8 * self.tiles))
+
+
+def parts(dtype: torch.dtype, tf32: bool) -> int:
+    """How many float16 numbers stand for a factor of a product: full float32 takes two."""
+    return 2 if dtype == torch.float32 and not tf32 else 1
 
 
 def most_units(parts: int) -> int:
