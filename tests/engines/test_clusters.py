@@ -28,7 +28,7 @@ from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine
 every_cell = import_module("remanence.engines.check").every_cell
 
 BLOCKS = 4
-MOST = {1: 512, 2: 256}
+MOST = 512
 """Units, by the parts of a factor."""
 SHARED = 227 * 1024
 """Bytes of shared memory that a program may have on chips of compute capability 9.0 and 10.0."""
@@ -58,10 +58,11 @@ def _forgets() -> Iterator[None]:
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("rows", [1, 8, 20, 100, 130, 1000])
 @pytest.mark.parametrize("replicas", [1, 8])
-def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: int) -> None:
+@pytest.mark.parametrize("backward", [False, True])
+def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: int, backward: bool) -> None:
     for processors, largest in ((1, 8), (16, 8), (78, 16), (132, 16)):
-        for units in range(16, min(MOST[parts], 32 * largest) + 1, 16):
-            sizes = plan.make(units, rows, replicas, parts, processors, largest)
+        for units in range(16, min(MOST, 32 * largest) + 1, 16):
+            sizes = plan.make(units, rows, replicas, parts, backward, processors, largest)
             assert 1 <= sizes.cluster <= largest
             assert units <= sizes.cluster * sizes.warps * 4
             assert sizes.tiles in (1, 2)
@@ -71,8 +72,17 @@ def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: i
 
 
 def test_few_rows_take_one_tile_and_many_take_two() -> None:
-    assert plan.make(512, 8, 1, 1, 132, 16).tiles == 1
-    assert plan.make(512, 1000, 1, 1, 132, 16).tiles == 2
+    assert plan.make(512, 8, 1, 1, False, 132, 16).tiles == 1
+    assert plan.make(512, 1000, 1, 1, True, 132, 16).tiles == 2
+
+
+def test_several_layers_of_a_few_units_are_several_programs_on_a_processor() -> None:
+    assert [plan.make(128, 128, count, 1, True, 132, 16).together for count in (1, 2, 4, 8)] == [1, 3, 4, 4]
+
+
+def test_many_rows_of_a_few_units_take_large_programs_forward() -> None:
+    made = [plan.make(128, 128, count, 1, False, 132, 16) for count in (1, 4, 8)]
+    assert made == [plan.Plan(4, 8, 1), plan.Plan(16, 2, 1), plan.Plan(16, 2, 2)]
 
 
 @dataclass
@@ -130,13 +140,15 @@ def pass_through(
     irregular: bool = False,
     unequal: bool = False,
     save: bool = True,
+    inputs: int = passes.NARROW,
 ) -> None:
     """Forward and, if `save`, back, over two steps of zeros."""
     kind = make_kind(cell, reverse, precision, "cuda")
-    shapes = {name: torch.zeros(shape, dtype=dtype) for name, shape in cell.shapes(1, units, units, bias=True).items()}
+    sizes = cell.shapes(inputs, units, units, bias=True)
+    shapes = {name: torch.zeros(shape, dtype=dtype) for name, shape in sizes.items()}
     state = torch.zeros(rows, units)
     given = launch.Given(
-        torch.zeros(2, rows, 1, dtype=dtype),
+        torch.zeros(2, rows, inputs, dtype=dtype),
         *(shapes.get(name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "p_hat")),  # type: ignore[arg-type]
         torch.ones(2, rows) if irregular else None,
         torch.ones(rows, dtype=torch.int32) if unequal else None,
@@ -162,7 +174,7 @@ def test_every_size_finds_room_in_shared_memory(
 ) -> None:
     launches.processors = processors
     precision = "tf32" if parts == 1 else "tf32x3"
-    for units in (*range(16, MOST[parts], 80), MOST[parts]):
+    for units in (*range(16, MOST, 80), MOST):
         for irregular in {False, cell.takes_dt}:
             pass_through(cell, units, rows=9, precision=precision, irregular=irregular)
             pass_through(cell, units, rows=9, precision=precision, irregular=irregular, save=False)
@@ -208,20 +220,13 @@ def test_cells_of_up_to_four_blocks_are_taken(cell: GatedCell) -> None:
 
 
 @pytest.mark.usefixtures("capable")
-@pytest.mark.parametrize(
-    ("dtype", "tf32", "most", "kind"),
-    [
-        (torch.float32, False, 256, "full float32"),
-        (torch.float32, True, 512, "this precision"),
-        (torch.bfloat16, False, 512, "this precision"),
-        (torch.float16, True, 512, "this precision"),
-    ],
-)
-def test_as_many_units_are_taken_as_find_room(dtype: torch.dtype, tf32: bool, most: int, kind: str) -> None:
+@pytest.mark.parametrize("tf32", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_as_many_units_are_taken_as_find_room(dtype: torch.dtype, tf32: bool) -> None:
     with float32_products(tf32):
-        assert engine.refuses(task(GRUCell(Fast()), most, dtype=dtype)) is None
-        reason = engine.refuses(task(GRUCell(Fast()), most + 1, dtype=dtype))
-    assert reason == f"it keeps the recurrent matrix on chip, in {kind} up to {most} units, and there are {most + 1}"
+        assert engine.refuses(task(GRUCell(Fast()), MOST, dtype=dtype)) is None
+        reason = engine.refuses(task(GRUCell(Fast()), MOST + 1, dtype=dtype))
+    assert reason == "it keeps the recurrent matrix on chip, up to 512 units, and there are 513"
 
 
 @pytest.mark.usefixtures("capable")
@@ -540,6 +545,8 @@ def described(nvrtc: ctypes.CDLL, text: str, options: list[str]) -> str:
 
 SPILLED = 128
 """Bytes that a thread may spill to memory: a few registers. A slice of the matrix would be hundreds."""
+SPILLED_OF_WIDE = 448
+"""The same above 256 units, where the slice takes half of all registers: of a cell with everything there is."""
 
 SIZES: list[dict[str, Any]] = [  # what changes the source: how large, how precise, how many rows
     {"units": 16, "rows": 1},
@@ -560,6 +567,8 @@ COMPILED += [
     (LSTMCell(Sigmoid()), {"units": 512, "rows": 300}),
     (LSTMCell(PowerLaw()), {"units": 256, "rows": 300, "precision": "tf32x3", "unequal": True}),
     (GRUCell(PowerLaw()), {"units": 512, "rows": 300, "unequal": True, "reverse": True}),
+    (LSTMCell(PowerLaw()), {"units": 512, "rows": 300, "precision": "tf32x3"}),
+    (GRUCell(Refine()), {"units": 400, "rows": 8, "precision": "tf32x3", "unequal": True}),
     (JANETCell(UniformRefine(), beta=0.0), {"units": 512, "rows": 1, "dtype": torch.bfloat16}),
 ]
 
@@ -593,4 +602,5 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
     for log in told:
         numbers = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
         assert numbers is not None, log
-        assert max(map(int, numbers.groups())) <= SPILLED, log
+        allowed = SPILLED if options["units"] <= 256 else SPILLED_OF_WIDE
+        assert max(map(int, numbers.groups())) <= allowed, log

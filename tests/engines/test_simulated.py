@@ -7,7 +7,7 @@ wait for what it needs fails here. What it takes from a real chip, rounding and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -16,8 +16,9 @@ import simulation
 import torch
 
 import remanence.engines.fused.clusters as clusters
+from remanence import engines
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
-from remanence.engines.fused import engine, operator, side_by_side
+from remanence.engines.fused import engine, operator, padding
 from remanence.engines.fused.clusters import passes, plan
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign
@@ -50,23 +51,31 @@ def forget() -> None:
         kernels.cache_clear()
 
 
-CASES: dict[str, tuple[GatedCell, int, int, plan.Plan]] = {  # units, rows, sizes of the launch
-    "one program": (LSTMCell(Sigmoid()), 16, 5, plan.Plan(4, 1, 1)),
-    "two programs, two groups": (LSTMCell(Fast()), 32, 11, plan.Plan(4, 2, 1)),
-    "a broken program": (LSTMCell(PowerLaw(), coupled=True), 48, 3, plan.Plan(8, 2, 1)),
-    "three programs, two tiles": (GRUCell(Refine()), 96, 12, plan.Plan(8, 3, 2)),
-    "padding": (JANETCell(Softsign()), 20, 9, plan.Plan(4, 2, 1)),
+WIDE = passes.NARROW + 1
+CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, units, rows, sizes of the launch
+    "one program": (LSTMCell(Sigmoid()), WIDE, 16, 5, plan.Plan(4, 1, 1)),
+    "two programs, two groups": (LSTMCell(Fast()), 5, 32, 11, plan.Plan(4, 2, 1)),
+    "a broken program": (LSTMCell(PowerLaw(), coupled=True), 11, 48, 3, plan.Plan(8, 2, 1)),
+    "three programs, two tiles": (GRUCell(Refine()), 16, 96, 12, plan.Plan(8, 3, 2)),
+    "wide inputs, two tiles": (GRUCell(Sigmoid()), WIDE, 32, 10, plan.Plan(4, 2, 2)),
+    "sixteen warps, two tiles": (LSTMCell(Fast()), 3, 80, 18, plan.Plan(16, 2, 2)),
+    "a full register file": (LSTMCell(Fast()), 2, 288, 3, plan.Plan(8, 9, 1)),
+    "padding": (JANETCell(Softsign()), 1, 20, 9, plan.Plan(4, 2, 1)),
 }
 every_case = pytest.mark.parametrize(
-    ("cell", "units", "rows", "sizes"), CASES.values(), ids=[name.replace(" ", "-").replace(",", "") for name in CASES]
+    ("cell", "inputs", "units", "rows", "sizes"),
+    CASES.values(),
+    ids=[name.replace(" ", "-").replace(",", "") for name in CASES],
 )
 
 
-def errors(cell: GatedCell, units: int, rows: int, sizes: plan.Plan, precision: object, special: bool) -> object:
+def errors(
+    cell: GatedCell, inputs: int, units: int, rows: int, sizes: plan.Plan, precision: object, special: bool
+) -> object:
     """Of values and gradients, from a first state; `special`: reverse, sequences of unequal length, irregular steps."""
     task = checking.make_task(
         cell,
-        checking.Sizes(plan.DEPTH + 3, rows, 5, units),  # every place for what is fetched is used again
+        checking.Sizes(plan.DEPTH + 3, rows, inputs, units),  # every place for what is fetched is used again
         precision.dtype,
         torch.device("cpu"),
         irregular=special and cell.takes_dt,
@@ -81,26 +90,80 @@ def errors(cell: GatedCell, units: int, rows: int, sizes: plan.Plan, precision: 
 @pytest.mark.parametrize(
     ("precision", "special"), [(checking.TF32, False), (checking.FULL, True)], ids=["tf32", "full-special"]
 )
-def test_kernels_are_the_loops(cell, units, rows, sizes, precision, special, monkeypatch) -> None:
+def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, special, monkeypatch) -> None:
     monkeypatch.setattr(plan, "make", lambda *task: sizes)
-    found = errors(cell, units, rows, sizes, precision, special)
+    found = errors(cell, inputs, units, rows, sizes, precision, special)
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
 
 
+@pytest.mark.parametrize(
+    ("cell", "inputs"), [(LSTMCell(PowerLaw()), 5), (LSTMCell(PowerLaw()), WIDE), (GRUCell(Fast()), 5)]
+)
 @pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
-def test_half_precision_rounds_products_only(precision, monkeypatch) -> None:
+def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(precision, cell, inputs, monkeypatch) -> None:
     sizes = plan.Plan(4, 2, 1)
     monkeypatch.setattr(plan, "make", lambda *task: sizes)
-    found = errors(LSTMCell(PowerLaw()), 32, 5, sizes, precision, False)
+    found = errors(cell, inputs, 32, 5, sizes, precision, False)
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
+
+
+@pytest.mark.parametrize("steps", [1, 2, plan.DEPTH])
+def test_few_steps_from_a_state_of_zeros(steps, monkeypatch) -> None:
+    monkeypatch.setattr(plan, "make", lambda *task: plan.Plan(4, 2, 2))
+    task = checking.make_task(LSTMCell(PowerLaw()), checking.Sizes(steps, 9, 3, 32), torch.float32, torch.device("cpu"))
+    found = checking.errors_of(clusters, replace(task, state=engines.Zeros((32, 32, 32))))
+    assert not isinstance(found, str), found
+    assert found.beyond(checking.FULL.tolerance) is None
+
+
+def test_layers_side_by_side_do_not_touch_each_other(monkeypatch) -> None:
+    """Not even one that has diverged."""
+    monkeypatch.setattr(plan, "make", lambda *task: plan.Plan(4, 1, 1))
+    cell, sizes = LSTMCell(Fast()), checking.Sizes(5, 9, 3, 16)
+    tasks = [checking.make_task(cell, sizes, torch.float32, torch.device("cpu"), seed=seed) for seed in range(3)]
+    tasks[1].weights["weight_hh"][0, 0] = torch.nan
+    leaves = [[task.inputs, *task.weights.values()] for task in tasks]
+    for leaf in (leaf for own in leaves for leaf in own):
+        leaf.requires_grad_()
+    whole = clusters.run(engines.stacked(tasks)).output
+    slopes = torch.autograd.grad(whole.square().sum(), [leaf for own in leaves for leaf in own])
+    for number in (0, 2):
+        alone = clusters.run(tasks[number]).output
+        assert torch.equal(whole[number], alone)
+        own = slopes[number * len(leaves[0]) :][: len(leaves[0])]
+        for slope, expected in zip(own, torch.autograd.grad(alone.square().sum(), leaves[number]), strict=True):
+            torch.testing.assert_close(slope, expected)
+    assert whole[1].isnan().any()
+
+
+def test_what_is_beyond_the_range_of_16_bits_is_kept_at_its_end(monkeypatch) -> None:
+    monkeypatch.setattr(plan, "make", lambda *task: plan.Plan(4, 1, 1))
+    task = checking.make_task(GRUCell(Fast()), checking.Sizes(3, 2, 3, 16), torch.float16, torch.device("cpu"))
+    biases = {name: task.weights[name].float() for name in ("bias_ih", "bias_hh")}
+    biases["bias_hh"][-16:] = 1e5  # of the candidate
+    task = replace(task, weights={**task.weights, **biases})
+    for weight in task.weights.values():
+        weight.requires_grad_()
+    clusters.run(task).output.sum().backward()
+    assert all(weight.grad.isfinite().all() for weight in task.weights.values())
+
+
+def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
+    monkeypatch.setattr(plan, "make", lambda *task: plan.Plan(4, 1, 1))
+    task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 2, 3, 16), torch.float32, torch.device("cpu"))
+    task.inputs[1, 1, 0] = torch.inf
+    with torch.no_grad():
+        found, expected = clusters.run(task).output, engines.loop.run(task).output
+    assert expected.isfinite().all()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_order_of_turns_changes_nothing(monkeypatch) -> None:
-    cell, units, rows, sizes = CASES["two programs, two groups"]
+    cell, inputs, units, rows, sizes = CASES["two programs, two groups"]
     monkeypatch.setattr(plan, "make", lambda *task: sizes)
-    task = checking.make_task(cell, checking.Sizes(5, rows, 3, units), torch.float32, torch.device("cpu"))
+    task = checking.make_task(cell, checking.Sizes(5, rows, inputs, units), torch.float32, torch.device("cpu"))
 
     def run(seed: int) -> list[torch.Tensor]:
         monkeypatch.setattr(simulation.Kernel, "seed", seed)
@@ -134,7 +197,7 @@ def test_the_compiler_is_told_how_results_are_laid_out(cell) -> None:
     sizes = checking.Sizes(3, 2, 3, 16)
     tasks = [checking.make_task(cell, sizes, torch.float32, torch.device("cpu"), seed=seed) for seed in range(2)]
     kind = engine.make_kind(cell, reverse=False, precision="tf32", kernels="cuda")
-    given = side_by_side.put_together(kind.blocks, [engine.given(task) for task in tasks])
+    given = padding.with_padding(kind.blocks, engine.given(engines.stacked(tasks)))
     forward = (*given, True, *astuple(kind))
     outputs, *_, pre, cells, ages, parts = operator.fused_forward(*forward)
     kept = (outputs, pre, cells, ages, parts)

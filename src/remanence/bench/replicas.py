@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from .. import engines
-from .measure import Clock, milliseconds
+from .measure import Call, Clock, milliseconds, replayed
 from .shapes import LAYERS, Plan, Shape
 from .timings import Say, over
 from .work import blank_task, make_inputs, why
@@ -26,36 +27,53 @@ class Replicas:
     training_ms: float | None = None
     ratio: float | None = None
     """Over the time of one replica."""
+    replayed_ms: float | None = None
+    """The same as a CUDA graph; None elsewhere."""
+    replayed_ratio: float | None = None
     reason: str | None = None
 
 
 class Together:
-    """A training step of several replicas, each with weights and inputs of its own, in one call of the engine."""
+    """A training step of several replicas, each with weights and inputs of its own, in one call of the engine.
+
+    Weights have the replica in front, as in models that keep them so: what is measured is the engine, and not what it
+    takes torch to collect the derivatives of many small parameters.
+    """
 
     def __init__(self, layer: str, count: int, shape: Shape, plan: Plan) -> None:
-        self.tasks: list[engines.Task] = []
+        tasks = []
         for _ in range(count):
             made = LAYERS[layer](shape.inputs, shape.units, device=plan.device, dtype=plan.dtype)
             blank = blank_task(made.cell, shape, plan)
-            weights = {name.removesuffix("_l0"): weight for name, weight in made.named_parameters()}
+            weights = {name.removesuffix("_l0"): weight.detach() for name, weight in made.named_parameters()}
             state = tuple(torch.zeros_like(part) for part in blank.first_state)
-            inputs = make_inputs(shape, plan).requires_grad_()
-            self.tasks.append(replace(blank, weights=weights, inputs=inputs, state=state))
-        size = (shape.steps, shape.batch, shape.units)
-        self.direction = torch.ones(size, device=plan.device, dtype=plan.dtype)
+            tasks.append(replace(blank, weights=weights, inputs=make_inputs(shape, plan), state=state))
+        self.task = tasks[0] if count == 1 else engines.stacked(tasks)
+        self.run = engines.run_stacked if count > 1 else run_alone
+        for leaf in self.leaves:
+            leaf.requires_grad_()
+        self.direction = torch.ones(*self.task.inputs.shape[:-1], shape.units, device=plan.device, dtype=plan.dtype)
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """What derivatives are asked for."""
+        return [self.task.inputs, *self.task.weights.values()]
 
     def __call__(self) -> None:
-        for task in self.tasks:
-            for leaf in (task.inputs, *task.weights.values()):
-                leaf.grad = None
-        results = engines.run("auto", self.tasks)
-        torch.autograd.backward([result.output for result in results], [self.direction] * len(results))
+        for leaf in self.leaves:
+            leaf.grad = None
+        self.run("auto", self.task).output.backward(self.direction)  # type: ignore[no-untyped-call]
+
+
+def run_alone(name: str, task: engines.Task) -> engines.Result:
+    """A single task."""
+    return engines.run(name, [task])[0]
 
 
 def takes_replicas(layer: str, shape: Shape, plan: Plan) -> bool:
     """Whether the engine that "auto" takes runs replicas side by side."""
     engine = engines.choose("auto", blank_task(LAYERS[layer](1, 1).cell, shape, plan))
-    return hasattr(engine, "run_together")
+    return engines.runs_side_by_side(engine)
 
 
 def replicas(plan: Plan, clock: Clock, say: Say) -> Iterator[Replicas]:
@@ -73,13 +91,22 @@ def replicas(plan: Plan, clock: Clock, say: Say) -> Iterator[Replicas]:
             continue
         say(f"replicas: {layer}")
         try:
-            steps = {str(count): Together(layer, count, shape, plan) for count in COUNTS}
-            for step in steps.values():
+            made = {count: Together(layer, count, shape, plan) for count in COUNTS}
+            for step in made.values():
                 step()
-            times = milliseconds(steps, plan.device, clock.left / 4)
+            steps: dict[str, Call] = {str(count): step for count, step in made.items()}
+            if plan.device.type == "cuda":
+                steps |= {f"{count} replayed": replayed(step) for count, step in made.items()}
+            times: dict[str, float | None] = {**milliseconds(steps, plan.device, clock.left / 4)}
         except Exception as error:  # the other sections are still worth having
             yield from (replace(row, reason=why(error)) for row in rows)
             continue
         for row in rows:
-            time = times[str(row.count)]
-            yield replace(row, training_ms=time, ratio=over(time, times["1"]))
+            time, device_time = times[str(row.count)], times.get(f"{row.count} replayed")
+            yield replace(
+                row,
+                training_ms=time,
+                ratio=over(time, times["1"]),
+                replayed_ms=device_time,
+                replayed_ratio=over(device_time, times.get("1 replayed")),
+            )

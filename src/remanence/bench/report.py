@@ -239,10 +239,14 @@ def growth_table(rows: list[Growth]) -> Table:
 
 def replica_table(rows: list[Replicas]) -> Table:
     """Several replicas in one training step."""
+    headings, values = ["training", "ratio"], ["training_ms", "ratio"]
+    if any(row.replayed_ms is not None for row in rows):
+        headings += ["as a CUDA graph", "ratio"]
+        values += ["replayed_ms", "replayed_ratio"]
     return Table(
         f"replicas: a training step of several at once over one of one, at {rows[0].shape.sizes}",
-        ("layer", "replicas", "training", "ratio"),
-        [(layer_named(row.layer), str(row.count), number(row.training_ms), number(row.ratio)) for row in rows],
+        ("layer", "replicas", *headings),
+        [(layer_named(row.layer), str(row.count), *(number(getattr(row, value)) for value in values)) for row in rows],
         words=1,
         notes=list(dict.fromkeys(row.reason for row in rows if row.reason)),
     )

@@ -3,6 +3,21 @@
 from . import loop
 from .base import Engine, Result, Task, Zeros
 from .check import check
-from .choice import KNOWN, check_name, choose, run
+from .choice import KNOWN, check_name, choose, run, run_stacked, runs_side_by_side
+from .side_by_side import stacked
 
-__all__ = ["KNOWN", "Engine", "Result", "Task", "Zeros", "check", "check_name", "choose", "loop", "run"]
+__all__ = [
+    "KNOWN",
+    "Engine",
+    "Result",
+    "Task",
+    "Zeros",
+    "check",
+    "check_name",
+    "choose",
+    "loop",
+    "run",
+    "run_stacked",
+    "runs_side_by_side",
+    "stacked",
+]

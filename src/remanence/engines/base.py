@@ -23,6 +23,9 @@ class Task:
 
     T steps, B sequences, I input features. Padding is at the end of a sequence in both directions: a reverse pass
     starts at the last real step.
+
+    Several tasks of one kind, each with weights of its own, are one task with their number N in front of every shape,
+    for engines that run them side by side.
     """
 
     cell: Cell
@@ -44,15 +47,15 @@ class Task:
         """The state before the first step as tensors."""
         if not isinstance(self.state, Zeros):
             return self.state
-        batch, dtype = self.inputs.shape[1], self.inputs.dtype
+        *several, _, batch, _ = self.inputs.shape
         hidden, *others = self.state.widths
-        zeros = self.inputs.new_zeros
-        return zeros(batch, hidden), *(zeros(batch, width, dtype=wide(dtype)) for width in others)
+        zeros, more = self.inputs.new_zeros, wide(self.inputs.dtype)
+        return zeros(*several, batch, hidden), *(zeros(*several, batch, width, dtype=more) for width in others)
 
     @property
     def width(self) -> int:
         """Of the hidden state."""
-        return self.state.widths[0] if isinstance(self.state, Zeros) else self.state[0].shape[1]
+        return self.state.widths[0] if isinstance(self.state, Zeros) else self.state[0].shape[-1]
 
 
 class Result(NamedTuple):
@@ -68,9 +71,11 @@ class Engine(Protocol):
     """A way to run a cell over time. All engines compute what the loop engine computes."""
 
     name: str
+    SIDE_BY_SIDE: bool
+    """Whether it runs several tasks in one launch; False where it does not say."""
 
     def refuses(self, task: Task) -> str | None:
-        """Why this engine cannot run the task, as the end of a sentence; None if it can."""
+        """Why this engine cannot run the task, a single one, as the end of a sentence; None if it can."""
 
     def run(self, task: Task) -> Result:
         """Run it."""

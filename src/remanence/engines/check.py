@@ -85,6 +85,8 @@ class Sizes(NamedTuple):
 
 SIZES = Sizes(steps=9, batch=19, inputs=5, units=40)
 """Small, and yet more rows and units than one tile of a fused engine holds: its programs must exchange states."""
+WIDE = SIZES._replace(inputs=20)
+"""The same with inputs that no kernel multiplies on its way."""
 
 
 def check(device: str | torch.device | None = None, engines: Sequence[str] | None = None) -> list[Row]:
@@ -168,7 +170,7 @@ def compare(engine: Engine, cell: GatedCell, precision: Precision, device: torch
 def variants(cell: GatedCell, dtype: torch.dtype, device: torch.device) -> Iterator[Task]:
     """Forward over full sequences of unit steps, and backward over sequences of unequal length and irregular steps."""
     yield make_task(cell, SIZES, dtype, device)
-    yield make_task(cell, SIZES, dtype, device, seed=1, irregular=cell.takes_dt, unequal=True, reverse=True)
+    yield make_task(cell, WIDE, dtype, device, seed=1, irregular=cell.takes_dt, unequal=True, reverse=True)
 
 
 # Once per engine and kind of device, before it is trusted.
@@ -207,8 +209,8 @@ def can_look(device: torch.device) -> bool:
 def look(engine: Engine, device: torch.device) -> str | None:
     """Compare a plain and a power-law LSTM."""
     precision = TF32 if device.type == "cuda" and tf32_in_recurrent_layers() else FLOAT32
-    for cell in (LSTMCell(gates.Sigmoid()), LSTMCell(gates.PowerLaw(), coupled=True)):
-        task = make_task(cell, SIZES, precision.dtype, device)
+    for cell, sizes in ((LSTMCell(gates.Sigmoid()), SIZES), (LSTMCell(gates.PowerLaw(), coupled=True), WIDE)):
+        task = make_task(cell, sizes, precision.dtype, device)
         if engine.refuses(task) is not None:
             continue
         errors = errors_of(engine, task)

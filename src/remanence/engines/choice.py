@@ -9,7 +9,7 @@ from typing import cast
 from ..cells import GatedCell
 from ..gates import KNOWN as KNOWN_GATES
 from ..names import lookup
-from . import cpu, fused, loop, native
+from . import cpu, fused, loop, native, side_by_side
 from .base import Engine, Result, Task
 from .fused import clusters
 
@@ -63,11 +63,22 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
 def run(name: str, tasks: Sequence[Task]) -> list[Result]:
     """Run tasks of one kind and shape, each with weights of its own: in one launch where the engine can."""
     engine = choose(name, tasks[0], several=len(tasks) > 1)
-    together = getattr(engine, "run_together", None)
-    if together is None or len(tasks) == 1:
+    if len(tasks) == 1 or not runs_side_by_side(engine):
         return [engine.run(task) for task in tasks]
-    results: list[Result] = together(tasks)
-    return results
+    return side_by_side.taken_apart(engine.run(side_by_side.stacked(tasks)))
+
+
+def run_stacked(name: str, task: Task) -> Result:
+    """The same for tasks that are one already, with their number in front of every shape."""
+    engine = choose(name, side_by_side.first(task), several=len(task.inputs) > 1)
+    if runs_side_by_side(engine):
+        return engine.run(task)
+    return side_by_side.put_together([engine.run(one) for one in side_by_side.each(task)])
+
+
+def runs_side_by_side(engine: Engine) -> bool:
+    """Whether it runs several tasks in one launch."""
+    return getattr(engine, "SIDE_BY_SIDE", False)
 
 
 _told: set[str] = set()

@@ -28,6 +28,7 @@ typedef unsigned short half_bits;
 typedef long long offset;
 
 struct uint2 { word x, y; };
+struct alignas(16) uint4 { word x, y, z, w; };
 struct float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct float16 { half_bits bits; };
@@ -123,7 +124,7 @@ inline void deliver_one() {
 }
 
 inline void arrive(const Copy& copy) {
-    if (copy.from) std::memcpy(copy.to, copy.from, copy.bytes); else std::memset(copy.to, 0, copy.bytes);
+    std::memcpy(copy.to, copy.from, copy.bytes);
 }
 
 inline void ask_for(const Copy& copy) {
@@ -294,6 +295,34 @@ inline void multiply(float* sums, const word* a, uint2 b) {
     simulated::attend(warp.meeting);
 }
 
+inline word as_tf32(float x) {  // the nearest, the larger one of two
+    word bits = __float_as_uint(x);
+    return std::isfinite(x) ? (bits + 0x1000) & ~0x1FFFu : bits;
+}
+
+inline void multiply_tf32(float* sums, word a0, word a1, word a2, word a3, word b0, word b1) {
+    auto& thread = *simulated::present;
+    auto& warp = *thread.warp;
+    word a[4] = {a0, a1, a2, a3};
+    std::copy(a, a + 4, warp.a[thread.lane]);
+    warp.b[thread.lane] = {b0, b1};
+    simulated::attend(warp.meeting);
+    auto value = [](word bits) {  // the tensor cores do not see the last digits
+        return (double)__uint_as_float(bits & ~0x1FFFu);
+    };
+    int g = thread.lane / 4, q = thread.lane % 4;
+    for (int e = 0; e < 4; ++e) {
+        int row = g + 8 * (e / 2), column = 2 * q + e % 2;
+        double sum = sums[e];
+        for (int k = 0; k < 8; ++k) {
+            uint2 both = warp.b[column * 4 + k % 4];
+            sum += value(warp.a[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)]) * value(k < 4 ? both.x : both.y);
+        }
+        sums[e] = (float)sum;
+    }
+    simulated::attend(warp.meeting);
+}
+
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float exponential(float x) { return std::exp2(x * 1.4426950408889634f); }
 inline float smaller_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::min(x, y); }
@@ -301,15 +330,16 @@ inline float larger_of(float x, float y) { return std::isnan(x) || std::isnan(y)
 inline word as_halves(float low, float high) { return half_of(low) | (word)half_of(high) << 16; }
 inline float rounded_to_half(float x) { return half_value(half_of(x)); }
 
-inline void fetch(word place, const float* from, bool there) {
-    simulated::ask_for({simulated::place(place), there ? from : nullptr, 4});
+inline void fetch_aligned(word place, const void* from, int bytes) {
+    simulated::expect_aligned(simulated::place(place), bytes);
+    simulated::expect_aligned(from, bytes);
+    simulated::ask_for({simulated::place(place), from, bytes});
 }
 
-inline void fetch_four(word place, const float* from, bool there) {
-    simulated::expect_aligned(simulated::place(place), 16);
-    simulated::expect_aligned(from, 16);
-    simulated::ask_for({simulated::place(place), there ? from : nullptr, 16});
-}
+inline void fetch(word place, const float* from) { fetch_aligned(place, from, 4); }
+inline void fetch_four(word place, const float* from) { fetch_aligned(place, from, 16); }
+inline void fetch_four(word place, const float16* from) { fetch_aligned(place, from, 8); }
+inline void fetch_four(word place, const bfloat16* from) { fetch_aligned(place, from, 8); }
 
 inline void end_of_fetches() { simulated::present->fetches.emplace_back(); }
 
@@ -342,6 +372,9 @@ inline void store_four(bfloat16* to, float4 four) {
     simulated::expect_aligned(to, 8);
     to[0] = {bfloat16_of(four.x)}, to[1] = {bfloat16_of(four.y)}, to[2] = {bfloat16_of(four.z)}, to[3] = {bfloat16_of(four.w)};
 }
+
+inline int pinned(int x) { return x; }
+inline offset pinned(offset x) { return x; }
 
 inline word from_partner(word value, int bits) {
     auto& thread = *simulated::present;

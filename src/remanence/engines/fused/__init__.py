@@ -1,5 +1,5 @@
 """The fused GPU engine: one launch for a whole sequence, forward and backward."""
 
-from .engine import name, refuses, run, run_together
+from .engine import SIDE_BY_SIDE, name, refuses, run
 
-__all__ = ["name", "refuses", "run", "run_together"]
+__all__ = ["SIDE_BY_SIDE", "name", "refuses", "run"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from .launch import Given, Kind
 
 name = "triton"
+SIDE_BY_SIDE = True
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 CELLS = (LSTMCell, GRUCell, JANETCell)
@@ -59,40 +59,31 @@ def interpreting() -> bool:
 
 
 def run(task: Task) -> Result:
-    """Run a task in one launch."""
-    return run_together([task])[0]
+    """Run a task, or several side by side, in one launch."""
+    return run_with(name, task)
 
 
-def run_together(tasks: Sequence[Task]) -> list[Result]:
-    """Run tasks of one kind and shape, each with weights of its own, side by side in one launch."""
-    return run_with(name, tasks)
-
-
-def run_with(kernels: str, tasks: Sequence[Task]) -> list[Result]:
+def run_with(kernels: str, task: Task) -> Result:
     """The same, with Triton's kernels or with those of `clusters`."""
     from .operator import fused
 
-    first = tasks[0]
-    cell = first.cell
+    cell = task.cell
     assert isinstance(cell, GatedCell)
-    units = first.width
+    units = task.width
     outputs, final = fused(
-        kind_of(cell, first.reverse, "tf32" if tf32_in_recurrent_layers() else "tf32x3", kernels),
-        [given(task) for task in tasks],
-        save=torch.is_grad_enabled() and any(tracked(task) for task in tasks),
+        kind_of(cell, task.reverse, "tf32" if tf32_in_recurrent_layers() else "tf32x3", kernels),
+        given(task),
+        save=torch.is_grad_enabled() and tracked(task),
     )
     parts = (
         final.hidden,
         *(() if isinstance(cell, GRUCell) else (final.cell,)),
         *(final.age,) * bool(cell.gate.carries),
     )
-    whole = [outputs, *(part for part in parts if part is not None)]
-    if whole[0].shape[-1] != units:
-        whole = [part[..., :units] for part in whole]
-    each = [whole] if len(tasks) == 1 else zip(*(part.unbind() for part in whole), strict=True)
-    return [
-        Result(without_padding(task, output), tuple(state)) for task, (output, *state) in zip(tasks, each, strict=True)
-    ]
+    state = tuple(part for part in parts if part is not None)
+    if outputs.shape[-1] != units:
+        outputs, state = outputs[..., :units], tuple(part[..., :units] for part in state)
+    return Result(ended(task, outputs), state)
 
 
 _kinds: dict[tuple[GatedCell, bool, str, str], Kind] = {}
@@ -161,9 +152,9 @@ def tracked(task: Task) -> bool:
     return any(part.requires_grad for part in state) or (task.dt is not None and task.dt.requires_grad)
 
 
-def without_padding(task: Task, output: Tensor) -> Tensor:
+def ended(task: Task, output: Tensor) -> Tensor:
     """Zero past the end of a sequence, where the kernel holds the last state."""
     if task.lengths is None:
         return output
-    steps = torch.arange(len(output), device=output.device)
-    return torch.where((steps[:, None] < task.lengths)[..., None], output, 0)
+    steps = torch.arange(output.shape[-3], device=output.device)
+    return torch.where((steps[:, None] < task.lengths.unsqueeze(-2))[..., None], output, 0)

@@ -191,13 +191,22 @@ def load_blocks(pre, at, row, unit, ok, H, G: tl.constexpr):
     """One step of the pre-activations of a program, a tile per block."""
     tiles = ()
     for block in tl.static_range(G):
-        tiles = tiles + (tl.load(pre + at * G * H + row[:, None] * (G * H) + block * H + unit[None, :], ok, 0.0),)
+        found = tl.load(pre + at * G * H + row[:, None] * (G * H) + block * H + unit[None, :], ok, 0.0)
+        tiles = tiles + (found.to(tl.float32),)
     return tiles
+
+
+@triton.jit
+def kept(value, like):
+    """In the dtype that it is kept in, and in its range: of a float16, 65504."""
+    if like.dtype.element_ty != tl.float32:
+        value = tl.clamp(value, -65504.0, 65504.0, propagate_nan=tl.PropagateNan.ALL)
+    return value.to(like.dtype.element_ty)
 
 
 @triton.jit(do_not_specialize=["first_group", "T", "B"])
 def forward_kernel(
-    pre,  # (N, T, B, G H) float32: what the inputs contribute; overwritten by all of the pre-activations if SAVE
+    pre,  # (N, T, B, G H) dtype of the products: what the inputs contribute; overwritten by all of it if SAVE
     matrix,  # (N, G H, H)
     scale,  # (N,) float32: what products are multiplied with, where the matrix was divided by it
     bias_ih,  # (N, G H)
@@ -211,7 +220,7 @@ def forward_kernel(
     hidden,  # (N, T, B, H) dtype of the products: h_t, held past the end of a sequence
     cells,  # (N, T, B, H) float32, if SAVE
     ages,  # (N, T, B, H) float32, if SAVE and HAS_AGE
-    parts,  # (N, T, B, H) float32, GRU only, if SAVE: the recurrent part of the candidate
+    parts,  # (N, T, B, H) dtype of the products, GRU only, if SAVE: the recurrent part of the candidate
     last_hidden,  # (N, B, H) float32
     last_cell,  # (N, B, H) float32
     last_age,  # (N, B, H) float32
@@ -339,12 +348,13 @@ def forward_kernel(
             signal(counter, UNIT_TILES)
         if SAVE:
             for block in tl.static_range(G):
-                tl.store(pre + at * G * H + row[:, None] * (G * H) + block * H + unit[None, :], sums[block], mask=ok)
+                place = pre + at * G * H + row[:, None] * (G * H) + block * H + unit[None, :]
+                tl.store(place, kept(sums[block], pre), mask=ok)
             tl.store(cells + at * H + here, c, mask=ok)
             if HAS_AGE:
                 tl.store(ages + at * H + here, a, mask=ok)
             if SPLIT >= 0:
-                tl.store(parts + at * H + here, hn, mask=ok)
+                tl.store(parts + at * H + here, kept(hn, parts), mask=ok)
         at += stride
         row_coming = row_ok & (local * 0 + s < T - 1)
         z = load_blocks(pre, at, row, unit, ok & row_coming[:, None], H, G)
@@ -359,7 +369,7 @@ def forward_kernel(
 
 @triton.jit(do_not_specialize=["first_group", "groups", "T", "B"])
 def backward_kernel(
-    pre,  # (N, T, B, G H) float32: pre-activations saved by the forward pass
+    pre,  # (N, T, B, G H) dtype of the products: pre-activations saved by the forward pass
     matrix,  # (N, G H, H)
     p_hat,  # (N, H)
     dt,  # (N, T, B) float32
@@ -368,7 +378,7 @@ def backward_kernel(
     first_age,  # (N, B, H)
     cells,  # (N, T, B, H) float32, saved
     ages,  # (N, T, B, H) float32, saved, if HAS_AGE
-    parts,  # (N, T, B, H) float32, saved, GRU only
+    parts,  # (N, T, B, H) dtype of the products, saved, GRU only
     d_hidden,  # (N, T, B, H) dtype of the products
     d_last_hidden,  # (N, B, H) float32
     d_last_cell,  # (N, B, H) float32
@@ -454,7 +464,7 @@ def backward_kernel(
     if HAS_DT:
         step = zero + tl.load(dt + at + row, mask=row_ok, other=1.0)[:, None]
     if SPLIT >= 0:
-        hn = tl.load(parts + at * H + here, mask=ok, other=0.0)
+        hn = tile(parts, at * H + here, ok)
 
     from_later = zero
     for s in range(T):
@@ -544,7 +554,7 @@ def backward_kernel(
         if HAS_DT:
             step = zero + tl.load(dt + at + row, mask=row_coming, other=1.0)[:, None]
         if SPLIT >= 0:
-            hn = tl.load(parts + at * H + here, mask=coming, other=0.0)
+            hn = tile(parts, at * H + here, coming)
 
     if not ALONE and not BY_STEPS:
         base = (((T - 1) % 2) * groups + group).to(tl.int64) * UNIT_TILES * ROW_TILE * H

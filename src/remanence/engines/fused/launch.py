@@ -71,7 +71,7 @@ class Given(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the backward pass needs of the forward pass, `(N, T, B, ...)`."""
+    """What the backward pass needs of the forward pass, `(N, T, B, ...)`; cells and ages are float32."""
 
     outputs: Tensor
     pre: Tensor | None
@@ -132,6 +132,8 @@ class Found(NamedTuple):
 
     p_hat: Tensor | None
     dt: Tensor | None
+    weight_ih: Tensor | None = None
+    """`(N, G H, I)`; None where it is still to be computed from those by the pre-activations."""
     bias: Tensor | None = None
     """`(N, G H)`; None where it is still to be summed from those by the pre-activations."""
     bias_hn: Tensor | None = None
@@ -141,14 +143,25 @@ class Found(NamedTuple):
 class Recurrence(Protocol):
     """The part of both passes that goes from step to step, by kernels of one kind."""
 
-    OVERLAYS: bool
-    """Whether derivatives of 16 bits may lie in the first half of the rows that they replace."""
+    NARROW: int
+    """Inputs of up to this width are multiplied by their matrix on the way, and not before."""
 
     def split(self, kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
         """The recurrent matrix `(N, G H, H)` as the kernels take it, and what products are multiplied by."""
 
-    def forward(self, kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: Kept, final: Final) -> None:
-        """From what the inputs contribute to all h_t, what is kept, and the last state: fills them."""
+    def forward(
+        self, kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final
+    ) -> None:
+        """To all h_t, what is kept, and the last state: fills them.
+
+        Args:
+            kind: which kernel.
+            given: what it starts from.
+            scale: what `split` returned.
+            pre: what the inputs contribute; for narrow ones, room for the pre-activations or None.
+            kept: what is filled, and saved where it is there.
+            final: what is filled.
+        """
 
     def backward(self, kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Derivatives) -> Found:
         """From the derivatives by all h_t and the last state back to those by the first: fills them."""
@@ -184,8 +197,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple
     *lead, steps, rows, _ = inputs.shape
     units = given.weight_hh.shape[-1]
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
-    with matrix_products(kind.precision == "tf32"):
-        pre = _product(inputs.flatten(-3, -2), given.weight_ih.mT)
+    pre = _projected(kind, given, save)
     shape, state = (*lead, steps, rows, units), (*lead, rows, units)
     outputs = torch.empty(shape, dtype=inputs.dtype, device=inputs.device)
     kept = Kept(
@@ -193,13 +205,22 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple
         pre if save else None,
         new(shape) if save else None,
         new(shape) if save and kind.has_age else None,
-        new(shape) if save and kind.split >= 0 else None,
+        torch.empty_like(outputs) if save and kind.split >= 0 else None,
     )
     final = Final(new(state), new(state), new(state) if kind.has_age else None)
     if not rows:
         return kept, final
     recurrence(kind).forward(kind, given, scale, pre, kept, final)
     return kept, final
+
+
+def _projected(kind: Kind, given: Given, save: bool) -> Tensor | None:
+    """What the inputs contribute to the pre-activations, `(N, T B, G H)`; room for these if the recurrence does it."""
+    inputs, weight = given.inputs.flatten(-3, -2), given.weight_ih
+    if not 0 < inputs.shape[-1] <= recurrence(kind).NARROW:
+        with matrix_products(kind.precision == "tf32"):
+            return _times(inputs, weight.mT)
+    return inputs.new_empty(*inputs.shape[:-1], weight.shape[-2]) if save else None
 
 
 def backward(
@@ -232,7 +253,10 @@ def backward(
     with matrix_products(kind.precision == "tf32"):
         d_inputs = _by_inputs(d_pre, given.weight_ih, kind.blocks).view(inputs.shape) if wanted.inputs else None
         real = units if real is None else real
-        d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
+        if found.weight_ih is None:
+            d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
+        else:
+            d_weight_ih = _of_blocks(found.weight_ih, kind.blocks, real)
         d_weight_hh = _recurrent(d_pre, kept.outputs, given.hidden, kind, kind.blocks, real)
         d_bias_ih = d_bias_hh = d_pre.sum(-2, dtype=torch.float32) if found.bias is None else found.bias
         if d_parts is not None:
@@ -269,14 +293,8 @@ def _through_time(
     pre, parts = kept.pre, kept.parts
     assert pre is not None
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
-    narrow = inputs.dtype != torch.float32
-    if overwrite and narrow and recurrence(kind).OVERLAYS:
-        d_pre = pre.view(inputs.dtype)[..., : pre.shape[-1]]  # the first half of every row
-    else:
-        d_pre = pre if overwrite and not narrow else torch.empty_like(pre, dtype=inputs.dtype)
-    d_parts = None
-    if parts is not None:
-        d_parts = parts if overwrite and not narrow else torch.empty_like(parts, dtype=inputs.dtype)
+    d_pre = pre if overwrite else torch.empty_like(pre)
+    d_parts = parts if overwrite or parts is None else torch.empty_like(parts)
     state = (*lead, rows, units)
     d_hidden, d_cell = (new(state) if wanted.state else None for _ in range(2))
     d_age = new(state) if wanted.state and kind.has_age else None
@@ -317,6 +335,14 @@ def _by_block(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor
     return total
 
 
+def _of_blocks(matrix: Tensor, blocks: int, units: int) -> Tensor:
+    """The first `units` rows of every block."""
+    if matrix.shape[-2] == blocks * units:
+        return matrix
+    *lead, rows, width = matrix.shape
+    return matrix.view(*lead, blocks, rows // blocks, width)[..., :units, :].flatten(-3, -2)
+
+
 def _by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
     """d_pre weight, where d_pre may have padding in every block that the weight has not."""
     width, units = d_pre.shape[-1] // blocks, weight.shape[-2] // blocks
@@ -333,12 +359,3 @@ def _by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
 def _times(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """a @ b, of all replicas."""
     return torch.mm(a, b, out=out) if a.dim() == 2 else torch.bmm(a, b, out=out)
-
-
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b in float32, from factors that may be narrower."""
-    if a.dtype == torch.float32:
-        return _times(a, b)
-    if not a.is_cuda:
-        return _times(a.float(), b.float())
-    return torch.mm(a, b, out_dtype=torch.float32) if a.dim() == 2 else torch.bmm(a, b, out_dtype=torch.float32)

@@ -15,27 +15,26 @@ from torch import Tensor
 
 from . import launch
 from .launch import Final, Given, Kept, Kind, Wanted
-from .side_by_side import put_together, taken_apart, with_padding
+from .padding import padded, with_padding, without_padding
 
 FIELDS = len(Given._fields)
 
 
-def fused(kind: Kind, tasks: Sequence[Given], save: bool) -> tuple[Tensor, Final]:
-    """All steps of tasks side by side: outputs `(N, T, B, H)` and the last state, padded; N only if there are several.
+def fused(kind: Kind, given: Given, save: bool) -> tuple[Tensor, Final]:
+    """All steps: outputs `(N, T, B, H)` and the last state, padded; N only if there are several tasks.
 
     Args:
         kind: which kernel.
-        tasks: what every task starts from, unpadded and without N.
+        given: what it starts from, unpadded.
         save: whether there will be a backward pass.
     """
     if torch.compiler.is_compiling():
-        given = put_together(kind.blocks, tasks)
+        given = with_padding(kind.blocks, given)
         outputs, hidden, cell, age, *_ = fused_forward(*given, save, *astuple(kind))
     elif save:
-        flat = [value for task in tasks for value in task]
-        outputs, hidden, cell, age = _Fused.apply(kind, len(tasks), *flat)  # type: ignore[no-untyped-call]
+        outputs, hidden, cell, age = _Fused.apply(kind, *given)  # type: ignore[no-untyped-call]
     else:
-        given, scale = launch.prepared(kind, put_together(kind.blocks, tasks))
+        given, scale = launch.prepared(kind, with_padding(kind.blocks, given))
         kept, final = launch.forward(kind, given, scale, save=False)
         return kept.outputs, _narrowed(final, kept.outputs)
     return outputs, Final(hidden, cell, age if kind.has_age else None)
@@ -48,28 +47,23 @@ def _narrowed(final: Final, outputs: Tensor) -> Final:
 
 
 def _wanted(needs: Sequence[bool]) -> Wanted:
-    """What a backward pass has to compute, from the needs of all fields of all tasks."""
-
-    def any_of(*names: str) -> bool:
-        places = [Given._fields.index(name) for name in names]
-        return any(needs[place + start] for start in range(0, len(needs), FIELDS) for place in places)
-
-    return Wanted(any_of("inputs"), any_of("dt"), any_of("hidden", "cell", "age"))
+    """What a backward pass has to compute, from the needs of all fields."""
+    of = Given(*needs)  # type: ignore[arg-type]
+    return Wanted(bool(of.inputs), bool(of.dt), bool(of.hidden or of.cell or of.age))
 
 
 class _Fused(torch.autograd.Function):
-    """Tasks side by side, as one node of the graph."""
+    """All steps, as one node of the graph."""
 
     @staticmethod
-    def forward(ctx: Any, kind: Kind, count: int, *flat: Tensor | None) -> Any:
-        tasks = [Given(*flat[start : start + FIELDS]) for start in range(0, len(flat), FIELDS)]  # type: ignore[arg-type]
-        given, scale = launch.prepared(kind, put_together(kind.blocks, tasks))
+    def forward(ctx: Any, kind: Kind, *fields: Tensor | None) -> Any:
+        unpadded = Given(*fields)  # type: ignore[arg-type]
+        given, scale = launch.prepared(kind, with_padding(kind.blocks, unpadded))
         kept, final = launch.forward(kind, given, scale, save=True)
-        ctx.kind, ctx.count, ctx.units = kind, count, tasks[0].weight_hh.shape[-1]
+        ctx.kind, ctx.units = kind, unpadded.weight_hh.shape[-1]
         ctx.overwritten = False
-        if count == 1:  # not with padding, of which the backward pass has no need
-            given = given._replace(weight_ih=tasks[0].weight_ih)
-        ctx.save_for_backward(*given, *kept, scale)
+        # Not with padding, of which the backward pass has no need.
+        ctx.save_for_backward(*given._replace(weight_ih=unpadded.weight_ih), *kept, scale)
         ctx.set_materialize_grads(False)
         return kept.outputs, *_narrowed(final, kept.outputs)
 
@@ -91,7 +85,9 @@ def _differentiate(ctx: Any, d_outputs: Tensor | None, *d_final: Tensor | None) 
     saved = ctx.saved_tensors
     given, kept, scale = Given(*saved[:FIELDS]), Kept(*saved[FIELDS:-1]), saved[-1]
     if ctx.overwritten:  # by a backward pass before this one: made again, bit for bit the same
-        kept, _ = launch.forward(kind, with_padding(kind.blocks, given), scale, save=True)
+        more = given.weight_hh.shape[-1] - ctx.units
+        again = given._replace(weight_ih=padded(given.weight_ih, (0, 0, 0, more), kind.blocks).contiguous())
+        kept, _ = launch.forward(kind, again, scale, save=True)
     ctx.overwritten = True
     slopes = launch.backward(
         kind,
@@ -100,16 +96,12 @@ def _differentiate(ctx: Any, d_outputs: Tensor | None, *d_final: Tensor | None) 
         kept,
         None if d_outputs is None else d_outputs.contiguous(),
         Final(*(None if grad is None else grad.contiguous() for grad in d_final)),
-        _wanted(ctx.needs_input_grad[2:]),
+        _wanted(ctx.needs_input_grad[1:]),
         overwrite=True,
         real=ctx.units,
     )
-    found = taken_apart(kind, slopes, ctx.count, ctx.units)
-    return (
-        None,
-        None,
-        *(slope if needed else None for slope, needed in zip(found, ctx.needs_input_grad[2:], strict=True)),
-    )
+    found = without_padding(kind, slopes, ctx.units)
+    return None, *(slope if needed else None for slope, needed in zip(found, ctx.needs_input_grad[1:], strict=True))
 
 
 class _Once(torch.autograd.Function):
@@ -168,6 +160,7 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     )
     # Results of an operator must not share memory, and are laid out as promised below.
     slopes = slopes._replace(
+        weight_ih=slopes.weight_ih.clone(),
         bias_ih=slopes.bias_ih.clone(),
         bias_hh=slopes.bias_hh.contiguous(),
         p_hat=None if slopes.p_hat is None else slopes.p_hat.clone(),
@@ -193,10 +186,10 @@ def _(*arguments: Any) -> tuple[Tensor, ...]:
             given.inputs.new_empty(state),
             wide(state),
             wide(state) if kind.has_age else None,
-            wide((*lead, steps * rows, kind.blocks * units)) if save else None,
+            given.inputs.new_empty((*lead, steps * rows, kind.blocks * units)) if save else None,
             wide(kept) if save else None,
             wide(kept) if save and kind.has_age else None,
-            wide(kept) if save and kind.split >= 0 else None,
+            given.inputs.new_empty(kept) if save and kind.split >= 0 else None,
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,8 +16,8 @@ from .launch import Found
 if TYPE_CHECKING:
     from .launch import Derivatives, Final, Given, Kept, Kind
 
-OVERLAYS = False
-"""See `launch.Recurrence`."""
+NARROW = -1
+"""No inputs are multiplied by these kernels, see `launch.Recurrence`."""
 HALVED_FROM = 256
 """From so many units on a forward pass in TF32 takes its factors in 16 bits, see `split`."""
 
@@ -52,7 +53,7 @@ def widened(matrix: Tensor, scale: Tensor | None) -> Tensor:
     return matrix if scale is None else matrix.float().mul_(scale)
 
 
-def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor, kept: Kept, final: Final) -> None:
+def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
     """All steps; fills what it is given, see `launch.forward`."""
     *lead, steps, rows, _ = given.inputs.shape
     replicas = lead[0] if lead else 1
@@ -88,10 +89,10 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     unit_tiles = tiles.unit_tiles(units)
     groups = replicas * -(-rows // tiles.row_tile)
     counters = torch.zeros(groups, 32, dtype=torch.int32, device=device)
-    new = pre.new_empty
+    new = partial(torch.empty, dtype=torch.float32, device=device)
     shares = None if tiles.alone else new(2 * groups * unit_tiles * tiles.row_tile * units)
     d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
-    d_dt = new((unit_tiles, *lead, steps, rows)) if by.wants_dt else None
+    d_dt = new(unit_tiles, *lead, steps, rows) if by.wants_dt else None
     tensors = (
         *(pre, matrix, given.p_hat, given.dt, given.lengths, given.cell, given.age, *kept[2:], by.outputs),
         *(*by.final, by.pre, by.parts, *by.state, d_p_hat, d_dt, shares, counters),

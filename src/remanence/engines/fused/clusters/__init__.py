@@ -3,6 +3,6 @@
 Kernels are CUDA C++, compiled when they are first used by the compiler that comes with torch.
 """
 
-from .engine import name, refuses, run, run_together
+from .engine import SIDE_BY_SIDE, name, refuses, run
 
-__all__ = ["name", "refuses", "run", "run_together"]
+__all__ = ["SIDE_BY_SIDE", "name", "refuses", "run"]

@@ -1,6 +1,6 @@
 // The backward pass; kernels.cuh says how, ../kernels.py what the tensors are. `totals` are sums over the steps and rows
-// of a group, [group][kind][unit]: derivatives by the biases of all blocks, by that of hn, and by p_hat.
-// Rows of d_pre are APART times as long as what is in them.
+// of a group, [group][kind][unit]: derivatives by the biases of all blocks, by that of hn, and by p_hat; then, as
+// [block][unit][input], those by the matrix of narrow inputs. d_pre and d_parts may be pre and parts themselves.
 
 constexpr int PRODUCTS = (CLUSTER + 3) / 4;                     // tiles of sixteen units of h that a warp computes
 constexpr int SENT = CLUSTER * TILES * UNITS * 8 * 4;           // bytes of the shares that a program gets
@@ -8,20 +8,27 @@ constexpr int PART = TILES * UNITS * 8 * 8;                     // bytes of its 
 constexpr int DERIVATIVES = PARTS * PART;
 constexpr int SIZES = TILES * WARPS * 8 * 4;                    // bytes of what those were divided by
 constexpr int D_HIDDEN = BLOCKS, CELL = BLOCKS + 1, AGE = CELL + HAS_AGE, HN = AGE + (SPLIT >= 0);
-constexpr int INBOX = (HN + 1) * PAGE + TILES * 8;              // numbers that a step needs; last is dt
+
+__device__ __forceinline__ bool of_state(int kind) { return kind == CELL || (HAS_AGE && kind == AGE); }
+
+constexpr int ROW = EIGHTS ? 8 * EIGHTS + 4 : 0;                // places for the inputs of a row
+constexpr int GIVEN_INPUTS = (HN + 1) * PAGE, DT = GIVEN_INPUTS + TILES * 8 * ROW;
+constexpr int INBOX = DT + TILES * 8;                           // numbers that a step needs; last are inputs and dt
 constexpr int KINDS = BLOCKS + (SPLIT >= 0);
+constexpr int TOTALS = KINDS + HAS_AGE;
 constexpr int OUTBOX = KINDS * PAGE;                            // numbers that a step leaves: derivatives
 constexpr int GIVEN = ((HN + 1) * FOURS + THREADS - 1) / THREADS, LEFT = (KINDS * FOURS + THREADS - 1) / THREADS;
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
-    const float* pre, const NUMBER* matrix, const float* p_hat, const float* dt,
+    const NUMBER* pre, const float* inputs, const NUMBER* matrix, const float* p_hat, const float* dt,
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
-    const float* parts, const float* d_hidden, const float* d_last_hidden, const float* d_last_cell,
+    const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_age, float* totals, float* d_dt, int N, int T, int B, float eps, float fixed_p, float beta) {
-    // Shared memory: two letterboxes; two times shares as [program][tile][unit][row], derivatives as [part][tile]
+    // Shared memory: two letterboxes; the shelf; two times shares as [program][tile][unit][row], derivatives as [part][tile]
     // [unit][row][block] and what they were divided by as [tile][warp][row]; inbox and outbox.
-    unsigned char* shares = shared + 128;
+    unsigned char* shelf = shared + 128;
+    unsigned char* shares = shelf + SHELF;
     unsigned char* derivatives = shares + 2 * SENT;
     unsigned char* sizes = derivatives + 2 * DERIVATIVES;
     float* inbox = (float*)(sizes + 2 * SIZES);
@@ -42,11 +49,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
 #pragma unroll
             for (int e = 0; e < 8; ++e) largest = max(largest, magnitude(entry_at(i, k, e & 1, e >> 1)));
     const Range range = range_of(largest_of(largest));
-    word slice[PARTS][PRODUCTS][WARPS][4];
+    word slice[IN_HAND][PRODUCTS][WARPS][4];
 #pragma unroll
     for (int i = 0; i < PRODUCTS; ++i)
 #pragma unroll
-        for (int k = 0; k < WARPS; ++k)
+        for (int k = 0; k < WARPS; ++k) {
+            word fine[4];
 #pragma unroll
             for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -54,13 +62,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                     float low = entry_at(i, k, half, 2 * pair) * range.times;
                     float high = entry_at(i, k, half, 2 * pair + 1) * range.times;
                     slice[0][i][k][half + 2 * pair] = as_halves(low, high);
-                    if (PARTS == 2) slice[PARTS - 1][i][k][half + 2 * pair] = as_halves(finer(low), finer(high));
+                    fine[half + 2 * pair] = as_halves(finer(low), finer(high));
+                    if (IN_HAND == 2) slice[IN_HAND - 1][i][k][half + 2 * pair] = fine[half + 2 * pair];
                 }
+            if (ON_SHELF) *on_shelf(shelf, i * WARPS + k) = {fine[0], fine[1], fine[2], fine[3]};
+        }
 
     const float p = exponent_of(p_hat, fixed_p, me);
     const offset start = (offset)me.replica * B * H;
     float held[TILES], d_cell[TILES], d_age[TILES], from_later[TILES];
-    float d_bias[4] = {}, d_bias_hn = 0.0f, d_p = 0.0f;
+    float d_bias[4] = {}, d_bias_hn = 0.0f, d_p = 0.0f, d_input_slice[EIGHTS + !EIGHTS][4] = {};
     int length[TILES];
     offset here[TILES];
 #pragma unroll
@@ -75,67 +86,66 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
 
     const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B, stride = REVERSE ? B : -B;
     // What this thread fetches and stores in every step. Cell and age are those before the step: at last, the first.
-    const float* from[GIVEN];
+    Route from[GIVEN];
 #pragma unroll
     for (int i = 0; i < GIVEN; ++i) {
-        Four four = four_of(threadIdx.x + i * THREADS);
-        int row = me.first_row + four.row, unit = me.rank * UNITS + four.unit;
-        offset at = (first + row) * H + unit;
-        from[i] = nullptr;
-        if (row < B && unit < H) {
-            if (four.kind < BLOCKS) from[i] = pre + ((first + row) * BLOCKS + four.kind) * H + unit;
-            else if (four.kind == D_HIDDEN) from[i] = d_hidden == nullptr ? nullptr : d_hidden + at;
-            else if (four.kind == CELL) from[i] = cells + at + stride * H;
-            else if (HAS_AGE && four.kind == AGE) from[i] = ages + at + stride * H;
-            else if (SPLIT >= 0 && four.kind == HN) from[i] = parts + at;
+        Four four = four_of(i, me, B);
+        offset at = (first + four.row) * H + four.unit;
+        const void* memory = nullptr;
+        if (four.there) {
+            if (four.kind < BLOCKS) memory = pre + ((first + four.row) * BLOCKS + four.kind) * H + four.unit;
+            else if (four.kind == D_HIDDEN) memory = d_hidden == nullptr ? nullptr : d_hidden + at;
+            else if (four.kind == CELL) memory = cells + at + stride * H;
+            else if (HAS_AGE && four.kind == AGE) memory = ages + at + stride * H;
+            else if (SPLIT >= 0 && four.kind == HN) memory = parts + at;
         }
+        int place = four.kind * PAGE * 4 + four.place * (of_state(four.kind) ? 4 : (int)sizeof(NUMBER));
+        from[i] = route_of(memory, of_state(four.kind), stride * (four.kind < BLOCKS ? BLOCKS * H : H), place);
     }
-    auto fetch_step = [&](int s, offset onward) {
+    auto go_to_first_state = [&](word stage) {  // which is what was before the last step back
+#pragma unroll
+        for (int i = 0; i < GIVEN; ++i) {
+            Four four = four_of(i, me, B);
+            if (!four.there || !of_state(four.kind)) continue;
+            const float* initial = four.kind == CELL ? first_cell : first_age;
+            from[i].there = initial != nullptr;
+            from[i].memory = (char*)(initial + start + (offset)four.row * H + four.unit);
+            if (initial == nullptr) *(float4*)((char*)inbox + stage + from[i].place) = {0, 0, 0, 0};
+        }
+    };
+    Single input[SINGLES + !SINGLES], time = dt_of(dt, first, me, B);
+#pragma unroll
+    for (int i = 0; i < SINGLES; ++i) input[i] = input_of<ROW>(i, inputs, first, me, B);
+    auto fetch_step = [&](int s) {  // one after the other
         if (s < T) {
             word stage = s % DEPTH * INBOX * 4;
+            if (s == T - 1) go_to_first_state(stage);
+            stage += shared_address(inbox);
 #pragma unroll
-            for (int i = 0; i < GIVEN; ++i)
-                if (from[i] != nullptr) {
-                    Four four = four_of(threadIdx.x + i * THREADS);
-                    const float* source = from[i] + onward * (four.kind < BLOCKS ? BLOCKS : 1);
-                    bool there = true;
-                    if (s == T - 1 && (four.kind == CELL || (HAS_AGE && four.kind == AGE))) {
-                        const float* initial = four.kind == CELL ? first_cell : first_age;
-                        there = initial != nullptr;
-                        source = there ? initial + start + (offset)(me.first_row + four.row) * H + me.rank * UNITS + four.unit : pre;
-                    }
-                    fetch_four(shared_address(inbox + four.place) + stage, source, there);
-                }
-            if (HAS_DT && threadIdx.x < TILES * 8) {
-                int row = me.first_row + threadIdx.x;
-                fetch(shared_address(inbox + (HN + 1) * PAGE + threadIdx.x) + stage, row < B ? dt + first + s * stride + row : dt, row < B);
-            }
+            for (int i = 0; i < GIVEN; ++i) fetch_and_go_on(from[i], stage);
+#pragma unroll
+            for (int i = 0; i < SINGLES; ++i) fetch_and_go_on(input[i], stage + GIVEN_INPUTS * 4, stride * INPUTS);
+            if (HAS_DT) fetch_and_go_on(time, stage + DT * 4, stride);
         }
         end_of_fetches();
     };
-    NUMBER* to[LEFT];
+    Route to[LEFT];
 #pragma unroll
     for (int i = 0; i < LEFT; ++i) {
-        Four four = four_of(threadIdx.x + i * THREADS);
-        int row = me.first_row + four.row, unit = me.rank * UNITS + four.unit;
-        to[i] = nullptr;
-        if (four.kind < KINDS && row < B && unit < H)
-            to[i] = four.kind == BLOCKS ? d_parts + (first + row) * H + unit
-                                        : d_pre + ((first + row) * APART * BLOCKS + four.kind) * H + unit;
+        Four four = four_of(i, me, B);
+        NUMBER* memory = nullptr;
+        if (four.there && four.kind < KINDS)
+            memory = four.kind == BLOCKS ? d_parts + (first + four.row) * H + four.unit
+                                         : d_pre + ((first + four.row) * BLOCKS + four.kind) * H + four.unit;
+        to[i] = route_of(memory, false, stride * (four.kind < BLOCKS ? BLOCKS * H : H), (four.kind * PAGE + four.place) * 4);
     }
-    auto store_step = [&](int s, offset onward) {
+    auto store_step = [&](int s) {  // one after the other
 #pragma unroll
-        for (int i = 0; i < LEFT; ++i)
-            if (to[i] != nullptr) {
-                Four four = four_of(threadIdx.x + i * THREADS);
-                store_four(to[i] + onward * (four.kind < BLOCKS ? BLOCKS * APART : 1),
-                           *(const float4*)(outbox + (s & 1) * OUTBOX + four.place));
-            }
+        for (int i = 0; i < LEFT; ++i) store_and_go_on(to[i], outbox + (s & 1) * OUTBOX);
     };
     for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
     __syncthreads();
-    const offset step_size = stride * H;
-    for (int s = 0; s < DEPTH; ++s) fetch_step(s, s * step_size);
+    for (int s = 0; s < DEPTH; ++s) fetch_step(s);
 
     // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
     // four rows of unit g, those of odd q of unit g + 8.
@@ -143,18 +153,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
 #pragma unroll
     for (int i = 0; i < PRODUCTS; ++i) {
         int tile = me.warp + WARPS * i, unit = 16 * (tile % SQUARES) + me.g + 8 * (me.q & 1);
-        word own = shared_address(shares) + ((me.rank * TILES * UNITS + unit) * 8 + 4 * (me.q >> 1)) * 4;
+        word here = shared_address(shares) + ((me.rank * TILES * UNITS + unit) * 8 + 4 * (me.q >> 1)) * 4;
         word rank = tile < CLUSTER * SQUARES ? tile / SQUARES : 0;
-        place[i] = address_in(rank, own), boxes[i] = address_in(rank, box);
+        place[i] = address_in(rank, here), boxes[i] = address_in(rank, box);
     }
     wait_for_fetches<DEPTH - 1>();
     __syncthreads();
     meet();
 
+    const int own = steady((me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2));  // this thread's unit and row in a tile
+    const int factor_at = steady(me.q * 8 + me.g), size_at = steady(me.q);
     auto receive = [&](int s) {  // what was sent in step s
         wait_for(box + 8 * (s & 1), (s >> 1) & 1);
         if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
-        const float* share = (const float*)(shares + (s & 1) * SENT) + (me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
+        const float* share = (const float*)(shares + (s & 1) * SENT) + own;
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
             from_later[j] = 0.0f;
@@ -163,22 +175,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         }
     };
 
-    const int mine = (2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3);  // in a page of a box
-    offset now = 0;  // of this step, in numbers of h
-    for (int s = 0; s < T; ++s, now += step_size) {
+    const int mine = steady((2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3));  // in a page of a box
+    for (int s = 0; s < T; ++s) {
         const float* stage = inbox + s % DEPTH * INBOX;
         CellSlopes slopes[TILES];
-        float d_h[TILES];
+        float d_h[TILES], x[TILES][EIGHTS + !EIGHTS][2];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
-            const float* given = stage + j * 8 * PITCH + mine;
+            const float* state = stage + j * 8 * PITCH + mine;
+            auto given = [&](int kind) { return value_of(((const NUMBER*)(stage + kind * PAGE))[j * 8 * PITCH + mine]); };
             float z[4] = {0, 0, 0, 0};
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) z[block] = given[block * PAGE];
-            d_h[j] = given[D_HIDDEN * PAGE] + held[j];
-            State before = {0.0f, given[CELL * PAGE], HAS_AGE ? given[AGE * PAGE] : 0.0f};
-            float step = HAS_DT ? stage[(HN + 1) * PAGE + me.row[j] - me.first_row] : 1.0f;
-            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? given[HN * PAGE] : 0.0f, before, p, step, eps, beta);
+            for (int block = 0; block < BLOCKS; ++block) z[block] = given(block);
+            d_h[j] = given(D_HIDDEN) + held[j];
+            State before = {0.0f, state[CELL * PAGE], HAS_AGE ? state[AGE * PAGE] : 0.0f};
+            float step = HAS_DT ? stage[DT + me.row[j] - me.first_row] : 1.0f;
+            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? given(HN) : 0.0f, before, p, step, eps, beta);
+#pragma unroll
+            for (int e = 0; e < 2 * EIGHTS; ++e)
+                x[j][e / 2][e % 2] = stage[GIVEN_INPUTS + (j * 8 + 2 * me.q + e % 2) * ROW + 8 * (e / 2) + me.g];
         }
         if (s > 0) receive(s - 1);
 
@@ -211,16 +226,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             }
             most = max(most, from_partner(most, 4));
             most = max(most, from_partner(most, 8));
-            Range own = range_of(most);
-            uint2* halves = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);
+            Range range_here = range_of(most);
+            uint2* halves = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + j * UNITS * 8 + own;
 #pragma unroll
-            for (int block = 0; block < 4; ++block) factor[block] *= own.times;
+            for (int block = 0; block < 4; ++block) factor[block] *= range_here.times;
             *halves = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
             if (PARTS == 2)
                 halves[PART / 8] = {as_halves(finer(factor[0]), finer(factor[1])), as_halves(finer(factor[2]), finer(factor[3]))};
             if ((me.g & 3) == 0)
                 ((float*)(sizes + (s & 1) * SIZES))[(j * WARPS + me.warp) * 8 + 2 * me.q + (me.g >> 2)] =
-                    own.size;
+                    range_here.size;
         }
         wait_for_fetches<DEPTH - 2>();
         __syncthreads();
@@ -230,16 +245,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         for (int k = 0; k < WARPS; ++k)
 #pragma unroll
             for (int j = 0; j < TILES; ++j) {
-                const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + 4 * k + me.q) * 8 + me.g;
+                const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + 4 * k) * 8 + factor_at;
                 uint2 d = *halves;
-                float2 by = ((const float2*)(sizes + (s & 1) * SIZES))[(j * WARPS + k) * 4 + me.q];
+                float2 by = ((const float2*)(sizes + (s & 1) * SIZES))[(j * WARPS + k) * 4 + size_at];
 #pragma unroll
                 for (int i = 0; i < PRODUCTS; ++i) {
                     float product[4] = {}, fine[4] = {};
                     multiply(product, slice[0][i][k], d);
                     if (PARTS == 2) {
                         multiply(fine, slice[0][i][k], halves[PART / 8]);
-                        multiply(fine, slice[PARTS - 1][i][k], d);
+                        if (ON_SHELF) {
+                            uint4 four = *on_shelf(shelf, i * WARPS + k);
+                            word rest[4] = {four.x, four.y, four.z, four.w};
+                            multiply(fine, rest, d);
+                        } else
+                            multiply(fine, slice[IN_HAND - 1][i][k], d);
 #pragma unroll
                         for (int e = 0; e < 4; ++e) product[e] += fine[e] * (1.0f / FINER);
                     }
@@ -251,7 +271,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             }
 #pragma unroll
         for (int i = 0; i < PRODUCTS; ++i)
-            if (me.warp + WARPS * i < CLUSTER * SQUARES)
+            // (Where registers are scarce it is faster to ask in vain.)
+            if ((ROOM && PRODUCTS * WARPS == CLUSTER * SQUARES) || me.warp + WARPS * i < CLUSTER * SQUARES)
 #pragma unroll
                 for (int j = 0; j < TILES; ++j) {
                     bool odd = me.q & 1;
@@ -265,8 +286,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                             odd ? a : c, odd ? b : d);
                 }
 
-        if (s > 0) store_step(s - 1, now - step_size);
-        fetch_step(s + DEPTH, now + DEPTH * step_size);
+        if (s > 0) store_step(s - 1);
+        // By the matrix of the inputs: the tensor cores sum over the rows of a tile.
+        if (INPUTS)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) {
+                float d[4];
+                share_out(back[j].z, me.g >= 4, d);
+                Factor rows[4] = {factor_of(d[0]), factor_of(d[2]), factor_of(d[1]), factor_of(d[3])};
+#pragma unroll
+                for (int k = 0; k < EIGHTS; ++k) {
+                    Factor two[2] = {factor_of(x[j][k][0]), factor_of(x[j][k][1])};
+                    float product[4] = {};
+                    multiply(product, rows, two);
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) d_input_slice[k][e] += product[e];
+                }
+            }
+        fetch_step(s + DEPTH);
         float* leave = outbox + (s & 1) * OUTBOX + mine;
 #pragma unroll
         for (int j = 0; j < TILES; ++j, leave += 8 * PITCH) {
@@ -283,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         }
     }
     __syncthreads();
-    store_step(T - 1, now - step_size);
+    store_step(T - 1);
     receive(T - 1);  // always: nobody may write into the memory of a program that has ended
     if (d_first_hidden != nullptr)
 #pragma unroll
@@ -293,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                 d_first_cell[start + here[j]] = d_cell[j];
                 if (HAS_AGE) d_first_age[start + here[j]] = d_age[j];
             }
-    totals += (offset)me.group * (KINDS + HAS_AGE) * H + me.unit;
+    totals += (offset)me.group * (TOTALS + BLOCKS * INPUTS) * H + me.unit;
     auto leave_total = [&](int kind, float total) {
         total += from_partner(total, 1);
         total += from_partner(total, 2);
@@ -304,4 +341,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     for (int block = 0; block < BLOCKS; ++block) leave_total(block, d_bias[block]);
     if (SPLIT >= 0) leave_total(BLOCKS, d_bias_hn);
     if (HAS_AGE) leave_total(KINDS, d_p * p * (1.0f - p));
+#pragma unroll
+    for (int k = 0; k < EIGHTS; ++k)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            int block = (me.g >> 2) + 2 * (e >> 1), input = 8 * k + 2 * me.q + (e & 1);
+            if (block < BLOCKS && input < INPUTS && me.unit_there)
+                totals[(offset)(TOTALS + block * INPUTS) * H + (offset)me.unit * (INPUTS - 1) + input] = d_input_slice[k][e];
+        }
 }

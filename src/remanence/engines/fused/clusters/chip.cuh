@@ -68,6 +68,19 @@ __device__ __forceinline__ void multiply(float* sums, const word* a, uint2 b) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
 }
 
+// sums += a b, a 16 x 8 and b 8 x 8, TF32: rows g and g + 8, columns q and q + 4 of a, and those rows q and q + 4 of b, column g.
+__device__ __forceinline__ void multiply_tf32(float* sums, word a0, word a1, word a2, word a3, word b0, word b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ word as_tf32(float x) {
+    word rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+    return rounded;
+}
+
 // To a unit or two in the last place; numbers below 2^-126 count as zero.
 __device__ __forceinline__ float reciprocal(float x) {
     float y;
@@ -107,25 +120,33 @@ __device__ __forceinline__ float rounded_to_half(float x) {
     return rounded;
 }
 
-// A number, or four, from global memory into shared memory while the thread goes on; zero if not `there`.
-__device__ __forceinline__ void fetch(word place, const float* from, bool there) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(place), "l"(from), "r"(there ? 4 : 0) : "memory");
+// Numbers in memory.
+
+struct float16 { half_bits bits; };
+struct bfloat16 { half_bits bits; };
+
+// A number, or four, from global memory into shared memory while the thread goes on.
+__device__ __forceinline__ void fetch(word place, const float* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
 }
 
-__device__ __forceinline__ void fetch_four(word place, const float* from, bool there) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(there ? 16 : 0) : "memory");
+__device__ __forceinline__ void fetch_four(word place, const float* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
 }
+
+__device__ __forceinline__ void fetch_four_halves(word place, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(place), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void fetch_four(word place, const float16* from) { fetch_four_halves(place, from); }
+
+__device__ __forceinline__ void fetch_four(word place, const bfloat16* from) { fetch_four_halves(place, from); }
 
 __device__ __forceinline__ void end_of_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Until all but the latest N groups of fetches of this thread have arrived.
 template <int N>
 __device__ __forceinline__ void wait_for_fetches() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
-
-// Numbers in memory.
-
-struct float16 { half_bits bits; };
-struct bfloat16 { half_bits bits; };
 
 __device__ __forceinline__ float value_of(float number) { return number; }
 
@@ -149,6 +170,11 @@ __device__ __forceinline__ void store_four(bfloat16* to, float4 four) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits.y) : "f"(four.w), "f"(four.z));
     *(uint2*)to = bits;
 }
+
+// A number stays in its register: the compiler forgets what it was computed from, which it would compute again and again.
+__device__ __forceinline__ int pinned(int x) { asm("" : "+r"(x)); return x; }
+
+__device__ __forceinline__ offset pinned(offset x) { asm("" : "+l"(x)); return x; }
 
 __device__ __forceinline__ word from_partner(word value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 
 import torch
 
 from ...base import Result, Task
-from ...machine import tf32_in_recurrent_layers
 from .. import engine as fused
 from . import plan
 from .compiler import CompilerError, compiled
 from .driver import DriverError, Kernel, architecture, driver
 
 name = "cuda"
+SIDE_BY_SIDE = True
 
 GENERATIONS = (9, 10)
 """Major compute capabilities of the chips with clusters and enough shared memory."""
-SHARED = 160 * 1024
+SHARED = 224 * 1024
 """Bytes of shared memory that the largest programs need."""
 
 
@@ -31,11 +30,9 @@ def refuses(task: Task) -> str | None:
     reason = fused.unsuited(task) or lacks(device)
     if reason is not None:
         return reason
-    parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
-    most = min(plan.most_units(parts), 32 * largest_cluster(device))
+    most = min(plan.MOST_UNITS, 32 * largest_cluster(device))
     if task.width > most:
-        kind = "full float32" if parts == 2 else "this precision"
-        return f"it keeps the recurrent matrix on chip, in {kind} up to {most} units, and there are {task.width}"
+        return f"it keeps the recurrent matrix on chip, up to {most} units, and there are {task.width}"
     blocks = task.weights["weight_hh"].shape[0] // task.width
     if blocks > plan.BLOCKS:
         return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
@@ -89,10 +86,5 @@ for known in (lacks, largest_cluster):
 
 
 def run(task: Task) -> Result:
-    """Run a task in one launch."""
-    return run_together([task])[0]
-
-
-def run_together(tasks: Sequence[Task]) -> list[Result]:
-    """Run tasks of one kind and shape, each with weights of its own, side by side in one launch."""
-    return fused.run_with(name, tasks)
+    """Run a task, or several side by side, in one launch."""
+    return fused.run_with(name, task)

@@ -1,24 +1,30 @@
-// The forward pass; kernels.cuh says how, ../kernels.py what the tensors are.
+// The forward pass; kernels.cuh says how, ../kernels.py what the tensors are. With narrow inputs `pre` is only written, if SAVE.
 
 constexpr int CHUNKS = CLUSTER * WARPS;              // of four units, of the whole layer
 constexpr int INNER = CLUSTER * SQUARES;             // tiles of sixteen columns of the matrix
 constexpr int PART = CHUNKS * 64 * TILES;            // bytes of h_t, or of its finer part
 constexpr int SENT = PARTS * PART;
-constexpr int INBOX = BLOCKS * PAGE + TILES * 8;     // numbers of a step: what the inputs contribute, and dt
+constexpr int ROW = 8 * EIGHTS;                      // places for the inputs of a row
+constexpr int DT = INPUTS ? TILES * 8 * ROW : BLOCKS * PAGE;
+constexpr int INBOX = DT + TILES * 8;                // numbers of a step: inputs or what they contribute, and dt
 constexpr int CELL = SAVE ? BLOCKS : -1, AGE = SAVE && HAS_AGE ? CELL + 1 : -1, HN = SAVE && SPLIT >= 0 ? CELL + HAS_AGE + 1 : -1;
 constexpr int HIDDEN = SAVE ? CELL + HAS_AGE + (SPLIT >= 0) + 1 : 0;
 constexpr int OUTBOX = (HIDDEN + 1) * PAGE;          // numbers that a step leaves: pre-activations, cell, age, hn, h
-constexpr int GIVEN = (BLOCKS * FOURS + THREADS - 1) / THREADS;          // times four numbers that a thread fetches
+constexpr int GIVEN = INPUTS ? 0 : (BLOCKS * FOURS + THREADS - 1) / THREADS;  // times four numbers that a thread fetches
 constexpr int LEFT = ((HIDDEN + 1) * FOURS + THREADS - 1) / THREADS;     // and stores
 constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
 
+// A pre-activation as it is kept for the backward pass, in the range of a float16 where it has 16 bits.
+__device__ __forceinline__ float to_keep(float z) { return sizeof(NUMBER) == 2 ? clamped_to_half(z) : z; }
+
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
-    float* pre, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
+    NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
     const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
-    const float* first_age, NUMBER* hidden, float* cells, float* ages, float* parts, float* last_hidden,
+    const float* first_age, NUMBER* hidden, float* cells, float* ages, NUMBER* parts, float* last_hidden,
     float* last_cell, float* last_age, int T, int B, float eps, float fixed_p, float beta) {
-    // Shared memory: two letterboxes, two times h_t as [part][tile][chunk][row][unit], inbox and outbox.
-    unsigned char* hiddens = shared + 128;
+    // Shared memory: two letterboxes, the shelf, two times h_t as [part][tile][chunk][row][unit], inbox and outbox.
+    unsigned char* shelf = shared + 128;
+    unsigned char* hiddens = shelf + SHELF;
     float* inbox = (float*)(hiddens + 2 * SENT);
     float* outbox = inbox + DEPTH * INBOX;
     const Place me = whereabouts(B);
@@ -36,9 +42,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
 #pragma unroll 4
         for (int k = 0; k < 4 * INNER; ++k) largest = max(largest, magnitude(entry_at(half, 4 * k + me.q)));
     const Range range = range_of(largest_of(largest));
-    word slice[PARTS][INNER][4];
+    word slice[IN_HAND][INNER][4];
 #pragma unroll
-    for (int k = 0; k < INNER; ++k)
+    for (int k = 0; k < INNER; ++k) {
+        word fine[4];
 #pragma unroll
         for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -46,8 +53,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
                 int column = 16 * k + 4 * me.q + 2 * pair;
                 float low = entry_at(half, column) * range.times, high = entry_at(half, column + 1) * range.times;
                 slice[0][k][half + 2 * pair] = as_halves(low, high);
-                if (PARTS == 2) slice[PARTS - 1][k][half + 2 * pair] = as_halves(finer(low), finer(high));
+                fine[half + 2 * pair] = as_halves(finer(low), finer(high));
+                if (IN_HAND == 2) slice[IN_HAND - 1][k][half + 2 * pair] = fine[half + 2 * pair];
             }
+        if (ON_SHELF) *on_shelf(shelf, k) = {fine[0], fine[1], fine[2], fine[3]};
+    }
+
+    // The same of the matrix of the inputs; those of q are next to each other.
+    Factor input_slice[EIGHTS + !EIGHTS][4];
+#pragma unroll
+    for (int k = 0; k < EIGHTS; ++k)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            int block = (me.g >> 2) + 2 * (e & 1), column = 2 * (EIGHTS * me.q + k) + (e >> 1);
+            bool there = block < BLOCKS && me.unit_there && column < INPUTS;
+            offset at = (((offset)me.replica * BLOCKS + block) * H + me.unit) * INPUTS + column;
+            input_slice[k][e] = factor_of(there ? value_of(input_matrix[at]) : 0.0f);
+        }
 
     float bias[4] = {0, 0, 0, 0}, apart = 0.0f;
 #pragma unroll
@@ -83,58 +105,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
 
     const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
     // What this thread fetches and stores in every step.
-    const float* from[GIVEN];
+    Route from[GIVEN + !GIVEN];
 #pragma unroll
     for (int i = 0; i < GIVEN; ++i) {
-        Four four = four_of(threadIdx.x + i * THREADS);
-        int row = me.first_row + four.row, unit = me.rank * UNITS + four.unit;
-        bool inside = four.kind < BLOCKS && row < B && unit < H;
-        from[i] = inside ? pre + ((first + row) * BLOCKS + four.kind) * H + unit : nullptr;
+        Four four = four_of(i, me, B);
+        bool there = four.there && four.kind < BLOCKS;
+        NUMBER* memory = there ? pre + ((first + four.row) * BLOCKS + four.kind) * H + four.unit : nullptr;
+        from[i] = route_of(memory, false, stride * (BLOCKS * H), four.kind * PAGE * 4 + four.place * (int)sizeof(NUMBER));
     }
-    auto fetch_step = [&](int s, offset onward) {
-        if (s < T) {
-            word stage = s % DEPTH * INBOX * 4;
+    Single input[SINGLES + !SINGLES], time = dt_of(dt, first, me, B);
 #pragma unroll
-            for (int i = 0; i < GIVEN; ++i)
-                if (from[i] != nullptr)
-                    fetch_four(shared_address(inbox + four_of(threadIdx.x + i * THREADS).place) + stage,
-                               from[i] + onward * BLOCKS, true);
-            if (HAS_DT && threadIdx.x < TILES * 8) {
-                int row = me.first_row + threadIdx.x;
-                fetch(shared_address(inbox + BLOCKS * PAGE + threadIdx.x) + stage, row < B ? dt + first + s * stride + row : dt, row < B);
-            }
+    for (int i = 0; i < SINGLES; ++i) input[i] = input_of<ROW>(i, inputs, first, me, B);
+    auto fetch_step = [&](int s) {  // one after the other
+        if (s < T) {
+            word stage = shared_address(inbox) + s % DEPTH * INBOX * 4;
+#pragma unroll
+            for (int i = 0; i < GIVEN; ++i) fetch_and_go_on(from[i], stage);
+#pragma unroll
+            for (int i = 0; i < SINGLES; ++i) fetch_and_go_on(input[i], stage, stride * INPUTS);
+            if (HAS_DT) fetch_and_go_on(time, stage + DT * 4, stride);
         }
         end_of_fetches();
     };
-    void* to[LEFT];
+    Route to[LEFT];
 #pragma unroll
     for (int i = 0; i < LEFT; ++i) {
-        Four four = four_of(threadIdx.x + i * THREADS);
-        int row = me.first_row + four.row, unit = me.rank * UNITS + four.unit;
-        offset at = (first + row) * H + unit;
-        to[i] = nullptr;
-        if (row < B && unit < H) {
-            if (four.kind == HIDDEN) to[i] = hidden + at;
-            else if (four.kind == CELL) to[i] = cells + at;
-            else if (four.kind == AGE) to[i] = ages + at;
-            else if (four.kind == HN) to[i] = parts + at;
-            else if (four.kind < HIDDEN) to[i] = pre + ((first + row) * BLOCKS + four.kind) * H + unit;
+        Four four = four_of(i, me, B);
+        offset at = (first + four.row) * H + four.unit;
+        void* memory = nullptr;
+        if (four.there) {
+            if (four.kind == HIDDEN) memory = hidden + at;
+            else if (four.kind == CELL) memory = cells + at;
+            else if (four.kind == AGE) memory = ages + at;
+            else if (four.kind == HN) memory = parts + at;
+            else if (four.kind < HIDDEN) memory = pre + ((first + four.row) * BLOCKS + four.kind) * H + four.unit;
         }
+        offset step = stride * (SAVE && four.kind < BLOCKS ? BLOCKS * H : H);
+        to[i] = route_of(memory, four.kind == CELL || four.kind == AGE, step, (four.kind * PAGE + four.place) * 4);
     }
-    auto store_step = [&](int s, offset onward) {
+    auto store_step = [&](int s) {  // one after the other
 #pragma unroll
-        for (int i = 0; i < LEFT; ++i)
-            if (to[i] != nullptr) {
-                Four four = four_of(threadIdx.x + i * THREADS);
-                float4 numbers = *(const float4*)(outbox + (s & 1) * OUTBOX + four.place);
-                if (four.kind == HIDDEN) store_four((NUMBER*)to[i] + onward, numbers);
-                else store_four((float*)to[i] + onward * (four.kind < BLOCKS ? BLOCKS : 1), numbers);
-            }
+        for (int i = 0; i < LEFT; ++i) store_and_go_on(to[i], outbox + (s & 1) * OUTBOX);
     };
     for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
     __syncthreads();
-    const offset step_size = stride * H;
-    for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s, s * step_size);
+    for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s);
 
     // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
     const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + me.q * 16;
@@ -148,25 +163,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     __syncthreads();
     meet();
 
-    const int mine = (2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3);  // in a page of a box
-    offset now = 0;  // of this step, in numbers of h
-    for (int s = 0; s < T; ++s, now += step_size) {
-        if (s > 0) store_step(s - 1, now - step_size);
-        fetch_step(s + DEPTH - 1, now + (DEPTH - 1) * step_size);
+    const int mine = steady((2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3));  // in a page of a box
+    const int factor_at = steady(me.q * 8 + me.g), input_at = steady(me.g * ROW + 2 * EIGHTS * me.q);
+    for (int s = 0; s < T; ++s) {
+        if (s > 0) store_step(s - 1);
+        fetch_step(s + DEPTH - 1);
         const float* stage = inbox + s % DEPTH * INBOX;
-        float z[TILES][4] = {}, hn[TILES], step[TILES];
+        const bool upper = me.g >= 4;
+        float z[TILES][4] = {}, of_inputs[TILES][4] = {}, hn[TILES], step[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
+            if (INPUTS) {
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) z[j][block] = stage[block * PAGE + j * 8 * PITCH + mine] + bias[block];
-            step[j] = HAS_DT ? stage[BLOCKS * PAGE + me.row[j] - me.first_row] : 1.0f;
+                for (int k = 0; k < EIGHTS; ++k) {
+                    float2 x = *(const float2*)(stage + j * 8 * ROW + input_at + 2 * k);
+                    if (PARTS == 2) x = {clamped(x.x, 3e38f), clamped(x.y, 3e38f)};  // of an infinity nothing is left
+                    Factor two[2] = {factor_of(x.x), factor_of(x.y)};
+                    multiply(of_inputs[j], input_slice[k], two);
+                }
+                if (SPLIT >= 0) share_out(of_inputs[j], upper, z[j]);
+            }
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) {
+                if (!INPUTS) z[j][block] = value_of(((const NUMBER*)(stage + block * PAGE))[j * 8 * PITCH + mine]);
+                z[j][block] += bias[block];
+            }
+            step[j] = HAS_DT ? stage[DT + me.row[j] - me.first_row] : 1.0f;
         }
         if (s > 0) {
             wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
             if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
         }
         float sums[TILES][CHAINS][4] = {}, fine[TILES][PARTS][4] = {};
-        const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + me.q * 8 + me.g;
+        const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + factor_at;
 #pragma unroll
         for (int k = 0; k < INNER; ++k)
 #pragma unroll
@@ -175,11 +204,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
                 multiply(sums[j][k % CHAINS], slice[0][k], h);
                 if (PARTS == 2) {
                     multiply(fine[j][0], slice[0][k], factor[(j * CHUNKS + 4 * k) * 8 + PART / 8]);
-                    multiply(fine[j][PARTS - 1], slice[PARTS - 1][k], h);
+                    if (ON_SHELF) {
+                        uint4 four = *on_shelf(shelf, k);
+                        word rest[4] = {four.x, four.y, four.z, four.w};
+                        multiply(fine[j][PARTS - 1], rest, h);
+                    } else
+                        multiply(fine[j][PARTS - 1], slice[IN_HAND - 1][k], h);
                 }
             }
 
-        const bool upper = me.g >= 4;
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
             float* sum = sums[j][0];
@@ -188,11 +221,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
                 if (CHAINS == 4) sum[i] += sums[j][CHAINS - 2][i] + sums[j][CHAINS - 1][i];
                 sum[i] += sums[j][1][i];
                 if (PARTS == 2) sum[i] += (fine[j][0][i] + fine[j][PARTS - 1][i]) * (1.0f / FINER);
-                sum[i] *= range.size;
+                sum[i] = INPUTS && SPLIT < 0 ? fmaf(sum[i], range.size, of_inputs[j][i]) : sum[i] * range.size;
             }
-            // Threads of the lower half have blocks 0 and 2 of two rows, those of the upper 1 and 3: they share out the rows.
-            float one = from_partner(upper ? sum[0] : sum[1], 16), other = from_partner(upper ? sum[2] : sum[3], 16);
-            float product[4] = {upper ? one : sum[0], upper ? sum[1] : one, upper ? other : sum[2], upper ? sum[3] : other};
+            float product[4];
+            share_out(sum, upper, product);
             hn[j] = 0.0f;
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block)
@@ -229,17 +261,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         for (int j = 0; j < TILES; ++j, leave += 8 * PITCH) {
             if (SAVE) {
 #pragma unroll
-                for (int block = 0; block < BLOCKS; ++block) leave[block * PAGE] = z[j][block];
+                for (int block = 0; block < BLOCKS; ++block) leave[block * PAGE] = to_keep(z[j][block]);
                 leave[CELL * PAGE] = state[j].cell;
                 if (HAS_AGE) leave[AGE * PAGE] = state[j].age;
-                if (SPLIT >= 0) leave[HN * PAGE] = hn[j];
+                if (SPLIT >= 0) leave[HN * PAGE] = to_keep(hn[j]);
             }
             leave[HIDDEN * PAGE] = state[j].hidden;
         }
         wait_for_fetches<DEPTH - 2>();
         __syncthreads();
     }
-    store_step(T - 1, now - step_size);
+    store_step(T - 1);
 #pragma unroll
     for (int j = 0; j < TILES; ++j)
         if (me.there[j]) {

@@ -18,7 +18,10 @@
 // The tensor cores multiply a 16 x 16 by a 16 x 8 matrix. Thread 4 g + q of a warp has rows g and g + 8 of the first,
 // of its columns the four of q, column g of the second in the same four, and of the product rows g and g + 8, columns
 // 2 q and 2 q + 1. (Which four columns are those of q is free as long as both factors agree.)
-
+//
+// Narrow inputs, of up to sixteen numbers (INPUTS, else 0), are multiplied by their matrix on the way, and derivatives by that
+// matrix are summed on the way back; in TF32, which has their range. Wider ones come multiplied, as pre-activations.
+//
 // What a step needs from global memory, and what it leaves there, goes through shared memory, four units of a row at a
 // time: what a warp's threads have, four units of eight rows, would take eight times as many accesses. An *inbox* holds
 // DEPTH steps, asked for ahead; an *outbox* two, written in one step and emptied in the next, while what it sent is on
@@ -30,6 +33,24 @@ constexpr int SQUARES = WARPS / 4;                // tiles of sixteen units that
 constexpr int PITCH = UNITS + 4;                  // of a row in a box, which lets a warp's threads all read at once
 constexpr int PAGE = TILES * 8 * PITCH;           // numbers of one kind in a box
 constexpr int FOURS = TILES * 8 * (UNITS / 4);    // how many times four they are
+constexpr int EIGHTS = (INPUTS + 7) / 8;          // tiles of eight inputs
+constexpr int SINGLES = (TILES * 8 * INPUTS + THREADS - 1) / THREADS;  // inputs that a thread fetches
+
+// Registers of a thread that hold its slice of the matrix. Where there are none left for the finer parts, those are in shared
+// memory, on a *shelf*.
+constexpr bool ON_SHELF = PARTS == 2 && CLUSTER * WARPS > 64;
+constexpr int IN_HAND = ON_SHELF ? 1 : PARTS;  // parts in registers
+constexpr int SLICE = CLUSTER * WARPS * IN_HAND;
+constexpr int SHELF = ON_SHELF ? (CLUSTER + 3) / 4 * WARPS * THREADS * 16 : 0;  // bytes
+
+// The place of the k-th tile of this thread's slice on the shelf.
+__device__ __forceinline__ uint4* on_shelf(unsigned char* shelf, int k) { return (uint4*)shelf + k * THREADS + threadIdx.x; }
+
+// Whether a thread has registers left for addresses beside its slice.
+constexpr bool ROOM = SLICE <= 64 && TOGETHER * THREADS <= 512;
+
+template <typename Number>
+__device__ __forceinline__ Number steady(Number x) { return ROOM ? pinned(x) : x; }
 
 struct Place {
     int lane, warp, g, q, rank, unit, replica, group, first_row;
@@ -75,13 +96,71 @@ __device__ __forceinline__ word largest_of(word mine) {
     return mine;
 }
 
-// What the i-th of the fours of a box is: kind, row and first unit. Kinds below BLOCKS have BLOCKS times H numbers a row
-// in global memory, the others H.
-struct Four { int kind, row, unit, place; };
+// What the i-th of this thread's fours of a box is: kind, row and first unit, whether there are such, and its place in its
+// page. Kinds below BLOCKS have BLOCKS times H numbers a row in global memory, the others H.
+struct Four { int kind, row, unit, place; bool there; };
 
-__device__ __forceinline__ Four four_of(int i) {
-    int unit = i % (UNITS / 4) * 4, row = i / (UNITS / 4) % (TILES * 8), kind = i / FOURS;
-    return {kind, row, unit, kind * PAGE + row * PITCH + unit};
+__device__ __forceinline__ Four four_of(int i, const Place& me, int B) {
+    i = threadIdx.x + i * THREADS;
+    int unit = i % (UNITS / 4) * 4, row = i / (UNITS / 4) % (TILES * 8);
+    int place = row * PITCH + unit;
+    row += me.first_row, unit += me.rank * UNITS;
+    return {i / FOURS, row, unit, place, row < B && unit < H};
+}
+
+// What a thread moves in every step, four numbers at a time, if anything: where they are in global memory, float32 if `wide`,
+// else as all else; how many bytes further in the next step; and where in a box, in bytes.
+struct Route { bool there, wide; char* memory; offset step; int place; };
+
+__device__ __forceinline__ Route route_of(const void* memory, bool wide, offset step, int place) {
+    return {memory != nullptr, wide, (char*)memory, steady(step * (wide ? 4 : (int)sizeof(NUMBER))), steady(place)};
+}
+
+__device__ __forceinline__ void fetch_and_go_on(Route& route, word box) {
+    if (route.there) {
+        if (sizeof(NUMBER) == 4 || route.wide) fetch_four(box + route.place, (const float*)route.memory);
+        else fetch_four(box + route.place, (const NUMBER*)route.memory);
+    }
+    route.memory += route.step;
+}
+
+__device__ __forceinline__ void store_and_go_on(Route& route, const float* box) {
+    if (route.there) {
+        float4 numbers = *(const float4*)((const char*)box + route.place);
+        if (sizeof(NUMBER) == 4 || route.wide) store_four((float*)route.memory, numbers);
+        else store_four((NUMBER*)route.memory, numbers);
+    }
+    route.memory += route.step;
+}
+
+// A single number of a row that this thread fetches in every step: where it is, and, in bytes, where among its kind in a box.
+struct Single { bool there; const float* memory; int place; };
+
+// The i-th of its narrow inputs, if any; `at` is the first row of the first step, ROW the places for those of a row.
+template <int ROW>
+__device__ __forceinline__ Single input_of(int i, const float* inputs, offset at, const Place& me, int B) {
+    i = threadIdx.x + i * THREADS;
+    int row = i / (INPUTS + !INPUTS), input = i % (INPUTS + !INPUTS);
+    bool there = row < TILES * 8 && me.first_row + row < B;
+    return {there, inputs + (at + me.first_row) * INPUTS + i, steady((row * ROW + input) * 4)};
+}
+
+__device__ __forceinline__ Single dt_of(const float* dt, offset at, const Place& me, int B) {
+    bool there = HAS_DT && threadIdx.x < TILES * 8 && me.first_row + threadIdx.x < B;
+    return {there, dt + at + me.first_row + threadIdx.x, (int)threadIdx.x * 4};
+}
+
+__device__ __forceinline__ void fetch_and_go_on(Single& single, word box, offset onward) {
+    if (single.there) fetch(box + single.place, single.memory);
+    single.memory += onward;
+}
+
+// Products have blocks 0 and 2 of rows 2 q and 2 q + 1 in threads of the lower half of a warp, 1 and 3 in those of the
+// upper. This shares out the rows, and puts what was shared out together again.
+__device__ __forceinline__ void share_out(const float* sum, bool upper, float* blocks) {
+    float one = from_partner(upper ? sum[0] : sum[1], 16), other = from_partner(upper ? sum[2] : sum[3], 16);
+    blocks[0] = upper ? one : sum[0], blocks[1] = upper ? sum[1] : one;
+    blocks[2] = upper ? other : sum[2], blocks[3] = upper ? sum[3] : other;
 }
 
 // Two letterboxes at the start of shared memory, each for so many bytes.

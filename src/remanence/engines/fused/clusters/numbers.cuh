@@ -1,4 +1,4 @@
-// Numbers as float16.
+// Numbers as float16, and as TF32.
 
 // What a float16 leaves of a number, times FINER: a second float16 with the next eleven digits.
 constexpr float FINER = 2048.0f;
@@ -16,6 +16,22 @@ __device__ __forceinline__ Range range_of(word largest) {
 
 __device__ __forceinline__ word magnitude(float x) { return __float_as_uint(x) & 0x7FFFFFFFu; }
 
-__device__ __forceinline__ float clamped_to_half(float x) {
-    return larger_of(smaller_of(x, 65504.0f), -65504.0f);
+__device__ __forceinline__ float clamped(float x, float most) { return larger_of(smaller_of(x, most), -most); }
+
+__device__ __forceinline__ float clamped_to_half(float x) { return clamped(x, 65504.0f); }
+
+// A factor of products in TF32, and for full float32 what rounding left of it.
+struct Factor { word coarse, fine; };
+
+__device__ __forceinline__ Factor factor_of(float x) {
+    word coarse = as_tf32(x);
+    return {coarse, PARTS == 2 ? as_tf32(x - __uint_as_float(coarse)) : 0};
+}
+
+__device__ __forceinline__ void multiply(float* sums, const Factor* a, const Factor* b) {
+    if (PARTS == 2) {
+        multiply_tf32(sums, a[0].fine, a[1].fine, a[2].fine, a[3].fine, b[0].coarse, b[1].coarse);
+        multiply_tf32(sums, a[0].coarse, a[1].coarse, a[2].coarse, a[3].coarse, b[0].fine, b[1].fine);
+    }
+    multiply_tf32(sums, a[0].coarse, a[1].coarse, a[2].coarse, a[3].coarse, b[0].coarse, b[1].coarse);
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 REGISTERS = 128
-"""Registers of a thread that a slice of the matrix may take: as many as there are warps in a cluster times parts."""
+"""Registers of a thread that a slice of the matrix may take: as many as there are warps in a cluster."""
 LARGEST = 16
 """Programs of a cluster, on a whole chip."""
 BLOCKS = 4
@@ -39,38 +39,53 @@ def parts(dtype: torch.dtype, tf32: bool) -> int:
     return 2 if dtype == torch.float32 and not tf32 else 1
 
 
-def most_units(parts: int) -> int:
-    """Of a layer."""
-    return 4 * REGISTERS // parts
+MOST_UNITS = 4 * REGISTERS
+"""Of a layer."""
 
 
-def make(units: int, rows: int, replicas: int, parts: int, processors: int, largest: int) -> Plan:
+def shelf(plan: Plan, parts: int) -> int:
+    """Bytes of shared memory for the finer parts of a program's slice, where its registers are full."""
+    if parts == 1 or plan.cluster * plan.warps <= 64:
+        return 0
+    return -(-plan.cluster // 4) * plan.warps * 32 * plan.warps * 16
+
+
+def make(units: int, rows: int, replicas: int, parts: int, backward: bool, processors: int, largest: int) -> Plan:
     """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
+
+    With more to do than fits, it is what was fastest on an H200. Up to 128 units several small programs share a
+    processor; forward, where 64 units fill it, a large one has it for itself. Beyond, there are eight warps.
 
     Args:
         units: of the layer.
         rows: sequences of one replica.
         replicas: independent models in the launch.
         parts: of a factor.
+        backward: whether it is the backward pass.
         processors: of the chip.
         largest: how many programs of a cluster the chip takes, at least a 32nd of the units.
     """
     groups = replicas * -(-rows // 8)
     small = -(-units // 16)
+    room = processors - processors // 16  # clusters are of neighbouring processors: not all of the chip can be used
     if small <= largest and groups * small <= processors:
         return Plan(4, small, 1)
+    if small <= min(8, largest) and (units > 64 or not backward):
+        each = -(-groups * small // room)
+        if each > 3 and parts == 1 and not backward and -units % 64 <= 16:
+            cluster = -(-units // 64)
+            return Plan(16, cluster, 1 if groups * cluster <= processors else 2)
+        return Plan(4, small, 1, min(each, 4 if parts == 1 else 3))
     cluster = -(-units // 32)
-    slice_registers = 8 * cluster * parts
     programs = groups * cluster
-    if slice_registers > 64:
-        # Clusters are of neighbouring processors: not all of the chip can be used.
+    if units > 256:  # shelves leave no room for a second tile
+        return Plan(8, cluster, 1 if programs <= processors - cluster or parts == 2 else 2)
+    if 8 * cluster * parts > 64:
         return Plan(8, cluster, 1 if programs <= processors - cluster else 2)
-    most = 3 if slice_registers <= 32 else 2
-    room = processors - processors // 16
-    return Plan(8, cluster, 1, min(most, -(-programs // room)))
+    return Plan(8, cluster, 1, min(2, -(-programs // room)))
 
 
-def forward_shared(plan: Plan, parts: int, given: int, left: int) -> int:
+def forward_shared(plan: Plan, parts: int, given: int, left: int, inputs: int) -> int:
     """Bytes of shared memory of a program of the forward pass, see forward.cu.
 
     Args:
@@ -78,18 +93,25 @@ def forward_shared(plan: Plan, parts: int, given: int, left: int) -> int:
         parts: of a factor.
         given: numbers that a unit needs from memory in a step.
         left: numbers that it leaves there.
+        inputs: numbers that a row needs beside.
     """
-    return 128 + 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles + _boxes(plan, given, left)
+    return (
+        128
+        + shelf(plan, parts)
+        + 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles
+        + _boxes(plan, given, left, 8 * -(-inputs // 8))
+    )
 
 
-def backward_shared(plan: Plan, parts: int, given: int, left: int) -> int:
+def backward_shared(plan: Plan, parts: int, given: int, left: int, inputs: int) -> int:
     """Bytes of shared memory of a program of the backward pass, see backward.cu; arguments as there."""
     units = 4 * plan.warps
     tile = plan.cluster * units * 8 * 4 + parts * units * 8 * 8 + plan.warps * 8 * 4
-    return 128 + 2 * tile * plan.tiles + _boxes(plan, given, left)
+    row = 8 * -(-inputs // 8) + 4 if inputs else 0
+    return 128 + shelf(plan, parts) + 2 * tile * plan.tiles + _boxes(plan, given, left, row)
 
 
-def _boxes(plan: Plan, given: int, left: int) -> int:
+def _boxes(plan: Plan, given: int, left: int, row: int) -> int:
     rows = 8 * plan.tiles
     page = rows * (4 * plan.warps + 4)
-    return 4 * (DEPTH * (given * page + rows) + 2 * left * page)
+    return 4 * (DEPTH * (given * page + rows * row + rows) + 2 * left * page)

@@ -1,0 +1,76 @@
+"""Tasks of one kind as one task, with their number N in front of every shape, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from .base import Result, Task, Zeros
+
+
+def stacked(tasks: Sequence[Task]) -> Task:
+    """All tasks in one. What only some of them have, a state, dt or lengths, the others get as they would without."""
+    first = tasks[0]
+    steps, batch, _ = first.inputs.shape
+    state = first.state
+    if not all(isinstance(task.state, Zeros) for task in tasks):
+        state = tuple(map(torch.stack, zip(*(task.first_state for task in tasks), strict=True)))
+
+    def joined(values: Sequence[Tensor | None], shape: tuple[int, ...], usual: float) -> Tensor | None:
+        known = next((value for value in values if value is not None), None)
+        if known is None:
+            return None
+        return torch.stack([known.new_full(shape, usual) if value is None else value for value in values])
+
+    return replace(
+        first,
+        weights={name: torch.stack([task.weights[name] for task in tasks]) for name in first.weights},
+        inputs=torch.stack([task.inputs for task in tasks]),
+        state=state,
+        dt=joined([task.dt for task in tasks], (steps, batch), 1),
+        lengths=joined([task.lengths for task in tasks], (batch,), steps),
+    )
+
+
+def first(task: Task) -> Task:
+    """The first of the tasks that were stacked."""
+    return _each(task, lambda value: value[:1].unbind())[0]
+
+
+def each(task: Task) -> list[Task]:
+    """The tasks that were stacked."""
+    return _each(task, Tensor.unbind)
+
+
+def _each(task: Task, apart: Callable[[Tensor], Sequence[Tensor]]) -> list[Task]:
+    inputs = apart(task.inputs)
+    count = len(inputs)
+    weights = {name: apart(weight) for name, weight in task.weights.items()}
+    states = [task.state] * count if isinstance(task.state, Zeros) else list(zip(*map(apart, task.state), strict=True))
+    dts, lengths = ([None] * count if value is None else apart(value) for value in (task.dt, task.lengths))
+    return [
+        replace(
+            task,
+            weights={name: parts[number] for name, parts in weights.items()},
+            inputs=inputs[number],
+            state=states[number],
+            dt=dts[number],
+            lengths=lengths[number],
+        )
+        for number in range(count)
+    ]
+
+
+def taken_apart(result: Result) -> list[Result]:
+    """The results of all tasks."""
+    each = zip(*(part.unbind() for part in (result.output, *result.state)), strict=True)
+    return [Result(output, tuple(state)) for output, *state in each]
+
+
+def put_together(results: Sequence[Result]) -> Result:
+    """The results of all tasks in one."""
+    states = zip(*(result.state for result in results), strict=True)
+    return Result(torch.stack([result.output for result in results]), tuple(map(torch.stack, states)))
