@@ -1,12 +1,16 @@
 """Which engine "auto" takes."""
 
 from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import remanence as rm
-from remanence.engines import choice
+from remanence.cells import LSTMCell
+from remanence.engines import Task, Zeros, choice
+from remanence.engines.machine import float32_products
+from remanence.gates import Sigmoid
 
 
 class Suspect:
@@ -38,3 +42,22 @@ def test_an_engine_that_disagrees_with_the_loop_is_not_used_alone_or_for_several
     for layer, (output, _) in zip(layers, outputs, strict=True):
         layer.engine = "cpu"
         assert torch.equal(output, layer(x)[0])
+
+
+@pytest.mark.parametrize(
+    ("units", "tf32", "several", "second"),
+    [
+        (128, True, False, "torch"),
+        (128, True, True, "triton"),
+        (129, True, False, "triton"),
+        (256, False, False, "triton"),
+        (257, False, False, "torch"),
+        (257, False, True, "torch"),
+        (257, True, False, "triton"),
+    ],
+)
+def test_cudnn_is_tried_before_triton_where_it_is_faster(units, tf32, several, second):
+    inputs = SimpleNamespace(is_cuda=True, dtype=torch.float32)
+    task = Task(LSTMCell(Sigmoid()), {}, inputs, Zeros((units, units)))
+    with float32_products(tf32):
+        assert [engine.name for engine in choice._preferred(task, several)][:2] == ["cuda", second]

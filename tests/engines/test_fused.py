@@ -332,6 +332,7 @@ def test_what_is_no_number_stays_in_its_sequence(engine, number, maker, tf32):
         (LSTMCell(gates.Refine(), coupled=True), 40, False, "cuda"),
         (LSTMCell(gates.Refine(), coupled=False), 40, False, "triton"),
         (LSTMCell(gates.Fast()), MOST + 1, False, "triton"),
+        (LSTMCell(gates.Sigmoid()), MOST + 1, False, "torch"),
         (LSTMCell(gates.Fast()), MOST + 1, True, "triton"),
     ],
 )

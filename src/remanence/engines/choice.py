@@ -6,12 +6,15 @@ import warnings
 from collections.abc import Sequence
 from typing import cast
 
+import torch
+
 from ..cells import GatedCell
 from ..gates import KNOWN as KNOWN_GATES
 from ..names import lookup
 from . import cpu, fused, loop, native, side_by_side
 from .base import Engine, Result, Task
 from .fused import clusters
+from .machine import tf32_in_recurrent_layers
 
 KNOWN: dict[str, Engine] = {
     "cuda": cast(Engine, clusters),
@@ -25,6 +28,8 @@ KNOWN: dict[str, Engine] = {
 
 CUDNN_WINS = 128
 """Up to so many units cuDNN keeps a plain LSTM or GRU on chip and is a little faster than Triton's kernels."""
+CUDNN_WINS_IN_FULL = 256
+"""Above so many units it is in full float32, for which Triton's kernels stream two numbers for every one."""
 
 
 def check_name(name: str) -> str:
@@ -55,7 +60,10 @@ def choose(name: str, task: Task, several: bool = False) -> Engine:
 def _preferred(task: Task, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
-    if task.inputs.is_cuda and not several and task.width <= CUDNN_WINS:
+    if not task.inputs.is_cuda:
+        return engines
+    in_full = task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
+    if (task.width <= CUDNN_WINS and not several) or (task.width > CUDNN_WINS_IN_FULL and in_full):
         engines.insert(1, KNOWN["torch"])
     return engines
 
