@@ -1,6 +1,5 @@
 """Stopping in time."""
 
-import os
 import signal
 import threading
 import time
@@ -68,10 +67,10 @@ def test_a_signal_is_noted_and_a_second_one_is_not_held_back():
     before = signal.getsignal(signal.SIGINT)
     with interruption.listening():
         assert not interruption.wanted("update")
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         assert interruption.wanted("update")
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
     stopped = interruption.stop("at update 3 of 9")
     assert isinstance(stopped, Stopped)
@@ -85,7 +84,7 @@ def test_the_signals_that_are_named_do_something_else_for_a_while_and_no_others(
     before = [signal.getsignal(number) for number in numbers]
     with on_signals(lambda number, frame: seen.append(number), [signal.SIGINT]):
         for _ in range(2):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGTERM) is before[1]
     assert seen == [signal.SIGINT, signal.SIGINT]
     assert [signal.getsignal(number) for number in numbers] == before
