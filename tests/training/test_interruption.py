@@ -62,6 +62,15 @@ def test_time_to_save_and_to_evaluate_is_kept_in_reserve(clock):
     )
 
 
+@pytest.fixture
+def _python_interrupts():
+    """SIGINT raises KeyboardInterrupt, also where the tests run in the background and were started without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_python_interrupts")
 def test_a_signal_is_noted_and_a_second_one_is_not_held_back():
     interruption = Interruption(Budget())
     before = signal.getsignal(signal.SIGINT)
