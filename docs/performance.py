@@ -127,7 +127,7 @@ def profile() -> str:
         sizes, stalls = kernel["sizes"], kernel["stalls"]
         step = kernel["microseconds"] / sizes["steps"]
         shape = f"H{sizes['units']} B{sizes['batch']} T{sizes['steps']}"
-        if sizes.get("count", 1) > 1:
+        if sizes["count"] > 1:
             shape = f"{sizes['count']} of {shape}"
         percents = (f"{kernel[name]:.0f}" for name in PERCENTS)
         rows.append(

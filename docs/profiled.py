@@ -1,8 +1,10 @@
-"""One training step of a few layers, for a profiler, and what it saw as a file that docs/performance.md shows.
+"""One training step of a few layers, for a profiler, and what it saw as a file.
 
-ncu --csv --print-units base --metrics "$(python docs/profiled.py metrics)" -k 'regex:^(forward|backward)$' \
+    ncu --csv --print-units base --metrics "$(python docs/profiled.py metrics)" -k 'regex:^(forward|backward)$' \
         python docs/profiled.py > profile.csv
-python docs/profiled.py kept profile.csv results/bench/h200-ncu.json
+    python docs/profiled.py kept profile.csv results/bench/h200-ncu.json
+
+The file is what docs/performance.md shows.
 """
 
 from __future__ import annotations

@@ -131,7 +131,8 @@ def _read_out(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Every model's linear read-out of its part, `(R, ..., H)` to `(R, ..., O)`."""
     rows = hidden[0].numel() // hidden.shape[-1]
     parts = PARTS if _pays(hidden) and rows % PARTS == 0 else 1
-    weight, bias = (value.repeat_interleave(parts, 0) for value in (weight, bias))
+    if parts > 1:
+        weight, bias = (value.repeat_interleave(parts, 0) for value in (weight, bias))
     flat = hidden.reshape(len(hidden) * parts, rows // parts, hidden.shape[-1])
     return torch.baddbmm(bias.unsqueeze(1), flat, weight.mT).view(*hidden.shape[:-1], weight.shape[-2])
 

@@ -143,8 +143,8 @@ class Found(NamedTuple):
 class Recurrence(Protocol):
     """The part of both passes that goes from step to step, by kernels of one kind."""
 
-    NARROW: int
-    """Inputs of up to this width are multiplied by their matrix on the way, and not before."""
+    def narrow(self, width: int) -> int:
+        """How many of so many inputs are multiplied by their matrix on the way, and not before: all or none."""
 
     def split(self, kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
         """The recurrent matrix `(N, G H, H)` as the kernels take it, and what products are multiplied by."""
@@ -217,7 +217,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple
 def _projected(kind: Kind, given: Given, save: bool) -> Tensor | None:
     """What the inputs contribute to the pre-activations, `(N, T B, G H)`; room for these if the recurrence does it."""
     inputs, weight = given.inputs.flatten(-3, -2), given.weight_ih
-    if not 0 < inputs.shape[-1] <= recurrence(kind).NARROW:
+    if not recurrence(kind).narrow(inputs.shape[-1]):
         with matrix_products(kind.precision == "tf32"):
             return _times(inputs, weight.mT)
     return inputs.new_empty(*inputs.shape[:-1], weight.shape[-2]) if save else None

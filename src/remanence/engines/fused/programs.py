@@ -16,10 +16,13 @@ from .launch import Found
 if TYPE_CHECKING:
     from .launch import Derivatives, Final, Given, Kept, Kind
 
-NARROW = -1
-"""No inputs are multiplied by these kernels, see `launch.Recurrence`."""
 HALVED_FROM = 256
 """From so many units on a forward pass in TF32 takes its factors in 16 bits, see `split`."""
+
+
+def narrow(width: int) -> int:
+    """No inputs are multiplied by these kernels, see `launch.Recurrence`."""
+    return 0
 
 
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from ..launch import Derivatives, Final, Given, Kept, Kind
 
 NARROW = 16
-"""Widest inputs that are multiplied by these kernels, see `launch.Recurrence`."""
+"""Widest inputs that are multiplied by these kernels."""
 NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
 def parts_of(kind: Kind, dtype: torch.dtype) -> int:
     """How many float16 numbers stand for a factor of a product."""
     return plan.parts(dtype, kind.precision == "tf32")
+
+
+def narrow(width: int) -> int:
+    """How many inputs the kernels multiply, see `launch.Recurrence`."""
+    return width if width <= NARROW else 0
 
 
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -37,16 +42,14 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     *lead, steps, rows, width = given.inputs.shape
     units = given.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
-    dtype = given.inputs.dtype
-    parts = parts_of(kind, dtype)
-    sizes = _plan(units, rows, replicas, parts, False, given.inputs.device)
-    narrow = width if width <= NARROW else 0
-    device = given.inputs.device
+    dtype, device = given.inputs.dtype, given.inputs.device
+    sizes = _plan(units, rows, replicas, parts_of(kind, dtype), False, device)
+    inputs = narrow(width)
     kernel = _forward(
-        kind, units, narrow, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, device
+        kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, device
     )
     tensors = (
-        *(pre, _wide(given.inputs) if narrow else None, given.weight_ih, given.weight_hh),
+        *(pre, _wide(given.inputs) if inputs else None, given.weight_ih, given.weight_hh),
         *(*map(_wide, (given.bias_ih, given.bias_hh, given.p_hat)), given.dt),
         *(given.lengths, *map(_wide, given[8:]), kept.outputs, *kept[2:], *final),
     )
@@ -59,18 +62,17 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     units = given.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
     dtype, device = given.inputs.dtype, given.inputs.device
-    parts = parts_of(kind, dtype)
     assert kept.pre is not None
-    sizes = _plan(units, rows, replicas, parts, True, device)
+    sizes = _plan(units, rows, replicas, parts_of(kind, dtype), True, device)
     groups = sizes.groups(rows, replicas)
-    narrow = width if width <= NARROW else 0
-    kernel = _backward(kind, units, narrow, sizes, dtype, given.dt is not None, given.lengths is not None, device)
+    inputs = narrow(width)
+    kernel = _backward(kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, device)
     new = partial(torch.empty, dtype=torch.float32, device=device)
     kinds = kind.blocks + (kind.split >= 0) + kind.has_age
-    shares = new(*lead, groups // replicas, (kinds + kind.blocks * narrow) * units)
+    shares = new(*lead, groups // replicas, (kinds + kind.blocks * inputs) * units)
     d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if by.wants_dt else None
     tensors = (
-        *(kept.pre, _wide(given.inputs) if narrow else None, given.weight_hh, _wide(given.p_hat), given.dt),
+        *(kept.pre, _wide(given.inputs) if inputs else None, given.weight_hh, _wide(given.p_hat), given.dt),
         *(given.lengths, _wide(given.cell), _wide(given.age), *kept[2:], _aligned(by.outputs), *map(_wide, by.final)),
         *(by.pre, by.parts, *by.state, shares, d_dt),
     )
@@ -80,7 +82,7 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     return Found(
         p_hat=None if given.p_hat is None else totals[..., (kinds - 1) * units : kinds * units],
         dt=None if d_dt is None else d_dt.sum(0),
-        weight_ih=totals[..., kinds * units :].view(*lead, blocks, width).to(dtype) if narrow else None,
+        weight_ih=totals[..., kinds * units :].view(*lead, blocks, width).to(dtype) if inputs else None,
         bias=totals[..., :blocks],
         bias_hn=totals[..., blocks : blocks + units] if kind.split >= 0 else None,
     )
@@ -113,7 +115,7 @@ def _processors(device: torch.device) -> int:
 def _forward(
     kind: Kind,
     units: int,
-    narrow: int,
+    inputs: int,
     sizes: plan.Plan,
     dtype: torch.dtype,
     has_dt: bool,
@@ -122,9 +124,9 @@ def _forward(
     device: torch.device,
 ) -> Kernel:
     parts = parts_of(kind, dtype)
-    constants = _constants(kind, units, narrow, sizes, dtype, has_dt, has_lengths) | {"SAVE": int(save)}
+    constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths) | {"SAVE": int(save)}
     left = kind.blocks + 2 + kind.has_age + (kind.split >= 0) if save else 1
-    shared = plan.forward_shared(sizes, parts, 0 if narrow else kind.blocks, left, narrow)
+    shared = plan.forward_shared(sizes, parts, 0 if inputs else kind.blocks, left, inputs)
     code = machine_code("forward", constants, architecture(device))
     return Kernel(code, "forward", "19P2i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
@@ -133,27 +135,27 @@ def _forward(
 def _backward(
     kind: Kind,
     units: int,
-    narrow: int,
+    inputs: int,
     sizes: plan.Plan,
     dtype: torch.dtype,
     has_dt: bool,
     has_lengths: bool,
     device: torch.device,
 ) -> Kernel:
-    constants = _constants(kind, units, narrow, sizes, dtype, has_dt, has_lengths)
+    constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths)
     parted = kind.split >= 0
     given, left = kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted
-    shared = plan.backward_shared(sizes, parts_of(kind, dtype), given, left, narrow)
+    shared = plan.backward_shared(sizes, parts_of(kind, dtype), given, left, inputs)
     code = machine_code("backward", constants, architecture(device))
     return Kernel(code, "backward", "22P3i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
 
 def _constants(
-    kind: Kind, units: int, narrow: int, sizes: plan.Plan, dtype: torch.dtype, has_dt: bool, has_lengths: bool
+    kind: Kind, units: int, inputs: int, sizes: plan.Plan, dtype: torch.dtype, has_dt: bool, has_lengths: bool
 ) -> dict[str, Any]:
     return {
         "H": units,
-        "INPUTS": narrow,
+        "INPUTS": inputs,
         "NUMBER": NUMBERS[dtype],
         "BLOCKS": kind.blocks,
         "SPLIT": kind.split,

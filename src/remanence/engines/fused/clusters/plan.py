@@ -78,10 +78,9 @@ def make(units: int, rows: int, replicas: int, parts: int, backward: bool, proce
         return Plan(4, small, 1, min(each, 4 if parts == 1 else 3))
     cluster = -(-units // 32)
     programs = groups * cluster
-    if units > 256:  # shelves leave no room for a second tile
-        return Plan(8, cluster, 1 if programs <= processors - cluster or parts == 2 else 2)
-    if 8 * cluster * parts > 64:
-        return Plan(8, cluster, 1 if programs <= processors - cluster else 2)
+    one = Plan(8, cluster, 1)
+    if 8 * cluster * parts > 64:  # a shelf leaves no room for a second tile
+        return one if programs <= processors - cluster or shelf(one, parts) else Plan(8, cluster, 2)
     return Plan(8, cluster, 1, min(2, -(-programs // room)))
 
 
