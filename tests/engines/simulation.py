@@ -29,8 +29,7 @@ MISTAKES = {
 def compiled(folder: Path, name: str, constants: Mapping[str, Any], forgotten: str = "") -> bytes:
     """The path of a library with the kernel, in place of machine code; what is `forgotten` is left out of its text."""
     assert COMPILER is not None
-    headers = [Path(compiler.__file__).parent / header for header in compiler.HEADERS if header != "chip.cuh"]
-    kernel = Path(compiler.__file__).parent / f"{name}.cu"
+    _, *headers, kernel = compiler.files(name)
     steps = kernel.read_text("utf-8")
     assert forgotten in steps
     if forgotten:

@@ -60,6 +60,10 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
     "wide inputs, two tiles": (GRUCell(Sigmoid()), WIDE, 32, 10, plan.Plan(4, 2, 2)),
     "sixteen warps, two tiles": (LSTMCell(Fast()), 3, 80, 18, plan.Plan(16, 2, 2)),
     "a full register file": (LSTMCell(Fast()), 2, 288, 3, plan.Plan(8, 9, 1)),
+    "a whole layer": (LSTMCell(Fast()), 5, 32, 11, plan.make_whole(32)),
+    "a whole layer, wide inputs": (LSTMCell(PowerLaw(), coupled=True), WIDE, 48, 9, plan.make_whole(48)),
+    "a whole layer, two blocks": (JANETCell(Softsign()), 16, 20, 17, plan.make_whole(20)),
+    "a whole layer with a part apart": (GRUCell(Refine()), 3, 16, 3, plan.make_whole(16)),
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.Plan(4, 2, 1)),
 }
 every_case = pytest.mark.parametrize(
@@ -92,6 +96,8 @@ def errors(
 )
 def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, special, monkeypatch) -> None:
     monkeypatch.setattr(plan, "make", lambda *task: sizes)
+    if sizes.whole:
+        precision = checking.TF32  # the only one they have room for
     found = errors(cell, inputs, units, rows, sizes, precision, special)
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
@@ -101,8 +107,10 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
     ("cell", "inputs"), [(LSTMCell(PowerLaw()), 5), (LSTMCell(PowerLaw()), WIDE), (GRUCell(Fast()), 5)]
 )
 @pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
-def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(precision, cell, inputs, monkeypatch) -> None:
-    sizes = plan.Plan(4, 2, 1)
+@pytest.mark.parametrize("sizes", [plan.Plan(4, 2, 1), plan.make_whole(32)], ids=["clusters", "whole"])
+def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
+    sizes, precision, cell, inputs, monkeypatch
+) -> None:
     monkeypatch.setattr(plan, "make", lambda *task: sizes)
     found = errors(cell, inputs, 32, 5, sizes, precision, False)
     assert not isinstance(found, str), found

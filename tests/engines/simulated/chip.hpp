@@ -56,7 +56,7 @@ struct Warp {
 struct Block {
     std::vector<unsigned char> bytes;
     unsigned char* memory;
-    Meeting meeting;
+    Meeting meeting, pairs[16];
     std::vector<Warp> warps;
     int rank;
 };
@@ -148,6 +148,7 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
             block.bytes.assign(shared_bytes + 128, 0xFF);  // no numbers
             block.memory = (unsigned char*)(((uintptr_t)block.bytes.data() + 127) & ~(uintptr_t)127);
             block.meeting = {threads};
+            for (Meeting& pair : block.pairs) pair = {64};
             block.warps.resize(threads / 32);
             block.rank = rank;
             for (Warp& warp : block.warps) warp.meeting = {32};
@@ -231,6 +232,8 @@ inline word shared_address(const void* place) {
 
 inline word rank_in_cluster() { return simulated::present->block->rank; }
 inline void meet() { simulated::attend(simulated::cluster_meeting); }
+
+inline void meet_in_pairs(int name) { simulated::attend(simulated::present->block->pairs[name]); }
 
 inline word address_in(word rank, word address) {
     return rank << simulated::SHARED_BITS | (address & ((1u << simulated::SHARED_BITS) - 1));
@@ -328,6 +331,11 @@ inline float exponential(float x) { return std::exp2(x * 1.4426950408889634f); }
 inline float smaller_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::min(x, y); }
 inline float larger_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::max(x, y); }
 inline word as_halves(float low, float high) { return half_of(low) | (word)half_of(high) << 16; }
+inline word woven(word own, word other, bool upper) {
+    return upper ? other >> 16 | (own & 0xFFFF0000u) : (own & 0xFFFFu) | other << 16;
+}
+inline word upper_halves(word low, word high) { return low >> 16 | (high & 0xFFFF0000u); }
+inline word larger_halves(word x, word y) { return max(x & 0xFFFFu, y & 0xFFFFu) | max(x & 0xFFFF0000u, y & 0xFFFF0000u); }
 inline float rounded_to_half(float x) { return half_value(half_of(x)); }
 
 inline void fetch_aligned(word place, const void* from, int bytes) {

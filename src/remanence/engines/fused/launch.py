@@ -17,6 +17,9 @@ from torch import Tensor
 
 from ..machine import matrix_products
 
+ROWS = 64
+"""Sums that a long one is made of."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -258,14 +261,14 @@ def backward(
         else:
             d_weight_ih = _of_blocks(found.weight_ih, kind.blocks, real)
         d_weight_hh = _recurrent(d_pre, kept.outputs, given.hidden, kind, kind.blocks, real)
-        d_bias_ih = d_bias_hh = d_pre.sum(-2, dtype=torch.float32) if found.bias is None else found.bias
+        d_bias_ih = d_bias_hh = _over_rows(d_pre) if found.bias is None else found.bias
         if d_parts is not None:
             flat = d_parts.flatten(-3, -2)
             own = slice(kind.split * real, (kind.split + 1) * real)
             d_weight_hh[..., own, :] = _recurrent(flat, kept.outputs, given.hidden, kind, 1, real)
             block = slice(kind.split * units, (kind.split + 1) * units)
             d_bias_hh = d_bias_ih.clone()
-            d_bias_hh[..., block] = flat.sum(-2, dtype=torch.float32) if found.bias_hn is None else found.bias_hn
+            d_bias_hh[..., block] = _over_rows(flat) if found.bias_hn is None else found.bias_hn
     return Slopes(d_inputs, d_weight_ih, d_weight_hh, d_bias_ih, d_bias_hh, found.p_hat, found.dt, *d_state)
 
 
@@ -321,6 +324,17 @@ def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, kind: Kind
     if hidden is not None:
         total += _by_block(first, hidden[..., :real], blocks, real)
     return total
+
+
+def _over_rows(d_pre: Tensor) -> Tensor:
+    """The sum over all steps and sequences, in float32.
+
+    In two goes: torch sums very many rows with a buffer that is as large as what is summed.
+    """
+    rows = d_pre.shape[-2]
+    whole = rows - rows % ROWS
+    total = d_pre[..., whole:, :].sum(-2, dtype=torch.float32)
+    return total + d_pre[..., :whole, :].unflatten(-2, (ROWS, -1)).sum(-2, dtype=torch.float32).sum(-2) if whole else total
 
 
 def _by_block(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor:

@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             if (ON_SHELF) *on_shelf(shelf, i * WARPS + k) = {fine[0], fine[1], fine[2], fine[3]};
         }
 
-    const float p = exponent_of(p_hat, fixed_p, me);
+    const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, me.unit_there);
     const offset start = (offset)me.replica * B * H;
     float held[TILES], d_cell[TILES], d_age[TILES], from_later[TILES];
     float d_bias[4] = {}, d_bias_hn = 0.0f, d_p = 0.0f, d_input_slice[EIGHTS + !EIGHTS][4] = {};
@@ -113,9 +113,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             if (initial == nullptr) *(float4*)((char*)inbox + stage + from[i].place) = {0, 0, 0, 0};
         }
     };
-    Single input[SINGLES + !SINGLES], time = dt_of(dt, first, me, B);
+    Single input[SINGLES + !SINGLES], time = dt_of(dt, first + me.first_row, B - me.first_row);
 #pragma unroll
-    for (int i = 0; i < SINGLES; ++i) input[i] = input_of<ROW>(i, inputs, first, me, B);
+    for (int i = 0; i < SINGLES; ++i) {
+        input[i] = input_of<ROW>(i, inputs, first + me.first_row, B - me.first_row);
+        input[i].place = steady(input[i].place);
+    }
     auto fetch_step = [&](int s) {  // one after the other
         if (s < T) {
             word stage = s % DEPTH * INBOX * 4;

@@ -21,6 +21,9 @@ __device__ __forceinline__ void meet() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// Two warps of the program meet; they, and nobody else, say the same name, from 1 to 15.
+__device__ __forceinline__ void meet_in_pairs(int name) { asm volatile("bar.sync %0, 64;" ::"r"(name) : "memory"); }
+
 // Where a place in this program's shared memory is in that of another program of the cluster.
 __device__ __forceinline__ word address_in(word rank, word address) {
     word there;
@@ -112,6 +115,18 @@ __device__ __forceinline__ word as_halves(float low, float high) {
     word both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
+}
+
+// Halves of two words, the first in the lower half: the lower halves, or, if `upper`, the upper ones, the other's first.
+__device__ __forceinline__ word woven(word own, word other, bool upper) { return __byte_perm(own, other, upper ? 0x3276 : 0x5410); }
+
+__device__ __forceinline__ word upper_halves(word low, word high) { return __byte_perm(low, high, 0x7632); }
+
+// The larger of both pairs of halves.
+__device__ __forceinline__ word larger_halves(word x, word y) {
+    word larger;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(x), "r"(y));
+    return larger;
 }
 
 __device__ __forceinline__ float rounded_to_half(float x) {

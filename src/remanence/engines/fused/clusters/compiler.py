@@ -18,8 +18,15 @@ import torch
 
 from ....files import cache_folder, write
 
-HEADERS = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "kernels.cuh")
+HEADERS = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "steps.cuh")
 """What every kernel begins with, in this order."""
+SCHEMES = {
+    "forward": "kernels.cuh",
+    "backward": "kernels.cuh",
+    "whole_forward": "whole.cuh",
+    "whole_backward": "whole.cuh",
+}
+"""What each goes on with."""
 UNKEPT = (OSError, RuntimeError)
 """A home that cannot be written to, or a user without one: what is not kept is compiled again the next time."""
 
@@ -53,8 +60,12 @@ def machine_code(name: str, constants: Mapping[str, Any], architecture: str) -> 
 @lru_cache
 def source(name: str) -> str:
     """All of a kernel's source."""
-    here = Path(__file__).parent
-    return "\n".join((here / file).read_text("utf-8") for file in (*HEADERS, f"{name}.cu"))
+    return "\n".join(path.read_text("utf-8") for path in files(name))
+
+
+def files(name: str) -> list[Path]:
+    """Of a kernel, in this order."""
+    return [Path(__file__).parent / file for file in (*HEADERS, SCHEMES[name], f"{name}.cu")]
 
 
 def folder() -> Path:

@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         bias[block] = entry(bias_ih, at, me.unit_there);
         if (block == SPLIT) apart = recurrent; else bias[block] += recurrent;
     }
-    const float p = exponent_of(p_hat, fixed_p, me);
+    const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, me.unit_there);
     State state[TILES];
     int length[TILES];
 #pragma unroll
@@ -113,9 +113,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         NUMBER* memory = there ? pre + ((first + four.row) * BLOCKS + four.kind) * H + four.unit : nullptr;
         from[i] = route_of(memory, false, stride * (BLOCKS * H), four.kind * PAGE * 4 + four.place * (int)sizeof(NUMBER));
     }
-    Single input[SINGLES + !SINGLES], time = dt_of(dt, first, me, B);
+    Single input[SINGLES + !SINGLES], time = dt_of(dt, first + me.first_row, B - me.first_row);
 #pragma unroll
-    for (int i = 0; i < SINGLES; ++i) input[i] = input_of<ROW>(i, inputs, first, me, B);
+    for (int i = 0; i < SINGLES; ++i) {
+        input[i] = input_of<ROW>(i, inputs, first + me.first_row, B - me.first_row);
+        input[i].place = steady(input[i].place);
+    }
     auto fetch_step = [&](int s) {  // one after the other
         if (s < T) {
             word stage = shared_address(inbox) + s % DEPTH * INBOX * 4;

@@ -27,14 +27,11 @@
 // DEPTH steps, asked for ahead; an *outbox* two, written in one step and emptied in the next, while what it sent is on
 // its way.
 
-constexpr int THREADS = 32 * WARPS, UNITS = 4 * WARPS;
-constexpr int DEPTH = 4;
+constexpr int UNITS = 4 * WARPS;
 constexpr int SQUARES = WARPS / 4;                // tiles of sixteen units that a program has
 constexpr int PITCH = UNITS + 4;                  // of a row in a box, which lets a warp's threads all read at once
 constexpr int PAGE = TILES * 8 * PITCH;           // numbers of one kind in a box
 constexpr int FOURS = TILES * 8 * (UNITS / 4);    // how many times four they are
-constexpr int EIGHTS = (INPUTS + 7) / 8;          // tiles of eight inputs
-constexpr int SINGLES = (TILES * 8 * INPUTS + THREADS - 1) / THREADS;  // inputs that a thread fetches
 
 // Registers of a thread that hold its slice of the matrix. Where there are none left for the finer parts, those are in shared
 // memory, on a *shelf*.
@@ -79,23 +76,6 @@ __device__ __forceinline__ Place whereabouts(int B) {
     return me;
 }
 
-__device__ __forceinline__ float exponent_of(const float* p_hat, float fixed_p, const Place& me) {
-    if (!HAS_AGE) return 0.0f;
-    if (p_hat == nullptr) return fixed_p;
-    return me.unit_there ? sigmoid(p_hat[(offset)me.replica * H + me.unit]) : 0.5f;
-}
-
-// An entry of a state; zero where there is none.
-__device__ __forceinline__ float entry(const float* state, offset at, bool there) {
-    return state != nullptr && there ? state[at] : 0.0f;
-}
-
-// The largest of a warp.
-__device__ __forceinline__ word largest_of(word mine) {
-    for (int bits = 1; bits < 32; bits *= 2) mine = max(mine, from_partner(mine, bits));
-    return mine;
-}
-
 // What the i-th of this thread's fours of a box is: kind, row and first unit, whether there are such, and its place in its
 // page. Kinds below BLOCKS have BLOCKS times H numbers a row in global memory, the others H.
 struct Four { int kind, row, unit, place; bool there; };
@@ -131,28 +111,6 @@ __device__ __forceinline__ void store_and_go_on(Route& route, const float* box) 
         else store_four((NUMBER*)route.memory, numbers);
     }
     route.memory += route.step;
-}
-
-// A single number of a row that this thread fetches in every step: where it is, and, in bytes, where among its kind in a box.
-struct Single { bool there; const float* memory; int place; };
-
-// The i-th of its narrow inputs, if any; `at` is the first row of the first step, ROW the places for those of a row.
-template <int ROW>
-__device__ __forceinline__ Single input_of(int i, const float* inputs, offset at, const Place& me, int B) {
-    i = threadIdx.x + i * THREADS;
-    int row = i / (INPUTS + !INPUTS), input = i % (INPUTS + !INPUTS);
-    bool there = row < TILES * 8 && me.first_row + row < B;
-    return {there, inputs + (at + me.first_row) * INPUTS + i, steady((row * ROW + input) * 4)};
-}
-
-__device__ __forceinline__ Single dt_of(const float* dt, offset at, const Place& me, int B) {
-    bool there = HAS_DT && threadIdx.x < TILES * 8 && me.first_row + threadIdx.x < B;
-    return {there, dt + at + me.first_row + threadIdx.x, (int)threadIdx.x * 4};
-}
-
-__device__ __forceinline__ void fetch_and_go_on(Single& single, word box, offset onward) {
-    if (single.there) fetch(box + single.place, single.memory);
-    single.memory += onward;
 }
 
 // Products have blocks 0 and 2 of rows 2 q and 2 q + 1 in threads of the lower half of a warp, 1 and 3 in those of the

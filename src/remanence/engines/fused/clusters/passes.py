@@ -43,7 +43,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     units = given.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
     dtype, device = given.inputs.dtype, given.inputs.device
-    sizes = _plan(units, rows, replicas, parts_of(kind, dtype), False, device)
+    sizes = _plan(units, rows, replicas, parts_of(kind, dtype), device)
     inputs = narrow(width)
     kernel = _forward(
         kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, device
@@ -63,7 +63,7 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     replicas = lead[0] if lead else 1
     dtype, device = given.inputs.dtype, given.inputs.device
     assert kept.pre is not None
-    sizes = _plan(units, rows, replicas, parts_of(kind, dtype), True, device)
+    sizes = _plan(units, rows, replicas, parts_of(kind, dtype), device)
     groups = sizes.groups(rows, replicas)
     inputs = narrow(width)
     kernel = _backward(kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, device)
@@ -102,8 +102,8 @@ def _address(value: Tensor | None) -> int:
     return 0 if value is None else value.data_ptr()
 
 
-def _plan(units: int, rows: int, replicas: int, parts: int, backward: bool, device: torch.device) -> plan.Plan:
-    return plan.make(units, rows, replicas, parts, backward, _processors(device), largest_cluster(device))
+def _plan(units: int, rows: int, replicas: int, parts: int, device: torch.device) -> plan.Plan:
+    return plan.make(units, rows, replicas, parts, _processors(device), largest_cluster(device))
 
 
 @lru_cache
@@ -126,9 +126,10 @@ def _forward(
     parts = parts_of(kind, dtype)
     constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths) | {"SAVE": int(save)}
     left = kind.blocks + 2 + kind.has_age + (kind.split >= 0) if save else 1
-    shared = plan.forward_shared(sizes, parts, 0 if inputs else kind.blocks, left, inputs)
-    code = machine_code("forward", constants, architecture(device))
-    return Kernel(code, "forward", "19P2i3f", 32 * sizes.warps, sizes.cluster, shared, device)
+    shared = plan.forward_shared(sizes, parts, kind.blocks, left, inputs)
+    name = "whole_forward" if sizes.whole else "forward"
+    code = machine_code(name, constants, architecture(device))
+    return Kernel(code, name, "19P2i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
 
 @cache
@@ -145,9 +146,10 @@ def _backward(
     constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths)
     parted = kind.split >= 0
     given, left = kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted
-    shared = plan.backward_shared(sizes, parts_of(kind, dtype), given, left, inputs)
-    code = machine_code("backward", constants, architecture(device))
-    return Kernel(code, "backward", "22P3i3f", 32 * sizes.warps, sizes.cluster, shared, device)
+    shared = plan.backward_shared(sizes, parts_of(kind, dtype), kind.blocks, given, left, inputs)
+    name = "whole_backward" if sizes.whole else "backward"
+    code = machine_code(name, constants, architecture(device))
+    return Kernel(code, name, "22P3i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
 
 def _constants(

@@ -28,6 +28,8 @@ class Plan:
     """Tiles of eight rows of a cluster."""
     together: int = 1
     """Programs that are to fit on a processor, for which the compiler saves registers."""
+    whole: bool = False
+    """Whether a program has the whole layer, see whole.cuh: of its warps each has eight units."""
 
     def groups(self, rows: int, replicas: int) -> int:
         """Clusters."""
@@ -41,6 +43,8 @@ def parts(dtype: torch.dtype, tf32: bool) -> int:
 
 MOST_UNITS = 4 * REGISTERS
 """Of a layer."""
+MOST_UNITS_WHOLE = 128
+"""Of one that a program has to itself."""
 
 
 def shelf(plan: Plan, parts: int) -> int:
@@ -50,18 +54,17 @@ def shelf(plan: Plan, parts: int) -> int:
     return -(-plan.cluster // 4) * plan.warps * 32 * plan.warps * 16
 
 
-def make(units: int, rows: int, replicas: int, parts: int, backward: bool, processors: int, largest: int) -> Plan:
+def make(units: int, rows: int, replicas: int, parts: int, processors: int, largest: int) -> Plan:
     """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
 
-    With more to do than fits, it is what was fastest on an H200. Up to 128 units several small programs share a
-    processor; forward, where 64 units fill it, a large one has it for itself. Beyond, there are eight warps.
+    With more to do than fits, it is what was fastest on an H200. Up to 128 units a program has the whole layer; in full
+    float32, for which it has no room, several small programs share a processor. Beyond, there are eight warps.
 
     Args:
         units: of the layer.
         rows: sequences of one replica.
         replicas: independent models in the launch.
         parts: of a factor.
-        backward: whether it is the backward pass.
         processors: of the chip.
         largest: how many programs of a cluster the chip takes, at least a 32nd of the units.
     """
@@ -70,12 +73,10 @@ def make(units: int, rows: int, replicas: int, parts: int, backward: bool, proce
     room = processors - processors // 16  # clusters are of neighbouring processors: not all of the chip can be used
     if small <= largest and groups * small <= processors:
         return Plan(4, small, 1)
-    if small <= min(8, largest) and (units > 64 or not backward):
-        each = -(-groups * small // room)
-        if each > 3 and parts == 1 and not backward and -units % 64 <= 16:
-            cluster = -(-units // 64)
-            return Plan(16, cluster, 1 if groups * cluster <= processors else 2)
-        return Plan(4, small, 1, min(each, 4 if parts == 1 else 3))
+    if units <= MOST_UNITS_WHOLE and parts == 1:
+        return make_whole(units)
+    if 64 < units <= 16 * min(8, largest):
+        return Plan(4, small, 1, min(-(-groups * small // room), 3))
     cluster = -(-units // 32)
     programs = groups * cluster
     one = Plan(8, cluster, 1)
@@ -84,33 +85,67 @@ def make(units: int, rows: int, replicas: int, parts: int, backward: bool, proce
     return Plan(8, cluster, 1, min(2, -(-programs // room)))
 
 
-def forward_shared(plan: Plan, parts: int, given: int, left: int, inputs: int) -> int:
-    """Bytes of shared memory of a program of the forward pass, see forward.cu.
+def make_whole(units: int) -> Plan:
+    """Sizes for a task where every program has the whole layer."""
+    warps = -(-units // 16) * 2
+    return Plan(warps, 1, 1, 16 // warps, whole=True)
+
+
+def forward_shared(plan: Plan, parts: int, blocks: int, left: int, inputs: int) -> int:
+    """Bytes of shared memory of a program of the forward pass, see forward.cu and whole_forward.cu.
 
     Args:
         plan: sizes of the launch.
         parts: of a factor.
+        blocks: of pre-activations.
+        left: numbers that a unit leaves in memory in a step.
+        inputs: numbers that a row needs, if they are narrow.
+    """
+    row = 8 * -(-inputs // 8)
+    if plan.whole:
+        units, save = 8 * plan.warps, left > 1
+        slices = 64 * plan.warps * row * _pairs(blocks)
+        boxes = _whole_boxes(units, 0 if inputs else blocks, 0, row, blocks if save else 0, left - blocks if save else 1)
+        return 32 * units + 16 * _pairs(blocks) * units + slices + boxes
+    hidden = 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles
+    return 128 + shelf(plan, parts) + hidden + _boxes(plan, 0 if inputs else blocks, left, row)
+
+
+def backward_shared(plan: Plan, parts: int, blocks: int, given: int, left: int, inputs: int) -> int:
+    """Bytes of shared memory of a program of the backward pass, see backward.cu and whole_backward.cu.
+
+    Args:
+        plan: sizes of the launch.
+        parts: of a factor.
+        blocks: of pre-activations.
         given: numbers that a unit needs from memory in a step.
         left: numbers that it leaves there.
-        inputs: numbers that a row needs beside.
+        inputs: numbers that a row needs, if they are narrow.
     """
-    return (
-        128
-        + shelf(plan, parts)
-        + 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles
-        + _boxes(plan, given, left, 8 * -(-inputs // 8))
-    )
-
-
-def backward_shared(plan: Plan, parts: int, given: int, left: int, inputs: int) -> int:
-    """Bytes of shared memory of a program of the backward pass, see backward.cu; arguments as there."""
+    row = 8 * -(-inputs // 8) + 4 if inputs else 0
+    if plan.whole:
+        units = 8 * plan.warps
+        boxes = _whole_boxes(units, blocks, given - blocks, row, blocks, left - blocks)
+        return plan.warps * (512 * _pairs(blocks) + 64 + 256) + boxes
     units = 4 * plan.warps
     tile = plan.cluster * units * 8 * 4 + parts * units * 8 * 8 + plan.warps * 8 * 4
-    row = 8 * -(-inputs // 8) + 4 if inputs else 0
     return 128 + shelf(plan, parts) + 2 * tile * plan.tiles + _boxes(plan, given, left, row)
+
+
+def _pairs(blocks: int) -> int:
+    return -(-blocks // 2)
 
 
 def _boxes(plan: Plan, given: int, left: int, row: int) -> int:
     rows = 8 * plan.tiles
     page = rows * (4 * plan.warps + 4)
     return 4 * (DEPTH * (given * page + rows * row + rows) + 2 * left * page)
+
+
+def _whole_boxes(units: int, blocks: int, given: int, row: int, blocks_left: int, left: int) -> int:
+    """Of all units: blocks that come and are left as one row, and other pages."""
+
+    def pages(blocks: int, others: int) -> int:
+        return 8 * ((blocks * units + 4 if blocks else 0) + others * (units + 4))
+
+    return 4 * (DEPTH * (pages(blocks, given) + 8 * row + 8) + 2 * pages(blocks_left, left))

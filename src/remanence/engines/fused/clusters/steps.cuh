@@ -1,0 +1,44 @@
+// What the kernels of both schemes (kernels.cuh, whole.cuh) have in common: what a thread begins with, and what it fetches in
+// every step for rows, not units.
+
+constexpr int THREADS = 32 * WARPS;
+constexpr int DEPTH = 4;                          // steps that an inbox holds
+constexpr int EIGHTS = (INPUTS + 7) / 8;          // tiles of eight inputs
+constexpr int SINGLES = (TILES * 8 * INPUTS + THREADS - 1) / THREADS;  // inputs that a thread fetches
+
+__device__ __forceinline__ float exponent_of(const float* p_hat, float fixed_p, offset at, bool there) {
+    if (!HAS_AGE) return 0.0f;
+    if (p_hat == nullptr) return fixed_p;
+    return there ? sigmoid(p_hat[at]) : 0.5f;
+}
+
+// An entry of a state; zero where there is none.
+__device__ __forceinline__ float entry(const float* state, offset at, bool there) {
+    return state != nullptr && there ? state[at] : 0.0f;
+}
+
+// The largest of a warp.
+__device__ __forceinline__ word largest_of(word mine) {
+    for (int bits = 1; bits < 32; bits *= 2) mine = max(mine, from_partner(mine, bits));
+    return mine;
+}
+
+// A single number of a row that this thread fetches in every step: where it is, and, in bytes, where among its kind in a box.
+struct Single { bool there; const float* memory; int place; };
+
+// The i-th of its narrow inputs, if any; `at` is the first row of the group in the first step, ROW the places for those of a row.
+template <int ROW>
+__device__ __forceinline__ Single input_of(int i, const float* inputs, offset at, int rows) {
+    i = threadIdx.x + i * THREADS;
+    int row = i / (INPUTS + !INPUTS), input = i % (INPUTS + !INPUTS);
+    return {row < TILES * 8 && row < rows, inputs + at * INPUTS + i, (row * ROW + input) * 4};
+}
+
+__device__ __forceinline__ Single dt_of(const float* dt, offset at, int rows) {
+    return {HAS_DT && threadIdx.x < TILES * 8 && (int)threadIdx.x < rows, dt + at + threadIdx.x, (int)threadIdx.x * 4};
+}
+
+__device__ __forceinline__ void fetch_and_go_on(Single& single, word box, offset onward) {
+    if (single.there) fetch(box + single.place, single.memory);
+    single.memory += onward;
+}
