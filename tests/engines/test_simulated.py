@@ -60,10 +60,10 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
     "wide inputs, two tiles": (GRUCell(Sigmoid()), WIDE, 32, 10, plan.Plan(4, 2, 2)),
     "sixteen warps, two tiles": (LSTMCell(Fast()), 3, 80, 18, plan.Plan(16, 2, 2)),
     "a full register file": (LSTMCell(Fast()), 2, 288, 3, plan.Plan(8, 9, 1)),
-    "a whole layer": (LSTMCell(Fast()), 5, 32, 11, plan.make_whole(32)),
-    "a whole layer, wide inputs": (LSTMCell(PowerLaw(), coupled=True), WIDE, 48, 9, plan.make_whole(48)),
-    "a whole layer, two blocks": (JANETCell(Softsign()), 16, 20, 17, plan.make_whole(20)),
-    "a whole layer with a part apart": (GRUCell(Refine()), 3, 16, 3, plan.make_whole(16)),
+    "a whole layer": (LSTMCell(Fast()), 5, 32, 11, plan.make_whole(32, backward=False)),
+    "a whole layer, wide inputs": (LSTMCell(PowerLaw(), coupled=True), WIDE, 48, 9, plan.make_whole(48, backward=False)),
+    "a whole layer, two blocks": (JANETCell(Softsign()), 16, 20, 17, plan.make_whole(20, backward=False)),
+    "a whole layer with a part apart": (GRUCell(Refine()), 3, 16, 3, plan.make_whole(16, backward=False)),
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.Plan(4, 2, 1)),
 }
 every_case = pytest.mark.parametrize(
@@ -71,6 +71,15 @@ every_case = pytest.mark.parametrize(
     CASES.values(),
     ids=[name.replace(" ", "-").replace(",", "") for name in CASES],
 )
+
+
+def force(sizes: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every launch be of these sizes; where a program has a whole layer, passes have their own."""
+
+    def make(units: int, rows: int, replicas: int, parts: int, backward: bool, *chip: int) -> plan.Plan:
+        return plan.make_whole(units, backward) if sizes.whole else sizes
+
+    monkeypatch.setattr(plan, "make", make)
 
 
 def errors(
@@ -95,7 +104,7 @@ def errors(
     ("precision", "special"), [(checking.TF32, False), (checking.FULL, True)], ids=["tf32", "full-special"]
 )
 def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, special, monkeypatch) -> None:
-    monkeypatch.setattr(plan, "make", lambda *task: sizes)
+    force(sizes, monkeypatch)
     if sizes.whole:
         precision = checking.TF32  # the only one they have room for
     found = errors(cell, inputs, units, rows, sizes, precision, special)
@@ -107,11 +116,11 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
     ("cell", "inputs"), [(LSTMCell(PowerLaw()), 5), (LSTMCell(PowerLaw()), WIDE), (GRUCell(Fast()), 5)]
 )
 @pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
-@pytest.mark.parametrize("sizes", [plan.Plan(4, 2, 1), plan.make_whole(32)], ids=["clusters", "whole"])
+@pytest.mark.parametrize("sizes", [plan.Plan(4, 2, 1), plan.make_whole(32, backward=False)], ids=["clusters", "whole"])
 def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
     sizes, precision, cell, inputs, monkeypatch
 ) -> None:
-    monkeypatch.setattr(plan, "make", lambda *task: sizes)
+    force(sizes, monkeypatch)
     found = errors(cell, inputs, 32, 5, sizes, precision, False)
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
@@ -170,7 +179,7 @@ def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
 
 def test_the_order_of_turns_changes_nothing(monkeypatch) -> None:
     cell, inputs, units, rows, sizes = CASES["two programs, two groups"]
-    monkeypatch.setattr(plan, "make", lambda *task: sizes)
+    force(sizes, monkeypatch)
     task = checking.make_task(cell, checking.Sizes(5, rows, inputs, units), torch.float32, torch.device("cpu"))
 
     def run(seed: int) -> list[torch.Tensor]:

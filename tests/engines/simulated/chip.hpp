@@ -56,7 +56,7 @@ struct Warp {
 struct Block {
     std::vector<unsigned char> bytes;
     unsigned char* memory;
-    Meeting meeting, pairs[16];
+    Meeting meeting;
     std::vector<Warp> warps;
     int rank;
 };
@@ -148,7 +148,6 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
             block.bytes.assign(shared_bytes + 128, 0xFF);  // no numbers
             block.memory = (unsigned char*)(((uintptr_t)block.bytes.data() + 127) & ~(uintptr_t)127);
             block.meeting = {threads};
-            for (Meeting& pair : block.pairs) pair = {64};
             block.warps.resize(threads / 32);
             block.rank = rank;
             for (Warp& warp : block.warps) warp.meeting = {32};
@@ -232,8 +231,6 @@ inline word shared_address(const void* place) {
 
 inline word rank_in_cluster() { return simulated::present->block->rank; }
 inline void meet() { simulated::attend(simulated::cluster_meeting); }
-
-inline void meet_in_pairs(int name) { simulated::attend(simulated::present->block->pairs[name]); }
 
 inline word address_in(word rank, word address) {
     return rank << simulated::SHARED_BITS | (address & ((1u << simulated::SHARED_BITS) - 1));
@@ -328,6 +325,7 @@ inline void multiply_tf32(float* sums, word a0, word a1, word a2, word a3, word 
 
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float exponential(float x) { return std::exp2(x * 1.4426950408889634f); }
+inline float squared_exponential(float x) { return std::exp2(x * 2.8853900817779268f); }
 inline float smaller_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::min(x, y); }
 inline float larger_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::max(x, y); }
 inline word as_halves(float low, float high) { return half_of(low) | (word)half_of(high) << 16; }
@@ -364,10 +362,34 @@ inline float value_of(float number) { return number; }
 inline float value_of(float16 number) { return half_value(number.bits); }
 inline float value_of(bfloat16 number) { return __uint_as_float((word)number.bits << 16); }
 
+inline void store(float* to, float x) { *to = x; }
+inline void store(float16* to, float x) { to->bits = half_of(x); }
+inline void store(bfloat16* to, float x);
+
+template <typename Number>
+void store_two(Number* to, float x, float y) {
+    simulated::expect_aligned(to, 2 * sizeof(Number));
+    store(to, x), store(to + 1, y);
+}
+
+template <typename Number>
+float2 two_values(const Number* numbers) {
+    simulated::expect_aligned(numbers, 2 * sizeof(Number));
+    return {value_of(numbers[0]), value_of(numbers[1])};
+}
+
+template <typename Number>
+float4 four_values(const Number* numbers) {
+    simulated::expect_aligned(numbers, 4 * sizeof(Number));
+    return {value_of(numbers[0]), value_of(numbers[1]), value_of(numbers[2]), value_of(numbers[3])};
+}
+
 inline half_bits bfloat16_of(float x) {
     word bits = __float_as_uint(x);
     return std::isnan(x) ? 0x7FC0 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
+
+inline void store(bfloat16* to, float x) { to->bits = bfloat16_of(x); }
 
 inline void store_four(float* to, float4 four) { simulated::expect_aligned(to, 16); *(float4*)to = four; }
 
@@ -383,6 +405,8 @@ inline void store_four(bfloat16* to, float4 four) {
 
 inline int pinned(int x) { return x; }
 inline offset pinned(offset x) { return x; }
+
+inline void read_again() {}
 
 inline word from_partner(word value, int bits) {
     auto& thread = *simulated::present;

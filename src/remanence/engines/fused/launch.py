@@ -10,15 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import gcd
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..machine import matrix_products
 
 ROWS = 64
 """Sums that a long one is made of."""
+ALIGNED = 4
+"""Columns of a matrix that the tensor cores multiply: a multiple of so many."""
+PARTS = 8
+"""Products that one over the rows of a replica is made of, at most."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,8 @@ class Kept(NamedTuple):
     cells: Tensor | None
     ages: Tensor | None
     parts: Tensor | None
+    before: Tensor | None
+    """All h_{t-1}, where products over the steps of several replicas are faster with them."""
 
 
 class Final(NamedTuple):
@@ -149,6 +157,9 @@ class Recurrence(Protocol):
     def narrow(self, width: int) -> int:
         """How many of so many inputs are multiplied by their matrix on the way, and not before: all or none."""
 
+    def keeps_before(self, kind: Kind, given: Given) -> bool:
+        """Whether it leaves all h_{t-1} beside all h_t."""
+
     def split(self, kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
         """The recurrent matrix `(N, G H, H)` as the kernels take it, and what products are multiplied by."""
 
@@ -209,6 +220,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple
         new(shape) if save else None,
         new(shape) if save and kind.has_age else None,
         torch.empty_like(outputs) if save and kind.split >= 0 else None,
+        torch.empty_like(outputs) if save and rows and recurrence(kind).keeps_before(kind, given) else None,
     )
     final = Final(new(state), new(state), new(state) if kind.has_age else None)
     if not rows:
@@ -260,12 +272,12 @@ def backward(
             d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
         else:
             d_weight_ih = _of_blocks(found.weight_ih, kind.blocks, real)
-        d_weight_hh = _recurrent(d_pre, kept.outputs, given.hidden, kind, kind.blocks, real)
+        d_weight_hh = _recurrent(d_pre, kept, given.hidden, kind, kind.blocks, real)
         d_bias_ih = d_bias_hh = _over_rows(d_pre) if found.bias is None else found.bias
         if d_parts is not None:
             flat = d_parts.flatten(-3, -2)
             own = slice(kind.split * real, (kind.split + 1) * real)
-            d_weight_hh[..., own, :] = _recurrent(flat, kept.outputs, given.hidden, kind, 1, real)
+            d_weight_hh[..., own, :] = _recurrent(flat, kept, given.hidden, kind, 1, real)
             block = slice(kind.split * units, (kind.split + 1) * units)
             d_bias_hh = d_bias_ih.clone()
             d_bias_hh[..., block] = _over_rows(flat) if found.bias_hn is None else found.bias_hn
@@ -311,10 +323,12 @@ def _through_time(
     return d_pre, d_parts, found, d_state
 
 
-def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, kind: Kind, blocks: int, real: int) -> Tensor:
+def _recurrent(d_pre: Tensor, kept: Kept, hidden: Tensor | None, kind: Kind, blocks: int, real: int) -> Tensor:
     """The sum over steps of d_pre_t^T h_{t-1}, with d_pre `(N, T B, ...)`."""
-    rows = outputs.shape[-2]
-    h = outputs.flatten(-3, -2)[..., :real]
+    if kept.before is not None:
+        return _in_parts(d_pre, kept.before.flatten(-3, -2)[..., :real], blocks, real)
+    rows = kept.outputs.shape[-2]
+    h = kept.outputs.flatten(-3, -2)[..., :real]
     count = h.shape[-2] - rows
     if kind.reverse:
         later, before, first = d_pre[..., :count, :], h[..., rows:, :], d_pre[..., count:, :]
@@ -324,6 +338,13 @@ def _recurrent(d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, kind: Kind
     if hidden is not None:
         total += _by_block(first, hidden[..., :real], blocks, real)
     return total
+
+
+def _in_parts(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor:
+    """`_by_block` of several replicas, with the rows of each in parts: torch would not spread few replicas over the chip."""
+    parts = gcd(d_pre.shape[-2], PARTS)
+    d_pre, factors = (value.unflatten(-2, (parts, -1)).flatten(0, 1) for value in (d_pre, factors))
+    return _by_block(d_pre, factors, blocks, units).unflatten(0, (-1, parts)).sum(1)
 
 
 def _over_rows(d_pre: Tensor) -> Tensor:
@@ -361,7 +382,8 @@ def _by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
     """d_pre weight, where d_pre may have padding in every block that the weight has not."""
     width, units = d_pre.shape[-1] // blocks, weight.shape[-2] // blocks
     if width == units:
-        return _times(d_pre, weight)
+        more = -weight.shape[-1] % ALIGNED  # the tensor cores take whole vectors alone
+        return _times(d_pre, pad(weight, (0, more)))[..., : weight.shape[-1]] if more else _times(d_pre, weight)
     parts = [d_pre[..., block * width : block * width + units] for block in range(blocks)]
     rows = weight.reshape(*weight.shape[:-2], blocks, units, -1).unbind(-3)
     total = _times(parts[0], rows[0])

@@ -133,9 +133,10 @@ GIVEN = (
     "Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? p_hat, Tensor? dt, "
     "Tensor? lengths, Tensor? hidden, Tensor? cell, Tensor? age"
 )
-FORWARD = f"({GIVEN}, bool save, {KIND}) -> ({', '.join(['Tensor'] * 8)})"
+KEPT = len(Kept._fields)
+FORWARD = f"({GIVEN}, bool save, {KIND}) -> ({', '.join(['Tensor'] * (3 + KEPT))})"
 BACKWARD = (
-    f"({GIVEN}, Tensor outputs, Tensor pre, Tensor cells, Tensor ages, Tensor parts, Tensor? d_outputs, "
+    f"({GIVEN}, {', '.join(f'Tensor {name}' for name in Kept._fields)}, Tensor? d_outputs, "
     f"Tensor? d_hidden, Tensor? d_cell, Tensor? d_age, bool needs_inputs, bool needs_dt, bool needs_state, {KIND}) "
     f"-> ({', '.join(['Tensor'] * 10)})"
 )
@@ -153,8 +154,8 @@ def fused_forward(*arguments: Any) -> tuple[Tensor, ...]:
 def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     """See `launch.backward`."""
     kind, given = Kind(*arguments[-PARTS:]), Given(*arguments[:FIELDS])
-    kept = Kept(*(value if value.numel() else None for value in arguments[FIELDS : FIELDS + 5]))  # type: ignore[arg-type]
-    d_outputs, *rest = arguments[FIELDS + 5 : -PARTS]
+    kept = Kept(*(value if value.numel() else None for value in arguments[FIELDS : FIELDS + KEPT]))  # type: ignore[arg-type]
+    d_outputs, *rest = arguments[FIELDS + KEPT : -PARTS]
     slopes = launch.backward(
         kind, *launch.prepared(kind, given), kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False
     )
@@ -190,6 +191,7 @@ def _(*arguments: Any) -> tuple[Tensor, ...]:
             wide(kept) if save else None,
             wide(kept) if save and kind.has_age else None,
             given.inputs.new_empty(kept) if save and kind.split >= 0 else None,
+            given.inputs.new_empty(kept) if save and launch.recurrence(kind).keeps_before(kind, given) else None,
         ),
     )
 

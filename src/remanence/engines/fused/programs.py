@@ -25,6 +25,11 @@ def narrow(width: int) -> int:
     return 0
 
 
+def keeps_before(kind: Kind, given: Given) -> bool:
+    """Whether all h_{t-1} are kept, which they are not."""
+    return False
+
+
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
     """The recurrent matrix as the forward pass takes it, and what its products are multiplied with.
 

@@ -8,23 +8,34 @@ struct CellBack { float z[4], hn, cell, age, p, dt; };
 constexpr int FORGET = COUPLED ? 0 : 1;  // the LSTM's block of the forget gate
 constexpr int EXTRA = BLOCKS - 1;        // the gate's second row, of gates that have one
 
-__device__ __forceinline__ State lstm_forward(const float* z, float hn, State now, float p, float dt, float eps, float beta) {
+// If ACTIVATED, what is kept for the backward pass of the input gate, the candidate and the output gate is what came out of their
+// functions, in z. In float32 nothing is lost by that which cuDNN does not lose; in 16 bits it would be.
+__device__ __forceinline__ State lstm_forward(float* z, float hn, State now, float p, float dt, float eps, float beta) {
     Step gate = GATE_FORWARD(z[FORGET], z[EXTRA], now.age, p, dt, eps);
-    float written = COUPLED ? gate.complement : sigmoid(z[0]);
-    float cell = gate.forget * now.cell + written * hyperbolic_tangent(z[FORGET + 1]);
-    return {sigmoid(z[FORGET + 2]) * hyperbolic_tangent(cell), cell, gate.age};
+    if (ACTIVATED) {
+        Pair writing = {gate.complement, 0.0f};
+        if (COUPLED) writing.other = hyperbolic_tangent(z[FORGET + 1]);
+        else writing = sigmoid_and_tangent(z[0], z[FORGET + 1]), z[0] = writing.of;
+        float cell = gate.forget * now.cell + writing.of * writing.other;
+        Pair reading = sigmoid_and_tangent(z[FORGET + 2], cell);
+        z[FORGET + 1] = writing.other, z[FORGET + 2] = reading.of;
+        return {reading.of * reading.other, cell, gate.age};
+    }
+    float written = COUPLED ? gate.complement * hyperbolic_tangent(z[FORGET + 1]) : sigmoid_times_tangent(z[0], z[FORGET + 1]);
+    float cell = gate.forget * now.cell + written;
+    return {sigmoid_times_tangent(z[FORGET + 2], cell), cell, gate.age};
 }
 
 __device__ __forceinline__ CellSlopes lstm_slopes(const float* z, float hn, State now, float p, float dt, float eps, float beta) {
     GateSlopes gate = GATE_SLOPES(z[FORGET], z[EXTRA], now.age, p, dt, eps);
-    float candidate = hyperbolic_tangent(z[FORGET + 1]);
-    Pair output = sigmoids(z[FORGET + 2]);
+    float candidate = ACTIVATED ? z[FORGET + 1] : hyperbolic_tangent(z[FORGET + 1]);
+    Pair output = ACTIVATED ? Pair{z[FORGET + 2], 1.0f - z[FORGET + 2]} : sigmoids(z[FORGET + 2]);
     float by_forget = now.cell, written, by_input;
     if (COUPLED) {
         by_forget -= candidate;
         written = by_input = gate.complement;
     } else {
-        Pair input = sigmoids(z[0]);
+        Pair input = ACTIVATED ? Pair{z[0], 1.0f - z[0]} : sigmoids(z[0]);
         written = input.of;
         by_input = candidate * input.of * input.other;
     }

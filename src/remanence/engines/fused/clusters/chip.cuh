@@ -21,9 +21,6 @@ __device__ __forceinline__ void meet() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// Two warps of the program meet; they, and nobody else, say the same name, from 1 to 15.
-__device__ __forceinline__ void meet_in_pairs(int name) { asm volatile("bar.sync %0, 64;" ::"r"(name) : "memory"); }
-
 // Where a place in this program's shared memory is in that of another program of the cluster.
 __device__ __forceinline__ word address_in(word rank, word address) {
     word there;
@@ -97,6 +94,13 @@ __device__ __forceinline__ float exponential(float x) {
     return y;
 }
 
+// exp(2 x)
+__device__ __forceinline__ float squared_exponential(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 2.8853900817779268f));
+    return y;
+}
+
 // The smaller and the larger of two numbers, or the one that is none.
 __device__ __forceinline__ float smaller_of(float x, float y) {
     float z;
@@ -127,6 +131,12 @@ __device__ __forceinline__ word larger_halves(word x, word y) {
     word larger;
     asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(x), "r"(y));
     return larger;
+}
+
+__device__ __forceinline__ word as_bfloats(float low, float high) {
+    word both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
 }
 
 __device__ __forceinline__ float rounded_to_half(float x) {
@@ -173,6 +183,41 @@ __device__ __forceinline__ float value_of(float16 number) {
 
 __device__ __forceinline__ float value_of(bfloat16 number) { return __uint_as_float((word)number.bits << 16); }
 
+__device__ __forceinline__ void store(float* to, float x) { *to = x; }
+
+__device__ __forceinline__ void store(float16* to, float x) { to->bits = (half_bits)as_halves(x, 0.0f); }
+
+__device__ __forceinline__ void store(bfloat16* to, float x) { to->bits = (half_bits)as_bfloats(x, 0.0f); }
+
+// Two that are next to each other.
+__device__ __forceinline__ void store_two(float* to, float x, float y) { *(float2*)to = {x, y}; }
+
+__device__ __forceinline__ void store_two(float16* to, float x, float y) { *(word*)to = as_halves(x, y); }
+
+__device__ __forceinline__ void store_two(bfloat16* to, float x, float y) { *(word*)to = as_bfloats(x, y); }
+
+__device__ __forceinline__ float2 two_values(const float* numbers) { return *(const float2*)numbers; }
+
+__device__ __forceinline__ float2 two_values(const float16* numbers) {
+    word both = *(const word*)numbers;
+    return {value_of(float16{(half_bits)both}), value_of(float16{(half_bits)(both >> 16)})};
+}
+
+__device__ __forceinline__ float2 two_values(const bfloat16* numbers) {
+    word both = *(const word*)numbers;
+    return {__uint_as_float(both << 16), __uint_as_float(both & 0xFFFF0000u)};
+}
+
+// Four from global memory.
+__device__ __forceinline__ float4 four_values(const float* numbers) { return *(const float4*)numbers; }
+
+template <typename Half>
+__device__ __forceinline__ float4 four_values(const Half* numbers) {
+    uint2 four = *(const uint2*)numbers;
+    float2 one = two_values((const Half*)&four.x), other = two_values((const Half*)&four.y);
+    return {one.x, one.y, other.x, other.y};
+}
+
 __device__ __forceinline__ void store_four(float* to, float4 four) { *(float4*)to = four; }
 
 __device__ __forceinline__ void store_four(float16* to, float4 four) {
@@ -180,16 +225,16 @@ __device__ __forceinline__ void store_four(float16* to, float4 four) {
 }
 
 __device__ __forceinline__ void store_four(bfloat16* to, float4 four) {
-    uint2 bits;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits.x) : "f"(four.y), "f"(four.x));
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits.y) : "f"(four.w), "f"(four.z));
-    *(uint2*)to = bits;
+    *(uint2*)to = {as_bfloats(four.x, four.y), as_bfloats(four.z, four.w)};
 }
 
 // A number stays in its register: the compiler forgets what it was computed from, which it would compute again and again.
 __device__ __forceinline__ int pinned(int x) { asm("" : "+r"(x)); return x; }
 
 __device__ __forceinline__ offset pinned(offset x) { asm("" : "+l"(x)); return x; }
+
+// What has been read from memory is not kept in registers, but read again.
+__device__ __forceinline__ void read_again() { asm volatile("" ::: "memory"); }
 
 __device__ __forceinline__ word from_partner(word value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }
 

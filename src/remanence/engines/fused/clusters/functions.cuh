@@ -31,11 +31,30 @@ __device__ __forceinline__ float logarithm_of_one_more(float x) {
 
 // tanh(x): its series where the difference would cancel.
 __device__ __forceinline__ float hyperbolic_tangent(float x) {
-    float e = exponential(-2.0f * fabsf(x));
+    float e = squared_exponential(-fabsf(x));
     float tanh = copysignf((1.0f - e) * reciprocal(1.0f + e), x);
     float x2 = x * x;
     float series = fmaf(x2, fmaf(x2, fmaf(x2, 62.0f / 2835, -17.0f / 315), 2.0f / 15), -1.0f / 3);
     return fabsf(x) < 0.25f ? fmaf(x * x2, series, x) : tanh;
+}
+
+// sigmoid(x) tanh(y), with one reciprocal for both.
+__device__ __forceinline__ float sigmoid_times_tangent(float x, float y) {
+    float e = squared_exponential(-fabsf(y)), less = 1.0f + exponential(-x);
+    float y2 = y * y;
+    float series = fmaf(y2, fmaf(y2, fmaf(y2, 62.0f / 2835, -17.0f / 315), 2.0f / 15), -1.0f / 3);
+    bool small = fabsf(y) < 0.25f;
+    float above = small ? fmaf(y * y2, series, y) : copysignf(1.0f - e, y);
+    return above * reciprocal(small ? less : less * (1.0f + e));
+}
+
+// sigmoid(x) and tanh(y), with one reciprocal for both; the first is accurate down to exp(-80).
+__device__ __forceinline__ Pair sigmoid_and_tangent(float x, float y) {
+    float e = squared_exponential(-fabsf(y)), less = 1.0f + exponential(-larger_of(x, -80.0f)), more = 1.0f + e;
+    float both = reciprocal(less * more);
+    float y2 = y * y;
+    float series = fmaf(y2, fmaf(y2, fmaf(y2, 62.0f / 2835, -17.0f / 315), 2.0f / 15), -1.0f / 3);
+    return {more * both, fabsf(y) < 0.25f ? fmaf(y * y2, series, y) : copysignf((1.0f - e) * (less * both), y)};
 }
 
 // sinh(x) and cosh(x) for |x| that does not overflow; of sinh the series where the difference would cancel.

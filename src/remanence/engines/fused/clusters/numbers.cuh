@@ -16,9 +16,16 @@ __device__ __forceinline__ Range range_of(word largest) {
 
 __device__ __forceinline__ word magnitude(float x) { return __float_as_uint(x) & 0x7FFFFFFFu; }
 
+__device__ __forceinline__ word largest_of_four(float4 x) {
+    return max(max(magnitude(x.x), magnitude(x.y)), max(magnitude(x.z), magnitude(x.w)));
+}
+
 __device__ __forceinline__ float clamped(float x, float most) { return larger_of(smaller_of(x, most), -most); }
 
 __device__ __forceinline__ float clamped_to_half(float x) { return clamped(x, 65504.0f); }
+
+// A finite number as the tensor cores take it: they cut off what is below its digits, so this rounds it.
+__device__ __forceinline__ word nearly_tf32(float x) { return __float_as_uint(x) + 0x1000; }
 
 // A factor of products in TF32, and for full float32 what rounding left of it.
 struct Factor { word coarse, fine; };

@@ -32,6 +32,11 @@ def narrow(width: int) -> int:
     return width if width <= NARROW else 0
 
 
+def keeps_before(kind: Kind, given: Given) -> bool:
+    """Whether all h_{t-1} are kept: for the products of several replicas, by the kernels that do it on the way."""
+    return given.inputs.dim() == 4 and _plan(kind, given, backward=False).whole
+
+
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
     """The recurrent matrix as the kernels take it, which is as it is."""
     return matrix, None
@@ -43,16 +48,18 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     units = given.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
     dtype, device = given.inputs.dtype, given.inputs.device
-    sizes = _plan(units, rows, replicas, parts_of(kind, dtype), device)
+    sizes = _plan(kind, given, backward=False)
     inputs = narrow(width)
     kernel = _forward(
         kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, device
     )
     tensors = (
-        *(pre, _wide(given.inputs) if inputs else None, given.weight_ih, given.weight_hh),
+        *(pre, _wide(given.inputs) if inputs else None, given.weight_ih, _aligned(given.weight_hh)),
         *(*map(_wide, (given.bias_ih, given.bias_hh, given.p_hat)), given.dt),
-        *(given.lengths, *map(_wide, given[8:]), kept.outputs, *kept[2:], *final),
+        *(given.lengths, *map(_wide, given[8:]), kept.outputs, *kept[2:5], *final),
     )
+    if sizes.whole:
+        tensors = (*tensors, kept.before)
     kernel.start(sizes.groups(rows, replicas), *map(_address, tensors), steps, rows, kind.eps, kind.fixed_p, kind.beta)
 
 
@@ -63,7 +70,7 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     replicas = lead[0] if lead else 1
     dtype, device = given.inputs.dtype, given.inputs.device
     assert kept.pre is not None
-    sizes = _plan(units, rows, replicas, parts_of(kind, dtype), device)
+    sizes = _plan(kind, given, backward=True)
     groups = sizes.groups(rows, replicas)
     inputs = narrow(width)
     kernel = _backward(kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, device)
@@ -72,8 +79,8 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     shares = new(*lead, groups // replicas, (kinds + kind.blocks * inputs) * units)
     d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if by.wants_dt else None
     tensors = (
-        *(kept.pre, _wide(given.inputs) if inputs else None, given.weight_hh, _wide(given.p_hat), given.dt),
-        *(given.lengths, _wide(given.cell), _wide(given.age), *kept[2:], _aligned(by.outputs), *map(_wide, by.final)),
+        *(kept.pre, _wide(given.inputs) if inputs else None, _aligned(given.weight_hh), _wide(given.p_hat), given.dt),
+        *(given.lengths, _wide(given.cell), _wide(given.age), *kept[2:5], _aligned(by.outputs), *map(_wide, by.final)),
         *(by.pre, by.parts, *by.state, shares, d_dt),
     )
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
@@ -102,8 +109,11 @@ def _address(value: Tensor | None) -> int:
     return 0 if value is None else value.data_ptr()
 
 
-def _plan(units: int, rows: int, replicas: int, parts: int, device: torch.device) -> plan.Plan:
-    return plan.make(units, rows, replicas, parts, _processors(device), largest_cluster(device))
+def _plan(kind: Kind, given: Given, backward: bool) -> plan.Plan:
+    *lead, _, rows, _ = given.inputs.shape
+    parts, device = parts_of(kind, given.inputs.dtype), given.inputs.device
+    replicas, units = lead[0] if lead else 1, given.weight_hh.shape[-1]
+    return plan.make(units, rows, replicas, parts, backward, _processors(device), largest_cluster(device))
 
 
 @lru_cache
@@ -126,10 +136,14 @@ def _forward(
     parts = parts_of(kind, dtype)
     constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths) | {"SAVE": int(save)}
     left = kind.blocks + 2 + kind.has_age + (kind.split >= 0) if save else 1
-    shared = plan.forward_shared(sizes, parts, kind.blocks, left, inputs)
-    name = "whole_forward" if sizes.whole else "forward"
+    if sizes.whole:
+        name, signature = "whole_forward", "20P2i3f"
+        shared = plan.whole_forward_shared(units, dtype.itemsize, kind.blocks, left, inputs)
+    else:
+        name, signature = "forward", "19P2i3f"
+        shared = plan.forward_shared(sizes, parts, kind.blocks, left, inputs)
     code = machine_code(name, constants, architecture(device))
-    return Kernel(code, name, "19P2i3f", 32 * sizes.warps, sizes.cluster, shared, device)
+    return Kernel(code, name, signature, 32 * sizes.warps, sizes.cluster, shared, device)
 
 
 @cache
@@ -145,9 +159,13 @@ def _backward(
 ) -> Kernel:
     constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths)
     parted = kind.split >= 0
-    given, left = kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted
-    shared = plan.backward_shared(sizes, parts_of(kind, dtype), kind.blocks, given, left, inputs)
-    name = "whole_backward" if sizes.whole else "backward"
+    if sizes.whole:
+        name = "whole_backward"
+        shared = plan.whole_backward_shared(units, dtype.itemsize, kind.blocks, 1 + kind.has_age, 1 + parted, inputs)
+    else:
+        name = "backward"
+        given, left = kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted
+        shared = plan.backward_shared(sizes, parts_of(kind, dtype), given, left, inputs)
     code = machine_code(name, constants, architecture(device))
     return Kernel(code, name, "22P3i3f", 32 * sizes.warps, sizes.cluster, shared, device)
 
@@ -166,6 +184,8 @@ def _constants(
         "TILES": sizes.tiles,
         "TOGETHER": sizes.together,
         "PARTS": parts_of(kind, dtype),
+        "BOUNDED": int(kind.cell == "lstm"),
+        "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and dtype == torch.float32),
         "COUPLED": int(kind.coupled),
         "HAS_AGE": int(kind.has_age),
         "HAS_DT": int(has_dt),

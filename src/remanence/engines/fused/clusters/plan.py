@@ -29,7 +29,7 @@ class Plan:
     together: int = 1
     """Programs that are to fit on a processor, for which the compiler saves registers."""
     whole: bool = False
-    """Whether a program has the whole layer, see whole.cuh: of its warps each has eight units."""
+    """Whether a program has the whole layer, see whole.cuh: each of its warps has eight units, or sixteen."""
 
     def groups(self, rows: int, replicas: int) -> int:
         """Clusters."""
@@ -54,7 +54,7 @@ def shelf(plan: Plan, parts: int) -> int:
     return -(-plan.cluster // 4) * plan.warps * 32 * plan.warps * 16
 
 
-def make(units: int, rows: int, replicas: int, parts: int, processors: int, largest: int) -> Plan:
+def make(units: int, rows: int, replicas: int, parts: int, backward: bool, processors: int, largest: int) -> Plan:
     """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
 
     With more to do than fits, it is what was fastest on an H200. Up to 128 units a program has the whole layer; in full
@@ -65,6 +65,7 @@ def make(units: int, rows: int, replicas: int, parts: int, processors: int, larg
         rows: sequences of one replica.
         replicas: independent models in the launch.
         parts: of a factor.
+        backward: whether it is the backward pass.
         processors: of the chip.
         largest: how many programs of a cluster the chip takes, at least a 32nd of the units.
     """
@@ -74,7 +75,7 @@ def make(units: int, rows: int, replicas: int, parts: int, processors: int, larg
     if small <= largest and groups * small <= processors:
         return Plan(4, small, 1)
     if units <= MOST_UNITS_WHOLE and parts == 1:
-        return make_whole(units)
+        return make_whole(units, backward)
     if 64 < units <= 16 * min(8, largest):
         return Plan(4, small, 1, min(-(-groups * small // room), 3))
     cluster = -(-units // 32)
@@ -85,14 +86,14 @@ def make(units: int, rows: int, replicas: int, parts: int, processors: int, larg
     return Plan(8, cluster, 1, min(2, -(-programs // room)))
 
 
-def make_whole(units: int) -> Plan:
-    """Sizes for a task where every program has the whole layer."""
-    warps = -(-units // 16) * 2
-    return Plan(warps, 1, 1, 16 // warps, whole=True)
+def make_whole(units: int, backward: bool) -> Plan:
+    """Sizes for a task where every program has the whole layer; a thread has one unit, or two in the backward pass."""
+    warps = -(-units // 16) * (1 if backward else 2)
+    return Plan(warps, 1, 1, (8 if backward else 16) // warps, whole=True)
 
 
 def forward_shared(plan: Plan, parts: int, blocks: int, left: int, inputs: int) -> int:
-    """Bytes of shared memory of a program of the forward pass, see forward.cu and whole_forward.cu.
+    """Bytes of shared memory of a program of the forward pass, see forward.cu.
 
     Args:
         plan: sizes of the launch.
@@ -102,38 +103,24 @@ def forward_shared(plan: Plan, parts: int, blocks: int, left: int, inputs: int) 
         inputs: numbers that a row needs, if they are narrow.
     """
     row = 8 * -(-inputs // 8)
-    if plan.whole:
-        units, save = 8 * plan.warps, left > 1
-        slices = 64 * plan.warps * row * _pairs(blocks)
-        boxes = _whole_boxes(units, 0 if inputs else blocks, 0, row, blocks if save else 0, left - blocks if save else 1)
-        return 32 * units + 16 * _pairs(blocks) * units + slices + boxes
     hidden = 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles
     return 128 + shelf(plan, parts) + hidden + _boxes(plan, 0 if inputs else blocks, left, row)
 
 
-def backward_shared(plan: Plan, parts: int, blocks: int, given: int, left: int, inputs: int) -> int:
-    """Bytes of shared memory of a program of the backward pass, see backward.cu and whole_backward.cu.
+def backward_shared(plan: Plan, parts: int, given: int, left: int, inputs: int) -> int:
+    """Bytes of shared memory of a program of the backward pass, see backward.cu.
 
     Args:
         plan: sizes of the launch.
         parts: of a factor.
-        blocks: of pre-activations.
         given: numbers that a unit needs from memory in a step.
         left: numbers that it leaves there.
         inputs: numbers that a row needs, if they are narrow.
     """
     row = 8 * -(-inputs // 8) + 4 if inputs else 0
-    if plan.whole:
-        units = 8 * plan.warps
-        boxes = _whole_boxes(units, blocks, given - blocks, row, blocks, left - blocks)
-        return plan.warps * (512 * _pairs(blocks) + 64 + 256) + boxes
     units = 4 * plan.warps
     tile = plan.cluster * units * 8 * 4 + parts * units * 8 * 8 + plan.warps * 8 * 4
     return 128 + shelf(plan, parts) + 2 * tile * plan.tiles + _boxes(plan, given, left, row)
-
-
-def _pairs(blocks: int) -> int:
-    return -(-blocks // 2)
 
 
 def _boxes(plan: Plan, given: int, left: int, row: int) -> int:
@@ -142,10 +129,38 @@ def _boxes(plan: Plan, given: int, left: int, row: int) -> int:
     return 4 * (DEPTH * (given * page + rows * row + rows) + 2 * left * page)
 
 
-def _whole_boxes(units: int, blocks: int, given: int, row: int, blocks_left: int, left: int) -> int:
-    """Of all units: blocks that come and are left as one row, and other pages."""
+def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: int) -> int:
+    """Bytes of shared memory of a program that has a whole layer, forward, see whole_forward.cu.
 
-    def pages(blocks: int, others: int) -> int:
-        return 8 * ((blocks * units + 4 if blocks else 0) + others * (units + 4))
+    Args:
+        units: of the layer, padded.
+        size: of a number.
+        blocks: of pre-activations.
+        left: numbers that a unit leaves in memory in a step.
+        inputs: numbers that a row needs, if they are narrow.
+    """
+    eights, pairs = -(-inputs // 8), -(-blocks // 2)
+    inbox = (256 * eights if inputs else _rows(blocks * units * size)) + 32
+    outbox = _rows(4 * units) if left == 1 else _rows(4 * blocks * units) + (left - blocks) * _rows(4 * units)
+    return 32 * units + 16 * pairs * units + 64 * eights * pairs * units + DEPTH * inbox + 2 * outbox
 
-    return 4 * (DEPTH * (pages(blocks, given) + 8 * row + 8) + 2 * pages(blocks_left, left))
+
+def whole_backward_shared(units: int, size: int, blocks: int, states: int, others: int, inputs: int) -> int:
+    """Bytes of shared memory of a program that has a whole layer, backward, see whole_backward.cu.
+
+    Args:
+        units: of the layer, padded.
+        size: of a number.
+        blocks: of pre-activations.
+        states: pages that a step needs in float32.
+        others: pages of single blocks that it needs otherwise.
+        inputs: numbers that a row needs, if they are narrow.
+    """
+    row = 8 * (32 * -(-inputs // 8) + 16) if inputs else 0
+    inbox = _rows(blocks * units * size) + states * _rows(4 * units) + others * _rows(units * size) + row + 32
+    return units // 16 * (1024 * -(-blocks // 2) + 64) + DEPTH * inbox
+
+
+def _rows(size: int) -> int:
+    """Bytes of eight rows in a box."""
+    return 8 * (size + 16)

@@ -1,36 +1,35 @@
 // A whole layer of up to 128 units in one program, for many rows at once: what kernels.cuh spreads over a cluster.
 //
-// A program has eight rows of one replica, all units, and all of the recurrent matrix, in the registers of its H / 8 warps. A
-// thread has one unit in two rows, with all of its blocks. So nothing is sent to other programs, and a thread does twice
-// as much with every instruction that is not arithmetic: with more to do than the chip can do at once, instructions are
-// what takes the time. The tensor cores, numbers and boxes are those of kernels.cuh.
-//
-// Warps w and w + HALF have the units of one tile of sixteen. Backward, each multiplies the derivatives of half of the
-// warps, and they give each other what is of the other's units.
+// A program has eight rows of one replica, all units, and all of the recurrent matrix, in the registers of its warps. A thread has one
+// or two units (EACH) in two rows, with all of their blocks. So nothing is sent to other programs, and a thread does more
+// with every instruction that is not arithmetic: with more to do than the chip can do at once, instructions are what takes
+// the time. The tensor cores, numbers and boxes are those of kernels.cuh; without an outbox, sixteen units of a row are next to each other.
+// Places in shared memory are in bytes.
 
-constexpr int HALF = WARPS / 2;
 constexpr int PAIRS = (BLOCKS + 1) / 2;      // of blocks
 constexpr int INNER = H / 16;                // tiles of sixteen units
-constexpr int WIDE_PITCH = BLOCKS * H + 4, PITCH = H + 4;    // of a row in a box, of all blocks and of one
-constexpr int WIDE_PAGE = 8 * WIDE_PITCH, PAGE = 8 * PITCH;  // numbers of one kind in a box
-constexpr int WIDE_FOURS = (BLOCKS + 1) / 2;                 // times four of all blocks that a thread moves in a step
+constexpr int EACH = H / (8 * WARPS);        // units of a thread
+constexpr int SIZE = sizeof(NUMBER);
+// Bytes of a row and a page of eight in a box: of all blocks, of one, and of one in float32. Rows begin in different banks.
+constexpr int BLOCKS_ROW = BLOCKS * H * SIZE, ROW = H * SIZE, STATE_ROW = H * 4;
+constexpr int BLOCKS_PITCH = BLOCKS_ROW + 16, PITCH = ROW + 16, STATE_PITCH = STATE_ROW + 16;
+constexpr int BLOCKS_PAGE = 8 * BLOCKS_PITCH, PAGE = 8 * PITCH, STATE_PAGE = 8 * STATE_PITCH;
 
 struct Place {
-    int lane, warp, g, q, unit, replica, group, first_row;
+    int warp, g, q, unit, replica, group, first_row;
     int row[2];
     bool there[2];
 };
 
 __device__ __forceinline__ Place whereabouts(int B) {
     Place me;
-    me.lane = threadIdx.x & 31;
     me.warp = threadIdx.x >> 5;
-    me.g = me.lane >> 2;
-    me.q = me.lane & 3;
+    me.g = (threadIdx.x & 31) >> 2;
+    me.q = threadIdx.x & 3;
     me.group = blockIdx.x;
     int row_tiles = (B + 7) / 8;
     me.replica = me.group / row_tiles;
-    me.unit = 16 * (me.warp % HALF) + 8 * (me.warp / HALF) + me.g;
+    me.unit = EACH * (8 * me.warp + me.g);  // the first
     me.first_row = (me.group % row_tiles) * 8;
     for (int j = 0; j < 2; ++j) {
         me.row[j] = me.first_row + 2 * me.q + j;
@@ -39,31 +38,72 @@ __device__ __forceinline__ Place whereabouts(int B) {
     return me;
 }
 
-// Four numbers that a thread moves in every step, if any: where they are in global memory, float32 if `wide`, else as all else, and
-// where in a page, in bytes.
-struct Route { bool there, wide; char* memory; int place; };
+template <typename Value>
+__device__ __forceinline__ Value& at(int place) { return *(Value*)(shared + place); }
 
-// The j-th four of a page with WIDTH numbers a row, which are one after the other in memory.
+// What is moved in every step goes on before it is moved, not after: addresses are in use until the memory takes them.
+
+// What is fetched in every step for eight rows, of WIDTH numbers each, which are one after the other in memory; numbers are of type Number.
+template <int WIDTH, typename Number>
+struct Page {
+    static constexpr int SIZE = sizeof(Number), FOURS = (2 * WIDTH + THREADS - 1) / THREADS;  // times four numbers of a thread
+    const Number* memory;
+    int rows;
+
+    __device__ __forceinline__ Page(const Number* first, offset rows_on, int rows)
+        : memory(first + 4 * (int)threadIdx.x - rows_on * WIDTH), rows(first == nullptr ? 0 : rows < 8 ? rows : 8) {}
+
+    __device__ __forceinline__ static int row_of(int i) { return ((int)threadIdx.x + i * THREADS) / (WIDTH / 4); }
+
+    // Where the i-th four of this thread are in a box.
+    __device__ __forceinline__ static int place_of(int i) {
+        return row_of(i) * (WIDTH * SIZE + 16) + ((int)threadIdx.x + i * THREADS) % (WIDTH / 4) * 4 * SIZE;
+    }
+
+    __device__ __forceinline__ void go_on_and_fetch(word box, offset rows_on) {
+        memory += rows_on * WIDTH;
+#pragma unroll
+        for (int i = 0; i < FOURS; ++i)
+            if (row_of(i) < rows) fetch_four(box + place_of(i), memory + 4 * i * THREADS);
+    }
+};
+
+// Four numbers of an outbox that a thread stores in every step, if any: where they go, as float32 if `wide`, and where they are.
+struct Four { bool there, wide; char* memory; int place; };
+
 template <int WIDTH>
-__device__ __forceinline__ Route route_of(int j, const void* memory, bool wide, bool in_box, int rows) {
-    int row = j / (WIDTH / 4), place = row * (WIDTH + 4) + j % (WIDTH / 4) * 4;
-    int size = wide ? 4 : (int)sizeof(NUMBER);
-    return {memory != nullptr && row < 8 && row < rows, wide, (char*)memory + (offset)j * 4 * size, place * (in_box ? 4 : size)};
+__device__ __forceinline__ Four four_of(int i, const void* memory, bool wide, int rows) {
+    int row = i / (WIDTH / 4);
+    return {memory != nullptr && row < 8 && row < rows, wide, (char*)memory + (offset)i * 4 * (wide ? 4 : SIZE),
+            row * (WIDTH + 4) * 4 + i % (WIDTH / 4) * 16};
 }
 
-__device__ __forceinline__ void fetch_and_go_on(Route& route, word box, offset step) {
-    if (route.there) {
-        if (sizeof(NUMBER) == 4 || route.wide) fetch_four(box + route.place, (const float*)route.memory);
-        else fetch_four(box + route.place, (const NUMBER*)route.memory);
-    }
-    route.memory += step;
+__device__ __forceinline__ void go_on(Four& four, offset numbers) {
+    four.memory += numbers * (SIZE == 4 || four.wide ? 4 : SIZE);
 }
 
-__device__ __forceinline__ void store_and_go_on(Route& route, const float* box, offset step) {
-    if (route.there) {
-        float4 numbers = *(const float4*)((const char*)box + route.place);
-        if (sizeof(NUMBER) == 4 || route.wide) store_four((float*)route.memory, numbers);
-        else store_four((NUMBER*)route.memory, numbers);
+__device__ __forceinline__ void go_on_and_store(Four& four, int box, offset numbers) {
+    go_on(four, numbers);
+    if (four.there) {
+        float4 content = at<float4>(box + four.place);
+        if (SIZE == 4 || four.wide) store_four((float*)four.memory, content);
+        else store_four((NUMBER*)four.memory, content);
     }
-    route.memory += step;
+}
+
+__device__ __forceinline__ void go_on_and_fetch(Single& single, word box, offset onward) {
+    single.memory += onward;
+    if (single.there) fetch(box + single.place, single.memory);
+}
+
+// This thread's units of a row.
+template <typename Number>
+__device__ __forceinline__ void leave(Number* to, float one, float other) {
+    if (EACH == 2) store_two(to, one, other); else store(to, one);
+}
+
+template <typename Number>
+__device__ __forceinline__ float2 taken(int place) {
+    if (EACH == 2) return two_values(&at<Number>(place));
+    return {value_of(at<Number>(place)), 0.0f};
 }

@@ -1,17 +1,25 @@
 // The backward pass; whole.cuh says how, ../kernels.py what the tensors are, backward.cu what `totals` is. d_pre and d_parts may be
 // pre and parts themselves.
 
-constexpr int GROUP = 8 * PAIRS * 32;                // bytes of the derivatives of a warp
+constexpr int GROUP = 8 * PAIRS * 64;                // bytes of the derivatives of a warp
 constexpr int DERIVATIVES = WARPS * GROUP;
 constexpr int SIZES = WARPS * 8 * 4;                 // bytes of what those were divided by
-constexpr int D_HIDDEN = 0, CELL = 1, AGE = HAS_AGE ? 2 : -1, HN = SPLIT >= 0 ? 2 + HAS_AGE : -1;
-constexpr int KINDS = 2 + HAS_AGE + (SPLIT >= 0);    // of pages of single blocks
-constexpr int ROW = EIGHTS ? 8 * EIGHTS + 4 : 0;     // places for the inputs of a row
-constexpr int GIVEN_INPUTS = WIDE_PAGE + KINDS * PAGE, DT = GIVEN_INPUTS + 8 * ROW;
-constexpr int INBOX = DT + 8;                        // numbers that a step needs: pre-activations, those pages, inputs and dt
+constexpr int INPUT_ROW = EIGHTS ? (8 * EIGHTS + 4) * 4 : 0;  // bytes for the inputs of a row
+constexpr int D_HIDDEN = BLOCKS_PAGE, CELL = D_HIDDEN + PAGE, AGE = CELL + STATE_PAGE, HN = AGE + HAS_AGE * STATE_PAGE;
+constexpr int GIVEN_INPUTS = HN + (SPLIT >= 0) * PAGE, DT = GIVEN_INPUTS + 8 * INPUT_ROW;
+constexpr int INBOX = DT + 32;                       // bytes that a step needs: pre-activations, those pages, inputs and dt
+constexpr bool ONES = INPUTS % 8 != 0;               // there is room for another input, which is one: of it are derivatives by the biases
 constexpr int TOTALS = BLOCKS + (SPLIT >= 0) + HAS_AGE;
-constexpr int OUTBOX = WIDE_PAGE + (SPLIT >= 0 ? PAGE : 0);  // numbers that a step leaves: derivatives
-constexpr int GIVEN = (KINDS + 1) / 2;               // times four of pages of single blocks that a thread fetches
+
+// Where in shared memory: two times derivatives as [warp][row][unit][block]; two times what they were divided by as [warp][row]; inbox.
+constexpr int DIVIDED_BY = 2 * DERIVATIVES, IN = DIVIDED_BY + 2 * SIZES;
+
+// Where the derivatives of two units of a row, from an even one, are in those of their warp: rows begin in different places, which
+// lets a warp's threads write and read at once.
+__device__ __forceinline__ int place_of(int unit, int row) {
+    int pair = PAIRS == 2 ? unit / 2 ^ (row >> 1) * 2 ^ (row & 1) * 4 : unit / 2;
+    return row * PAIRS * 64 + pair * PAIRS * 8;
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     const NUMBER* pre, const float* inputs, const NUMBER* matrix, const float* p_hat, const float* dt,
@@ -19,209 +27,196 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_age, float* totals, float* d_dt, int N, int T, int B, float eps, float fixed_p, float beta) {
-    // Shared memory: two times derivatives as [warp][row][unit][block] and what they were divided by as [warp][row]; what two
-    // warps give each other; inbox and outbox.
-    unsigned char* derivatives = shared;
-    unsigned char* sizes = derivatives + 2 * DERIVATIVES;
-    float2* exchanged = (float2*)(sizes + 2 * SIZES);
-    float* inbox = (float*)(exchanged + THREADS);
-    float* outbox = inbox + DEPTH * INBOX;
     const Place me = whereabouts(B);
-    const int tile = me.warp % HALF, half = me.warp / HALF;
+    const int rows = B - me.first_row;
 
-    // The slice of the matrix, transposed: row g is this thread's unit, row g + 8 that of the other warp of this tile; columns are
-    // the blocks of the units of half of the warps.
-    matrix += (offset)me.replica * BLOCKS * H * H;
-    auto entry_at = [&](int k, int place, int other, int block) {  // of the k-th warp; two units are those of q
-        int unit = 16 * k + 8 * half + 2 * me.q + place, row = 16 * tile + 8 * (half ^ other) + me.g;
-        return block < BLOCKS ? value_of(matrix[((offset)block * H + unit) * H + row]) : 0.0f;
-    };
+    // The slice of the matrix, transposed: row g is the first of this thread's units, row g + 8 the second; columns are the blocks of
+    // all units. The four numbers of q in a tile are, of two pairs of blocks, those of one unit; of one pair, those of two.
+    matrix += (offset)me.replica * BLOCKS * H * H + me.unit;
+    auto two_at = [&](int unit, int block) { return block < BLOCKS ? two_values(matrix + (block * H + unit) * H) : float2{0, 0}; };
     word largest = 0;
-    for (int k = 0; k < HALF; ++k)
+#pragma unroll 4
+    for (int unit = me.q; unit < H; unit += 4)
 #pragma unroll
-        for (int e = 0; e < 16; ++e) largest = max(largest, magnitude(entry_at(k, e & 1, e >> 1 & 1, e >> 2)));
+        for (int block = 0; block < BLOCKS; ++block) {
+            float2 two = two_at(unit, block);
+            largest = max(largest, max(magnitude(two.x), magnitude(two.y)));
+        }
     const Range range = range_of(largest_of(largest));
-    // The four numbers of q in a tile are, of two pairs of blocks, those of one unit; of one pair, those of two.
-    word slice[HALF][PAIRS][4];
+    read_again();
+    word slice[WARPS][2 * PAIRS][4];
 #pragma unroll
-    for (int k = 0; k < HALF; ++k)
+    for (int k = 0; k < WARPS; ++k)
 #pragma unroll
-        for (int p = 0; p < PAIRS; ++p)
+        for (int i = 0; i < 2 * PAIRS; ++i)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                int place = PAIRS == 2 ? p : e >> 1, block = PAIRS == 2 ? e & 2 : 0;
-                slice[k][p][e] = as_halves(entry_at(k, place, e & 1, block) * range.times,
-                                           entry_at(k, place, e & 1, block + 1) * range.times);
+            for (int e = 0; e < 2; ++e) {
+                int unit = 16 * k + (PAIRS == 2 ? i / 2 * 8 + 2 * me.q + i % 2 : 4 * me.q + 2 * i + e);
+                int block = PAIRS == 2 ? 2 * e : 0;
+                float2 one = two_at(unit, block), other = two_at(unit, block + 1);
+                slice[k][i][2 * e] = as_halves(one.x * range.times, other.x * range.times);
+                slice[k][i][2 * e + 1] = as_halves(one.y * range.times, other.y * range.times);
             }
 
-    const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, true);
     const offset start = (offset)me.replica * B * H;
-    float held[2], d_cell[2], d_age[2];
-    float d_bias[4] = {}, d_bias_hn = 0.0f, d_p = 0.0f, d_input_slice[EIGHTS + !EIGHTS][PAIRS][4] = {};
+    float p[2], held[2][2], d_cell[2][2], d_age[2][2];  // of a row, of a unit
+    float d_bias[2][4] = {}, d_bias_hn[2] = {}, d_p[2] = {}, d_input_slice[EIGHTS + !EIGHTS][2 * PAIRS][4] = {};
     int length[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-        offset here = start + (offset)me.row[j] * H + me.unit;
-        held[j] = entry(d_last_hidden, here, me.there[j]);
-        d_cell[j] = entry(d_last_cell, here, me.there[j]);
-        d_age[j] = HAS_AGE ? entry(d_last_age, here, me.there[j]) : 0.0f;
+#pragma unroll
+        for (int u = 0; u < 2; ++u) {
+            offset here = start + (offset)me.row[j] * H + me.unit + u;
+            p[u] = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit + u, true);
+            held[j][u] = entry(d_last_hidden, here, me.there[j]);
+            d_cell[j][u] = entry(d_last_cell, here, me.there[j]);
+            d_age[j][u] = HAS_AGE ? entry(d_last_age, here, me.there[j]) : 0.0f;
+        }
         length[j] = HAS_LENGTHS && me.there[j] ? lengths[(offset)me.replica * B + me.row[j]] : 0;
     }
 
     const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.first_row, stride = REVERSE ? B : -B;
-    const offset onward = stride * H * (int)sizeof(NUMBER), wide_onward = stride * H * 4;
-    const int rows = B - me.first_row;
-    // What this thread fetches and stores in every step. Cell and age are those before the step: at last, the first.
-    auto page_of = [&](int i) { return (int)(threadIdx.x + i * THREADS) / (THREADS / 2); };
-    Route pre_from[WIDE_FOURS], from[GIVEN], to[WIDE_FOURS], parts_to;
-#pragma unroll
-    for (int i = 0; i < WIDE_FOURS; ++i) {
-        int j = threadIdx.x + i * THREADS;
-        pre_from[i] = route_of<BLOCKS * H>(j, pre + first * BLOCKS * H, false, false, rows);
-        to[i] = route_of<BLOCKS * H>(j, d_pre + first * BLOCKS * H, false, true, rows);
-    }
-#pragma unroll
-    for (int i = 0; i < GIVEN; ++i) {
-        int kind = page_of(i);
-        const void* memory = nullptr;
-        if (kind == D_HIDDEN && d_hidden != nullptr) memory = d_hidden + first * H;
-        if (kind == CELL) memory = cells + (first + stride) * H;
-        if (kind == AGE) memory = ages + (first + stride) * H;
-        if (kind == HN) memory = parts + first * H;
-        from[i] = route_of<H>(threadIdx.x % (THREADS / 2), memory, kind == CELL || kind == AGE, false, rows);
-        from[i].place += kind * PAGE * 4;
-    }
-    bool parted = SPLIT >= 0 && threadIdx.x < THREADS / 2;
-    parts_to = route_of<H>(threadIdx.x % (THREADS / 2), parted ? d_parts + first * H : nullptr, false, true, rows);
-    auto go_to_first_state = [&](float* stage) {  // which is what was before the last step back
-#pragma unroll
-        for (int i = 0; i < GIVEN; ++i)
-            if (from[i].wide && from[i].there) {
-                const float* initial = page_of(i) == CELL ? first_cell : first_age;
-                from[i].there = initial != nullptr;
-                from[i].memory = (char*)(initial + start + (offset)me.first_row * H + threadIdx.x % (THREADS / 2) * 4);
-                if (initial == nullptr) *(float4*)((char*)stage + from[i].place) = {0, 0, 0, 0};
-            }
+    // What is fetched in every step. Cell and age are those before the step: at last, the first.
+    Page<BLOCKS * H, NUMBER> pre_from(pre + first * BLOCKS * H, stride, rows);
+    Page<H, NUMBER> d_hidden_from(d_hidden == nullptr ? nullptr : d_hidden + first * H, stride, rows), parts_from(parts + first * H, stride, rows);
+    Page<H, float> cells_from(cells + (first + stride) * H, stride, rows), ages_from(ages + (first + stride) * H, stride, rows);
+    auto go_to_first = [&](Page<H, float>& page, const float* state, int box) {
+        page = Page<H, float>(state == nullptr ? nullptr : state + start + (offset)me.first_row * H, stride, rows);
+        if (state == nullptr)
+            for (int i = threadIdx.x; i < 2 * H; i += THREADS) at<float4>(box + i / (H / 4) * STATE_PITCH + i % (H / 4) * 16) = {0, 0, 0, 0};
     };
-    Single input[SINGLES + !SINGLES], time = dt_of(dt, first, rows);
+    Single input[SINGLES + !SINGLES], time = dt_of(dt, first - stride, rows);
 #pragma unroll
-    for (int i = 0; i < SINGLES; ++i) input[i] = input_of<ROW>(i, inputs, first, rows);
+    for (int i = 0; i < SINGLES; ++i) input[i] = input_of<INPUT_ROW / 4>(i, inputs, first - stride, rows);
+    const word inbox = shared_address(shared) + IN;
     auto fetch_step = [&](int s) {  // one after the other
         if (s < T) {
-            float* place = inbox + s % DEPTH * INBOX;
-            if (s == T - 1) go_to_first_state(place + WIDE_PAGE);
-            word stage = shared_address(place);
+            const int place = s % DEPTH * INBOX;
+            const word stage = inbox + place;
+            if (s == T - 1) {
+                go_to_first(cells_from, first_cell, IN + place + CELL);
+                if (HAS_AGE) go_to_first(ages_from, first_age, IN + place + AGE);
+            }
+            pre_from.go_on_and_fetch(stage, stride);
+            d_hidden_from.go_on_and_fetch(stage + D_HIDDEN, stride);
+            cells_from.go_on_and_fetch(stage + CELL, stride);
+            if (HAS_AGE) ages_from.go_on_and_fetch(stage + AGE, stride);
+            if (SPLIT >= 0) parts_from.go_on_and_fetch(stage + HN, stride);
 #pragma unroll
-            for (int i = 0; i < WIDE_FOURS; ++i) fetch_and_go_on(pre_from[i], stage, onward * BLOCKS);
-#pragma unroll
-            for (int i = 0; i < GIVEN; ++i) fetch_and_go_on(from[i], stage + WIDE_PAGE * 4, from[i].wide ? wide_onward : onward);
-#pragma unroll
-            for (int i = 0; i < SINGLES; ++i) fetch_and_go_on(input[i], stage + GIVEN_INPUTS * 4, stride * INPUTS);
-            if (HAS_DT) fetch_and_go_on(time, stage + DT * 4, stride);
+            for (int i = 0; i < SINGLES; ++i) go_on_and_fetch(input[i], stage + GIVEN_INPUTS, stride * INPUTS);
+            if (HAS_DT) go_on_and_fetch(time, stage + DT, stride);
         }
         end_of_fetches();
     };
-    auto store_step = [&](int s) {  // one after the other
-        const float* box = outbox + (s & 1) * OUTBOX;
-#pragma unroll
-        for (int i = 0; i < WIDE_FOURS; ++i) store_and_go_on(to[i], box, onward * BLOCKS);
-        if (SPLIT >= 0) store_and_go_on(parts_to, box + WIDE_PAGE, onward);
-    };
-    for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
+    // Where the derivatives of this thread's units are, in two rows.
+    NUMBER *to = d_pre + (first + 2 * me.q) * BLOCKS * H + me.unit, *parts_to = d_parts + (first + 2 * me.q) * H + me.unit;
+    for (int i = threadIdx.x; i < DEPTH * INBOX / 4; i += THREADS) at<float>(IN + 4 * i) = 0.0f;  // where nothing will come
     __syncthreads();
-    for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s);
-    wait_for_fetches<DEPTH - 2>();
+    for (int i = threadIdx.x; ONES && i < DEPTH * 8; i += THREADS)
+        at<float>(IN + i / 8 * INBOX + GIVEN_INPUTS + i % 8 * INPUT_ROW + INPUTS * 4) = 1.0f;
+    for (int s = 0; s < DEPTH; ++s) fetch_step(s);
+    wait_for_fetches<DEPTH - 1>();
     __syncthreads();
 
-    const int wide_mine = 2 * me.q * WIDE_PITCH + me.unit, mine = 2 * me.q * PITCH + me.unit;  // in a page of a box
-    // Where the derivatives of a unit of a row are in those of its warp, in bytes: rows begin at different pairs of units, which lets
-    // a warp's threads write at once.
-    auto place_of = [](int unit, int row) { return row * PAIRS * 32 + (unit / 2 ^ (row >> 1 & 3)) * PAIRS * 8 + unit % 2 * PAIRS * 4; };
-    float own[2] = {0, 0};
-    auto receive = [&] {  // what the other warp of this tile has of this thread's units
-        meet_in_pairs(1 + tile);
-        float2 other = exchanged[threadIdx.x];
-        own[0] += other.x, own[1] += other.y;
-    };
-
-    for (int s = 0; s < T; ++s) {
-        fetch_step(s + DEPTH - 1);
-        const float* stage = inbox + s % DEPTH * INBOX;
-        CellSlopes slopes[2];
-        float d_h[2];
+    // In a page of a box.
+    const int wide_mine = pinned(2 * me.q * BLOCKS_PITCH + me.unit * SIZE), mine = pinned(2 * me.q * PITCH + me.unit * SIZE);
+    const int state_mine = pinned(2 * me.q * STATE_PITCH + me.unit * 4);
+    CellSlopes slopes[2][2];
+    float d_h[2][2];
+    auto prepare = [&](int s) {  // all that can be computed before the derivatives of a step arrive
+        const int stage = IN + s % DEPTH * INBOX;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            const float* pages = stage + WIDE_PAGE;
-            auto given = [&](int kind) { return value_of(((const NUMBER*)(pages + kind * PAGE))[mine + j * PITCH]); };
-            float z[4] = {0, 0, 0, 0};
+            auto given = [&](int page) { return taken<NUMBER>(stage + mine + page + j * PITCH); };
+            auto before = [&](int page) { return taken<float>(stage + state_mine + page + j * STATE_PITCH); };
+            float z[2][4] = {};
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block)
-                z[block] = value_of(((const NUMBER*)stage)[wide_mine + j * WIDE_PITCH + block * H]);
-            d_h[j] = given(D_HIDDEN) + held[j];
-            State before = {0.0f, pages[CELL * PAGE + mine + j * PITCH], HAS_AGE ? pages[AGE * PAGE + mine + j * PITCH] : 0.0f};
-            float step = HAS_DT ? stage[DT + 2 * me.q + j] : 1.0f;
-            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? given(HN) : 0.0f, before, p, step, eps, beta);
+            for (int block = 0; block < BLOCKS; ++block) {
+                float2 two = taken<NUMBER>(stage + wide_mine + j * BLOCKS_PITCH + block * ROW);
+                z[0][block] = two.x, z[1][block] = two.y;
+            }
+            float2 d = given(D_HIDDEN), cell = before(CELL), age = {0, 0}, hn = {0, 0};
+            if (HAS_AGE) age = before(AGE);
+            if (SPLIT >= 0) hn = given(HN);
+            float step = HAS_DT ? at<float>(stage + DT + (2 * me.q + j) * 4) : 1.0f;
+            d_h[j][0] = d.x, d_h[j][1] = d.y;
+            if (HAS_LENGTHS || s == 0) d_h[j][0] += held[j][0], d_h[j][1] += held[j][1];
+            slopes[j][0] = CELL_SLOPES(z[0], hn.x, {0.0f, cell.x, age.x}, p[0], step, eps, beta);
+            slopes[j][1] = CELL_SLOPES(z[1], hn.y, {0.0f, cell.y, age.y}, p[1], step, eps, beta);
         }
-        if (s > 0) receive();
+    };
 
-        CellBack back[2];
-        float factor[2][4];
+    // This thread's derivatives in two rows, those that it multiplies, and what they were divided by.
+    int to_one = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q)), to_other = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q + 1));
+    int from_one = pinned(place_of(PAIRS == 2 ? 2 * me.q : 4 * me.q, me.g)), from_other = pinned(place_of(8 + 2 * me.q, me.g));
+    int size_at = pinned(DIVIDED_BY + me.q * 8), turn = 1;
+    float from_later[2][2] = {};
+    prepare(0);
+    for (int s = 0; s < T; ++s) {
+        CellBack back[2][2];
+        float factor[2][2][4];
         word most[2] = {0, 0};
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            d_h[j] += own[j];
-            back[j] = CELL_BACKWARD(slopes[j], d_h[j], d_cell[j], d_age[j]);
-            held[j] = 0.0f;
-            if (HAS_LENGTHS && (REVERSE ? s : T - 1 - s) >= length[j]) {
-                back[j] = {{0, 0, 0, 0}, 0, d_cell[j], d_age[j], 0, 0};
-                held[j] = d_h[j];
-            }
-            d_cell[j] = back[j].cell;
-            d_age[j] = back[j].age;
-            if (me.there[j]) {
+        for (int j = 0; j < 2; ++j)
 #pragma unroll
-                for (int block = 0; block < BLOCKS; ++block) d_bias[block] += back[j].z[block];
-                if (SPLIT >= 0) d_bias_hn += back[j].hn;
-                if (HAS_AGE) d_p += back[j].p;
-            }
+            for (int u = 0; u < 2; ++u) {
+                d_h[j][u] += from_later[j][u];
+                CellBack& b = back[j][u];
+                b = CELL_BACKWARD(slopes[j][u], d_h[j][u], d_cell[j][u], d_age[j][u]);
+                held[j][u] = 0.0f;
+                if (HAS_LENGTHS && (REVERSE ? s : T - 1 - s) >= length[j]) {
+                    b = {{0, 0, 0, 0}, 0, d_cell[j][u], d_age[j][u], 0, 0};
+                    held[j][u] = d_h[j][u];
+                }
+                d_cell[j][u] = b.cell;
+                d_age[j][u] = b.age;
 #pragma unroll
-            for (int block = 0; block < 4; ++block) {
-                factor[j][block] = block == SPLIT ? back[j].hn : back[j].z[block];
-                most[j] = max(most[j], magnitude(factor[j][block]));
+                for (int block = 0; block < 4; ++block) {
+                    factor[j][u][block] = block == SPLIT ? b.hn : b.z[block];
+                    most[j] = max(most[j], magnitude(factor[j][u][block]));
+                }
             }
-        }
         // As float16, in the range of the warp's units in a row; of the largest of both rows the upper halves are enough.
         word largest_two = upper_halves(most[0], most[1]);
 #pragma unroll
         for (int bits = 4; bits < 32; bits *= 2) largest_two = larger_halves(largest_two, from_partner(largest_two, bits));
         Range ranges[2] = {range_of(largest_two << 16), range_of(largest_two)};
-        unsigned char* halves = derivatives + (s & 1) * DERIVATIVES + me.warp * GROUP;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
+            word halves[2][2];
 #pragma unroll
-            for (int block = 0; block < 4; ++block) factor[j][block] *= ranges[j].times;
-            unsigned char* place = halves + place_of(me.g, 2 * me.q + j);
-            if (PAIRS == 2) *(uint2*)place = {as_halves(factor[j][0], factor[j][1]), as_halves(factor[j][2], factor[j][3])};
-            else *(word*)place = as_halves(factor[j][0], factor[j][1]);
+            for (int e = 0; e < 4; ++e) {
+                const float* f = factor[j][e >> 1] + 2 * (e & 1);
+                halves[e >> 1][e & 1] = as_halves(f[0] * ranges[j].times, f[1] * ranges[j].times);
+            }
+            const int there = j ? to_other : to_one;
+            if (PAIRS == 2) at<uint4>(there) = {halves[0][0], halves[0][1], halves[1][0], halves[1][1]};
+            else at<uint2>(there) = {halves[0][0], halves[1][0]};
         }
-        if (me.g == 0) ((float2*)(sizes + (s & 1) * SIZES))[me.warp * 4 + me.q] = {ranges[0].size, ranges[1].size};
-        float* leave = outbox + (s & 1) * OUTBOX;
+        if (me.g == 0) at<float2>(size_at + me.warp * 32) = {ranges[0].size, ranges[1].size};
+        read_again();  // nothing else is to be in the way of these
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) leave[wide_mine + j * WIDE_PITCH + block * H] = back[j].z[block];
-            if (SPLIT >= 0) leave[WIDE_PAGE + mine + j * PITCH] = back[j].hn;
+            for (int block = 0; block < BLOCKS; ++block) {
+                if (me.there[j]) leave(to + (j * BLOCKS + block) * H, back[j][0].z[block], back[j][1].z[block]);
+                if (!ONES) d_bias[0][block] += back[j][0].z[block], d_bias[1][block] += back[j][1].z[block];
+            }
+            if (SPLIT >= 0 && me.there[j]) leave(parts_to + j * H, back[j][0].hn, back[j][1].hn);
+#pragma unroll
+            for (int u = 0; u < 2; ++u) d_bias_hn[u] += back[j][u].hn, d_p[u] += back[j][u].p;
         }
         // By the matrix of the inputs: the tensor cores sum over the rows.
 #pragma unroll
         for (int k = 0; k < EIGHTS; ++k) {
-            const float* x = stage + GIVEN_INPUTS + 2 * me.q * ROW + 8 * k + me.g;
-            word one = as_tf32(x[0]), other = as_tf32(x[ROW]);
+            const int x = IN + s % DEPTH * INBOX + GIVEN_INPUTS + 2 * me.q * INPUT_ROW + (8 * k + me.g) * 4;
+            word one = as_tf32(at<float>(x)), other = as_tf32(at<float>(x + INPUT_ROW));
 #pragma unroll
-            for (int i = 0; i < PAIRS; ++i) {
+            for (int i = 0; i < 2 * PAIRS; ++i) {
+                const int u = i & 1, block = i & ~1;
                 float product[4] = {};
-                multiply_tf32(product, as_tf32(back[0].z[2 * i]), as_tf32(back[0].z[2 * i + 1]), as_tf32(back[1].z[2 * i]),
-                              as_tf32(back[1].z[2 * i + 1]), one, other);
+                multiply_tf32(product, nearly_tf32(back[0][u].z[block]), nearly_tf32(back[0][u].z[block + 1]),
+                              nearly_tf32(back[1][u].z[block]), nearly_tf32(back[1][u].z[block + 1]), one, other);
 #pragma unroll
                 for (int e = 0; e < 4; ++e) d_input_slice[k][i][e] += product[e];
             }
@@ -229,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         if (HAS_DT && d_dt != nullptr)
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
-                float d = back[j].dt;
+                float d = back[j][0].dt + back[j][1].dt;
 #pragma unroll
                 for (int bits = 4; bits < 32; bits *= 2) d += from_partner(d, bits);
                 if (me.g == 0 && me.there[j])
@@ -240,51 +235,58 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
 
         float sums[4] = {};
 #pragma unroll
-        for (int k = 0; k < HALF; ++k) {
-            const int warp = k + HALF * half;
-            const unsigned char* there = derivatives + (s & 1) * DERIVATIVES + warp * GROUP + place_of(2 * me.q, me.g);
-            float2 by = ((const float2*)(sizes + (s & 1) * SIZES))[warp * 4 + me.q];
+        for (int k = 0; k < WARPS; ++k) {
+            float2 by = at<float2>(size_at + k * 32);
+            uint4 one = at<uint4>(from_one + k * GROUP);
             float product[4] = {};
+            multiply(product, slice[k][0], {one.x, one.y});
+            multiply(product, slice[k][1], {one.z, one.w});
             if (PAIRS == 2) {
-                uint4 both = *(const uint4*)there;
-                multiply(product, slice[k][0], {both.x, both.y});
-                multiply(product, slice[k][PAIRS - 1], {both.z, both.w});
-            } else {
-                multiply(product, slice[k][0], *(const uint2*)there);
+                uint4 other = at<uint4>(from_other + k * GROUP);
+                multiply(product, slice[k][2 * PAIRS - 2], {other.x, other.y});
+                multiply(product, slice[k][2 * PAIRS - 1], {other.z, other.w});
             }
             sums[0] = fmaf(product[0], by.x, sums[0]), sums[1] = fmaf(product[1], by.y, sums[1]);
             sums[2] = fmaf(product[2], by.x, sums[2]), sums[3] = fmaf(product[3], by.y, sums[3]);
         }
-        own[0] = sums[0] * range.size, own[1] = sums[1] * range.size;
-        exchanged[(threadIdx.x + THREADS / 2) % THREADS] = {sums[2] * range.size, sums[3] * range.size};
-        store_step(s);
-    }
-    receive();
-    if (d_first_hidden != nullptr)
 #pragma unroll
-        for (int j = 0; j < 2; ++j)
-            if (me.there[j]) {
-                offset here = start + (offset)me.row[j] * H + me.unit;
-                d_first_hidden[here] = held[j] + own[j];
-                d_first_cell[here] = d_cell[j];
-                if (HAS_AGE) d_first_age[here] = d_age[j];
-            }
+        for (int e = 0; e < 4; ++e) from_later[e & 1][e >> 1] = sums[e] * range.size;
+        to += stride * (BLOCKS * H), parts_to += stride * H;
+        fetch_step(s + DEPTH);
+        prepare(s + 1);  // after the last step, of what was there before
+        to_one += turn * DERIVATIVES, to_other += turn * DERIVATIVES, from_one += turn * DERIVATIVES, from_other += turn * DERIVATIVES;
+        size_at += turn * SIZES, turn = -turn;
+    }
     totals += (offset)me.group * (TOTALS + BLOCKS * INPUTS) * H + me.unit;
-    auto leave_total = [&](int kind, float total) {
+    auto leave_total = [&](int kind, int u, float total) {
         total += from_partner(total, 1);
         total += from_partner(total, 2);
-        if (me.q == 0) totals[kind * H] = total;
+        if (me.q == 0) totals[kind * H + u] = total;
     };
 #pragma unroll
-    for (int block = 0; block < BLOCKS; ++block) leave_total(block, d_bias[block]);
-    if (SPLIT >= 0) leave_total(BLOCKS, d_bias_hn);
-    if (HAS_AGE) leave_total(TOTALS - 1, d_p * p * (1.0f - p));
+    for (int u = 0; u < 2; ++u) {
 #pragma unroll
-    for (int k = 0; k < EIGHTS; ++k)
+        for (int j = 0; j < 2; ++j)
+            if (d_first_hidden != nullptr && me.there[j]) {
+                offset here = start + (offset)me.row[j] * H + me.unit + u;
+                d_first_hidden[here] = held[j][u] + from_later[j][u];
+                d_first_cell[here] = d_cell[j][u];
+                if (HAS_AGE) d_first_age[here] = d_age[j][u];
+            }
 #pragma unroll
-        for (int e = 0; e < 4 * PAIRS; ++e) {
-            int block = e / 2, input = 8 * k + 2 * me.q + (e & 1);
-            if (block < BLOCKS && input < INPUTS)
-                totals[(offset)(TOTALS + block * INPUTS) * H + (offset)me.unit * (INPUTS - 1) + input] = d_input_slice[k][e / 4][e % 4];
-        }
+        for (int block = 0; block < BLOCKS; ++block)
+            if (!ONES) leave_total(block, u, d_bias[u][block]);
+        if (SPLIT >= 0) leave_total(BLOCKS, u, d_bias_hn[u]);
+        if (HAS_AGE) leave_total(TOTALS - 1, u, d_p[u] * p[u] * (1.0f - p[u]));
+#pragma unroll
+        for (int k = 0; k < EIGHTS; ++k)
+#pragma unroll
+            for (int e = 0; e < 4 * PAIRS; ++e) {
+                int block = e / 2, input = 8 * k + 2 * me.q + (e & 1);
+                if (ONES && block < BLOCKS && input == INPUTS) totals[block * H + u] = d_input_slice[k][(block & ~1) + u][e % 4];
+                if (block < BLOCKS && input < INPUTS)
+                    totals[(offset)(TOTALS + block * INPUTS) * H + (offset)(me.unit + u) * (INPUTS - 1) + u + input] =
+                        d_input_slice[k][(block & ~1) + u][e % 4];
+            }
+    }
 }
