@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields
 
 import torch
 from torch import Tensor
@@ -58,8 +60,12 @@ class FixedSet:
         self.parts = parts
         self.size: int | None = parts[0].shape[-1]
 
+    def parts_of(self, numbers: Tensor) -> Parts:
+        """What the sequences with these numbers are made from."""
+        return tuple(part.index_select(-1, numbers) for part in self.parts)
+
     def pick(self, numbers: Tensor) -> Batch:
-        return self.task.show(tuple(part.index_select(-1, numbers) for part in self.parts))
+        return self.task.show(self.parts_of(numbers))
 
     def draw(self, count: int, generator: torch.Generator) -> Batch:
         raise refusal("pick", "draw")
@@ -78,6 +84,23 @@ class Endless:
 
     def draw(self, count: int, generator: torch.Generator) -> Batch:
         return self.task.show(self.task.make(count, generator))
+
+
+def shown_together(task: Synthetic, parts: Sequence[Parts]) -> Batch:
+    """As many sequences of several replicas, side by side: shown at once, which is a few operations for all."""
+    count = len(parts)
+    whole = task.show(tuple(torch.cat(same, -1) for same in zip(*parts, strict=True)))
+
+    def apart(name: str) -> Tensor | None:
+        value: Tensor | None = getattr(whole, name)
+        if value is None:
+            return None
+        sequences = 0 if value.dim() == 1 else 1
+        shape = value.shape
+        one_by_one = value.reshape(*shape[:sequences], count, -1, *shape[sequences + 1 :])
+        return one_by_one.movedim(sequences, 0).contiguous()
+
+    return Batch(**{field.name: apart(field.name) for field in fields(Batch)})  # type: ignore[arg-type]
 
 
 def refusal(has: str, got: str) -> TypeError:

@@ -22,7 +22,7 @@ from .. import timescales
 from ..engines.machine import device_named
 from ..models import LanguageModel
 from ..models.modes import detached
-from ..tasks.base import Batch, Source, side_by_side
+from ..tasks.base import Batch, Source
 from . import averaging, keeping, machine, optimisers, schedule
 from .directory import Directory
 from .evaluation import evaluate
@@ -31,6 +31,7 @@ from .forward import Forward
 from .graph import WARM, Graph, can_record
 from .interruption import Budget, Interruption
 from .loggers import Logger
+from .order import next_of_all
 from .plan import Plan
 from .population import Population, Replica
 from .progress import Silent
@@ -175,7 +176,7 @@ class Loop:
         if replicas[0].order.at_start:
             for replica in replicas:
                 replica.state = None
-        batch = side_by_side([replica.order.next() for replica in replicas])
+        batch = next_of_all([replica.order for replica in replicas])
         self.slot.fill_(self.at.since)
         population.optimiser.param_groups[0]["lr"] = self.lr(self.at.update) * replicas[0].order.factor
         self.record_if_warm(batch)

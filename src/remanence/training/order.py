@@ -7,12 +7,15 @@ that of the stream: the sequences are numbered along it, and each of the B lanes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from ..language.lanes import in_lanes
-from ..tasks.base import Batch, Source
+from ..tasks.base import Batch, Source, side_by_side
 from ..tasks.generators import generator
+from ..tasks.sources import Endless, FixedSet, Parts, shown_together
 from .config import Training
 from .jittered import JitteredOrder
 
@@ -22,6 +25,16 @@ def order_of(source: Source, config: Training, seed: int, device: torch.device) 
     if config.jitter:
         return JitteredOrder(source, config.batch, seed)
     return Order(source, config.batch, seed, device, config.stateful)
+
+
+def next_of_all(orders: Sequence[Order | JitteredOrder]) -> Batch:
+    """The next batches of several replicas, side by side. Where they are computed, it is for all at once."""
+    computed = [order for order in orders if isinstance(order, Order) and isinstance(order.source, FixedSet | Endless)]
+    if len(orders) == 1 or len(computed) < len(orders):
+        return side_by_side([order.next() for order in orders])
+    source = computed[0].source
+    assert isinstance(source, FixedSet | Endless)
+    return shown_together(source.task, [order.next_parts() for order in computed])
 
 
 class Order:
@@ -63,9 +76,23 @@ class Order:
 
     def next(self) -> Batch:
         """The next batch."""
+        numbers = self._choose()
+        return self.source.draw(self.batch, self.generator) if numbers is None else self.source.pick(numbers)
+
+    def next_parts(self) -> Parts:
+        """What the next batch is made from, where it is computed."""
+        assert isinstance(self.source, FixedSet | Endless)
+        numbers = self._choose()
+        if numbers is not None:
+            assert isinstance(self.source, FixedSet)
+            return self.source.parts_of(numbers)
+        return self.source.task.make(self.batch, self.generator)
+
+    def _choose(self) -> Tensor | None:
+        """The numbers of the sequences of the next batch; None where they are new."""
         if self.length is None:
             self.position += 1
-            return self.source.draw(self.batch, self.generator)
+            return None
         if self.position == self.length:
             self.position = 0
             self._numbers = None
@@ -73,7 +100,7 @@ class Order:
             self._numbers = self._pass()
         numbers = self._numbers[self.position]
         self.position += 1
-        return self.source.pick(numbers)
+        return numbers
 
     def _pass(self) -> Tensor:
         """The numbers of the sequences of a pass, `(batches, B)`."""

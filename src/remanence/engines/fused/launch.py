@@ -341,10 +341,12 @@ def _recurrent(d_pre: Tensor, kept: Kept, hidden: Tensor | None, kind: Kind, blo
 
 
 def _in_parts(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor:
-    """`_by_block` of several replicas, with the rows of each in parts: torch would not spread few replicas over the chip."""
-    parts = gcd(d_pre.shape[-2], PARTS)
-    d_pre, factors = (value.unflatten(-2, (parts, -1)).flatten(0, 1) for value in (d_pre, factors))
-    return _by_block(d_pre, factors, blocks, units).unflatten(0, (-1, parts)).sum(1)
+    """`_by_block` of several replicas, each in parts: torch spreads a few long products over few processors."""
+    replicas, rows, _ = d_pre.shape
+    parts = gcd(rows, PARTS)
+    d_pre, factors = (value.reshape(replicas * parts, rows // parts, -1) for value in (d_pre, factors))
+    total = _by_block(d_pre, factors, blocks, units)
+    return total.view(replicas, parts, *total.shape[1:]).sum(1)
 
 
 def _over_rows(d_pre: Tensor) -> Tensor:
@@ -352,10 +354,13 @@ def _over_rows(d_pre: Tensor) -> Tensor:
 
     In two goes: torch sums very many rows with a buffer that is as large as what is summed.
     """
-    rows = d_pre.shape[-2]
-    whole = rows - rows % ROWS
-    total = d_pre[..., whole:, :].sum(-2, dtype=torch.float32)
-    return total + d_pre[..., :whole, :].unflatten(-2, (ROWS, -1)).sum(-2, dtype=torch.float32).sum(-2) if whole else total
+    *lead, rows, width = d_pre.shape
+    rest = rows % ROWS
+    total = d_pre[..., rows - rest :, :].sum(-2, dtype=torch.float32)
+    if rest == rows:
+        return total
+    first = d_pre[..., : rows - rest, :].reshape(*lead, ROWS, -1, width)
+    return total + first.sum(-2, dtype=torch.float32).sum(-2)
 
 
 def _by_block(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor:

@@ -161,6 +161,7 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     )
     # Results of an operator must not share memory, and are laid out as promised below.
     slopes = slopes._replace(
+        inputs=None if slopes.inputs is None else slopes.inputs.contiguous(),
         weight_ih=slopes.weight_ih.clone(),
         bias_ih=slopes.bias_ih.clone(),
         bias_hh=slopes.bias_hh.contiguous(),

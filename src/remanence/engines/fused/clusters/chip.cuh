@@ -233,7 +233,7 @@ __device__ __forceinline__ int pinned(int x) { asm("" : "+r"(x)); return x; }
 
 __device__ __forceinline__ offset pinned(offset x) { asm("" : "+l"(x)); return x; }
 
-// What has been read from memory is not kept in registers, but read again.
+// What has been read from memory is not kept in registers, but read again; nor is anything read earlier than it says.
 __device__ __forceinline__ void read_again() { asm volatile("" ::: "memory"); }
 
 __device__ __forceinline__ word from_partner(word value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }

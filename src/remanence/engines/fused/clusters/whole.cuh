@@ -1,10 +1,10 @@
 // A whole layer of up to 128 units in one program, for many rows at once: what kernels.cuh spreads over a cluster.
 //
 // A program has eight rows of one replica, all units, and all of the recurrent matrix, in the registers of its warps. A thread has one
-// or two units (EACH) in two rows, with all of their blocks. So nothing is sent to other programs, and a thread does more
-// with every instruction that is not arithmetic: with more to do than the chip can do at once, instructions are what takes
-// the time. The tensor cores, numbers and boxes are those of kernels.cuh; without an outbox, sixteen units of a row are next to each other.
-// Places in shared memory are in bytes.
+// unit, or two next to each other in the backward pass, in two rows, with all of their blocks. So nothing is sent to other
+// programs, and a thread does more with every instruction that is not arithmetic: with more to do than the chip can do at
+// once, instructions are what takes the time. The tensor cores, numbers and boxes are those of kernels.cuh. Places in shared
+// memory are in bytes.
 
 constexpr int PAIRS = (BLOCKS + 1) / 2;      // of blocks
 constexpr int INNER = H / 16;                // tiles of sixteen units
@@ -41,9 +41,7 @@ __device__ __forceinline__ Place whereabouts(int B) {
 template <typename Value>
 __device__ __forceinline__ Value& at(int place) { return *(Value*)(shared + place); }
 
-// What is moved in every step goes on before it is moved, not after: addresses are in use until the memory takes them.
-
-// What is fetched in every step for eight rows, of WIDTH numbers each, which are one after the other in memory; numbers are of type Number.
+// What is fetched in every step for eight rows, of WIDTH numbers each, which are one after the other in memory.
 template <int WIDTH, typename Number>
 struct Page {
     static constexpr int SIZE = sizeof(Number), FOURS = (2 * WIDTH + THREADS - 1) / THREADS;  // times four numbers of a thread
@@ -60,6 +58,7 @@ struct Page {
         return row_of(i) * (WIDTH * SIZE + 16) + ((int)threadIdx.x + i * THREADS) % (WIDTH / 4) * 4 * SIZE;
     }
 
+    // (It goes on before, not after: an address is in use until the memory takes it.)
     __device__ __forceinline__ void go_on_and_fetch(word box, offset rows_on) {
         memory += rows_on * WIDTH;
 #pragma unroll
@@ -68,42 +67,7 @@ struct Page {
     }
 };
 
-// Four numbers of an outbox that a thread stores in every step, if any: where they go, as float32 if `wide`, and where they are.
-struct Four { bool there, wide; char* memory; int place; };
-
-template <int WIDTH>
-__device__ __forceinline__ Four four_of(int i, const void* memory, bool wide, int rows) {
-    int row = i / (WIDTH / 4);
-    return {memory != nullptr && row < 8 && row < rows, wide, (char*)memory + (offset)i * 4 * (wide ? 4 : SIZE),
-            row * (WIDTH + 4) * 4 + i % (WIDTH / 4) * 16};
-}
-
-__device__ __forceinline__ void go_on(Four& four, offset numbers) {
-    four.memory += numbers * (SIZE == 4 || four.wide ? 4 : SIZE);
-}
-
-__device__ __forceinline__ void go_on_and_store(Four& four, int box, offset numbers) {
-    go_on(four, numbers);
-    if (four.there) {
-        float4 content = at<float4>(box + four.place);
-        if (SIZE == 4 || four.wide) store_four((float*)four.memory, content);
-        else store_four((NUMBER*)four.memory, content);
-    }
-}
-
 __device__ __forceinline__ void go_on_and_fetch(Single& single, word box, offset onward) {
     single.memory += onward;
     if (single.there) fetch(box + single.place, single.memory);
-}
-
-// This thread's units of a row.
-template <typename Number>
-__device__ __forceinline__ void leave(Number* to, float one, float other) {
-    if (EACH == 2) store_two(to, one, other); else store(to, one);
-}
-
-template <typename Number>
-__device__ __forceinline__ float2 taken(int place) {
-    if (EACH == 2) return two_values(&at<Number>(place));
-    return {value_of(at<Number>(place)), 0.0f};
 }

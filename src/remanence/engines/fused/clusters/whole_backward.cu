@@ -127,12 +127,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         const int stage = IN + s % DEPTH * INBOX;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            auto given = [&](int page) { return taken<NUMBER>(stage + mine + page + j * PITCH); };
-            auto before = [&](int page) { return taken<float>(stage + state_mine + page + j * STATE_PITCH); };
+            auto given = [&](int page) { return two_values(&at<NUMBER>(stage + mine + page + j * PITCH)); };
+            auto before = [&](int page) { return at<float2>(stage + state_mine + page + j * STATE_PITCH); };
             float z[2][4] = {};
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
-                float2 two = taken<NUMBER>(stage + wide_mine + j * BLOCKS_PITCH + block * ROW);
+                float2 two = two_values(&at<NUMBER>(stage + wide_mine + j * BLOCKS_PITCH + block * ROW));
                 z[0][block] = two.x, z[1][block] = two.y;
             }
             float2 d = given(D_HIDDEN), cell = before(CELL), age = {0, 0}, hn = {0, 0};
@@ -199,10 +199,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         for (int j = 0; j < 2; ++j) {
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
-                if (me.there[j]) leave(to + (j * BLOCKS + block) * H, back[j][0].z[block], back[j][1].z[block]);
+                if (me.there[j]) store_two(to + (j * BLOCKS + block) * H, back[j][0].z[block], back[j][1].z[block]);
                 if (!ONES) d_bias[0][block] += back[j][0].z[block], d_bias[1][block] += back[j][1].z[block];
             }
-            if (SPLIT >= 0 && me.there[j]) leave(parts_to + j * H, back[j][0].hn, back[j][1].hn);
+            if (SPLIT >= 0 && me.there[j]) store_two(parts_to + j * H, back[j][0].hn, back[j][1].hn);
 #pragma unroll
             for (int u = 0; u < 2; ++u) d_bias_hn[u] += back[j][u].hn, d_p[u] += back[j][u].p;
         }
@@ -246,13 +246,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                 multiply(product, slice[k][2 * PAIRS - 2], {other.x, other.y});
                 multiply(product, slice[k][2 * PAIRS - 1], {other.z, other.w});
             }
+            if (k == WARPS / 2) fetch_step(s + DEPTH);  // neither before what these products wait for, nor before what comes after them
             sums[0] = fmaf(product[0], by.x, sums[0]), sums[1] = fmaf(product[1], by.y, sums[1]);
             sums[2] = fmaf(product[2], by.x, sums[2]), sums[3] = fmaf(product[3], by.y, sums[3]);
         }
 #pragma unroll
         for (int e = 0; e < 4; ++e) from_later[e & 1][e >> 1] = sums[e] * range.size;
         to += stride * (BLOCKS * H), parts_to += stride * H;
-        fetch_step(s + DEPTH);
         prepare(s + 1);  // after the last step, of what was there before
         to_one += turn * DERIVATIVES, to_other += turn * DERIVATIVES, from_one += turn * DERIVATIVES, from_other += turn * DERIVATIVES;
         size_at += turn * SIZES, turn = -turn;
