@@ -118,19 +118,56 @@ def test_half_precision_rounds_products_only(engine, gate, size, dtype, toleranc
     assert max(compare(engine, rm.LSTM, SIZES[size], dtype, gate=gate).values()) < tolerance
 
 
-PRECISE = [("tf32", 128), ("tf32", 256), ("tf32", 512), ("ieee", 128), ("ieee", 256), ("ieee", 512)]
+MANY = 1100
+"""Rows with which the engine "cuda" gives every program all of a narrow layer."""
+
+
+@pytest.mark.skipif(not has_clusters(), reason="no CUDA device with clusters")
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-3), (torch.bfloat16, 2e-2), (torch.float16, 4e-3)])
+@pytest.mark.parametrize("units", [16, 40, 112, 128])
+@pytest.mark.parametrize(
+    ("maker", "gate"), [(rm.LSTM, "fast"), (rm.LSTM, "power_law"), (rm.GRU, "sigmoid"), (rm.JANET, "refine")]
+)
+def test_many_rows_of_a_narrow_layer_are_the_loops(maker, gate, units, dtype, tolerance):
+    with float32_products(True):
+        assert max(compare("cuda", maker, (6, MANY, units), dtype, gate=gate).values()) < tolerance
+
+
+@pytest.mark.skipif(not has_clusters(), reason="no CUDA device with clusters")
+@pytest.mark.parametrize("gate", ["fast", "power_law"])
+def test_many_rows_side_by_side_are_those_one_by_one_and_repeat(gate):
+    layers = [rm.LSTM(10, 128, gate=gate, engine="cuda", device="cuda") for _ in range(8)]
+    x = torch.randn(7, 128, 10, device="cuda")
+    parameters = [parameter for layer in layers for parameter in layer.parameters()]
+
+    def slopes(outputs: list[Tensor]) -> list[Tensor]:
+        return list(torch.autograd.grad(sum(output.square().mean() for output in outputs), parameters))
+
+    with float32_products(True):
+        first, again = (slopes([output for output, _ in rm.together(layers, x)]) for _ in range(2))
+        alone = slopes([layer(x)[0] for layer in layers])
+    assert all(map(torch.equal, first, again))
+    for found, expected in zip(first, alone, strict=True):
+        assert (found - expected).norm() < 2e-3 * expected.norm()
+
+
+PRECISE = [
+    *(("tf32", 128, 64), ("tf32", 256, 64), ("tf32", 512, 64), ("tf32", 128, MANY)),
+    *(("ieee", 128, 64), ("ieee", 256, 64), ("ieee", 512, 64)),
+]
+"""Precision, units and rows."""
 
 
 @pytest.mark.parametrize(
-    ("engine", "precision", "units"),
+    ("engine", "precision", "units", "rows"),
     [pytest.param("triton", *case) for case in PRECISE]
     + [pytest.param(*CUDA.values, *case, marks=CUDA.marks) for case in PRECISE],
 )
-def test_float32_error_is_no_worse_than_that_of_torch(engine, precision, units):
+def test_float32_error_is_no_worse_than_that_of_torch(engine, precision, units, rows):
     torch.backends.cudnn.rnn.fp32_precision = precision
     torch.backends.cuda.matmul.fp32_precision = precision
     layer, exact = pair(rm.LSTM, 8, units, torch.float32)
-    x = torch.randn(60, 64, 8, device="cuda")
+    x = torch.randn(60, rows, 8, device="cuda")
     theirs = torch.nn.LSTM(8, units, device="cuda")
     theirs.load_state_dict(layer.state_dict())
     truth = numbers(exact, x.double(), "loop")
