@@ -71,7 +71,20 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     groups = replicas * -(-rows // tiles.row_tile)
     counters = torch.zeros(groups, 32, dtype=torch.int32, device=device)
     hidden = outputs.new_zeros(*lead, rows, units) if given.hidden is None else given.hidden
-    tensors = (pre, matrix, scale, *given[3:8], hidden, *given[9:], outputs, *kept[2:], *final, counters)
+    tensors = (
+        pre,
+        matrix,
+        scale,
+        *given[3:8],
+        hidden,
+        *given[9:],
+        outputs,
+        kept.cells,
+        kept.ages,
+        kept.parts,
+        *final,
+        counters,
+    )
 
     def start(tiles: plan.Plan) -> None:
         for first, grid in _launches(groups, tiles, units):
@@ -102,7 +115,8 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     d_p_hat = None if given.p_hat is None else new(*lead, groups // replicas, units)
     d_dt = new(unit_tiles, *lead, steps, rows) if by.wants_dt else None
     tensors = (
-        *(pre, matrix, given.p_hat, given.dt, given.lengths, given.cell, given.age, *kept[2:], by.outputs),
+        *(pre, matrix, given.p_hat, given.dt, given.lengths, given.cell, given.age),
+        *(kept.cells, kept.ages, kept.parts, by.outputs),
         *(*by.final, by.pre, by.parts, *by.state, d_p_hat, d_dt, shares, counters),
     )
 

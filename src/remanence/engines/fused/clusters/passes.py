@@ -56,7 +56,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     tensors = (
         *(pre, _wide(given.inputs) if inputs else None, given.weight_ih, _aligned(given.weight_hh)),
         *(*map(_wide, (given.bias_ih, given.bias_hh, given.p_hat)), given.dt),
-        *(given.lengths, *map(_wide, given[8:]), kept.outputs, *kept[2:5], *final),
+        *(given.lengths, *map(_wide, given[8:]), kept.outputs, kept.cells, kept.ages, kept.parts, *final),
     )
     if sizes.whole:
         tensors = (*tensors, kept.before)
@@ -80,7 +80,8 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if by.wants_dt else None
     tensors = (
         *(kept.pre, _wide(given.inputs) if inputs else None, _aligned(given.weight_hh), _wide(given.p_hat), given.dt),
-        *(given.lengths, _wide(given.cell), _wide(given.age), *kept[2:5], _aligned(by.outputs), *map(_wide, by.final)),
+        *(given.lengths, _wide(given.cell), _wide(given.age), kept.cells, kept.ages, kept.parts),
+        *(_aligned(by.outputs), *map(_wide, by.final)),
         *(by.pre, by.parts, *by.state, shares, d_dt),
     )
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
