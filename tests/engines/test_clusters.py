@@ -77,8 +77,9 @@ def test_few_rows_take_one_tile_and_many_take_two() -> None:
 
 
 def test_with_many_rows_a_program_has_all_of_a_narrow_layer() -> None:
-    alone, together = plan.Plan(4, 8, 1), plan.Plan(16, 1, 1, whole=True)
-    assert [plan.make(128, 128, count, 1, False, 132, 16) for count in (1, 2, 8)] == [alone, together, together]
+    made = [plan.make(128, 128, count, 1, False, 132, 16) for count in (1, 2, 3, 8)]
+    whole = plan.Plan(16, 1, 1, whole=True)
+    assert made == [plan.Plan(4, 8, 1), plan.Plan(4, 8, 1, 3), whole, whole]
     assert plan.make(128, 128, 8, 1, True, 132, 16) == plan.Plan(8, 1, 1, whole=True)
     assert plan.make(20, 2000, 1, 1, False, 132, 16) == plan.Plan(4, 1, 1, 4, whole=True)
     assert not plan.make(129, 2000, 1, 1, False, 132, 16).whole

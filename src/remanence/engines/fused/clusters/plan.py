@@ -57,8 +57,9 @@ def shelf(plan: Plan, parts: int) -> int:
 def make(units: int, rows: int, replicas: int, parts: int, backward: bool, processors: int, largest: int) -> Plan:
     """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
 
-    With more to do than fits, it is what was fastest on an H200. Up to 128 units a program has the whole layer; in full
-    float32, for which it has no room, several small programs share a processor. Beyond, there are eight warps.
+    With more to do than fits, it is what was fastest on an H200. Up to 128 units several small programs share a
+    processor; with more than twice of what fits a program has the whole layer, but for full float32, for which it has no
+    room. Beyond, there are eight warps.
 
     Args:
         units: of the layer.
@@ -74,9 +75,9 @@ def make(units: int, rows: int, replicas: int, parts: int, backward: bool, proce
     room = processors - processors // 16  # clusters are of neighbouring processors: not all of the chip can be used
     if small <= largest and groups * small <= processors:
         return Plan(4, small, 1)
-    if units <= MOST_UNITS_WHOLE and parts == 1:
+    if units <= MOST_UNITS_WHOLE and parts == 1 and groups * small > 2 * processors:
         return make_whole(units, backward)
-    if 64 < units <= 16 * min(8, largest):
+    if small <= min(8, largest) and (units > 64 or not backward):
         return Plan(4, small, 1, min(-(-groups * small // room), 3))
     cluster = -(-units // 32)
     programs = groups * cluster
