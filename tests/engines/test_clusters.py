@@ -63,6 +63,7 @@ def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: i
     for processors, largest in ((1, 8), (16, 8), (78, 16), (132, 16)):
         for units in range(16, min(MOST, 32 * largest) + 1, 16):
             sizes = plan.make(units, rows, replicas, parts, backward, processors, largest)
+            assert sizes.whole == plan.make(units, rows, replicas, parts, not backward, processors, largest).whole
             assert 1 <= sizes.cluster <= largest
             assert units <= sizes.cluster * sizes.warps * ((16 if backward else 8) if sizes.whole else 4)
             assert sizes.tiles in (1, 2)

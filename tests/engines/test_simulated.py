@@ -200,6 +200,32 @@ def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@both_schemes
+def test_a_derivative_that_is_no_number_reaches_every_weight(sizes, precision, monkeypatch) -> None:
+    """Also the one that CUDA makes, whose bits are all ones."""
+    force(sizes, monkeypatch)
+    task = checking.make_task(LSTMCell(Fast()), checking.Sizes(3, 4, 3, 32), torch.float32, torch.device("cpu"))
+    weights = {name: weight.requires_grad_() for name, weight in task.weights.items()}
+    with float32_products(precision.tf32):
+        output = clusters.run(replace(task, weights=weights)).output
+        slope = torch.ones_like(output)
+        slope[0, 1] = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+        found = torch.autograd.grad(output, list(weights.values()), slope)
+    assert all(gradient.isnan().any() for gradient in found)
+
+
+@both_schemes
+def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, monkeypatch) -> None:
+    force(sizes, monkeypatch)
+    task = checking.make_task(
+        LSTMCell(Fast()), checking.Sizes(4, 4, 3, 32), torch.float32, torch.device("cpu"), unequal=True, reverse=True
+    )
+    weights = {name: weight * 1e-4 for name, weight in task.weights.items()}
+    task = replace(task, weights=weights, state=tuple(torch.full_like(part, 1e5) for part in task.first_state))
+    with torch.no_grad(), float32_products(precision.tf32):
+        assert clusters.run(task).output.isfinite().all()
+
+
 @pytest.mark.parametrize("name", ["two programs, two groups", "a whole layer"])
 def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
     cell, inputs, units, rows, sizes = CASES[name]

@@ -37,7 +37,7 @@ class Synthetic(Task):
 
     @abstractmethod
     def show(self, parts: Parts) -> Batch:
-        """Inputs and targets of these sequences."""
+        """Inputs and targets of these sequences, each from its own parts: those of several seeds are shown at once."""
 
     def source(self, split: Split, seed: int, device: torch.device) -> Source | None:
         size = {"train": self.train_size, "validation": self.validation_size, "test": self.test_size}[split]

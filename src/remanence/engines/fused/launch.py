@@ -21,8 +21,8 @@ from ..machine import matrix_products
 
 ROWS = 64
 """Sums that a long one is made of."""
-ALIGNED = 4
-"""Columns of a matrix that the tensor cores multiply: a multiple of so many."""
+ALIGNED = 16
+"""Bytes: the rows of a matrix that the tensor cores multiply have a multiple of so many."""
 PARTS = 8
 """Products that one over the rows of a replica is made of, at most."""
 
@@ -84,6 +84,7 @@ class Kept(NamedTuple):
 
     outputs: Tensor
     pre: Tensor | None
+    """Pre-activations, or what these kernels take for them in the backward pass."""
     cells: Tensor | None
     ages: Tensor | None
     parts: Tensor | None
@@ -387,7 +388,7 @@ def _by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
     """d_pre weight, where d_pre may have padding in every block that the weight has not."""
     width, units = d_pre.shape[-1] // blocks, weight.shape[-2] // blocks
     if width == units:
-        more = -weight.shape[-1] % ALIGNED  # the tensor cores take whole vectors alone
+        more = -weight.shape[-1] % (ALIGNED // weight.itemsize)  # the tensor cores take whole vectors alone
         return _times(d_pre, pad(weight, (0, more)))[..., : weight.shape[-1]] if more else _times(d_pre, weight)
     parts = [d_pre[..., block * width : block * width + units] for block in range(blocks)]
     rows = weight.reshape(*weight.shape[:-2], blocks, units, -1).unbind(-3)

@@ -24,9 +24,6 @@ __device__ __forceinline__ float clamped(float x, float most) { return larger_of
 
 __device__ __forceinline__ float clamped_to_half(float x) { return clamped(x, 65504.0f); }
 
-// A finite number as the tensor cores take it: they cut off what is below its digits, so this rounds it.
-__device__ __forceinline__ word nearly_tf32(float x) { return __float_as_uint(x) + 0x1000; }
-
 // A factor of products in TF32, and for full float32 what rounding left of it.
 struct Factor { word coarse, fine; };
 

@@ -13,7 +13,7 @@ LARGEST = 16
 BLOCKS = 4
 """Blocks of the recurrent matrix that there is room for."""
 DEPTH = 4
-"""Steps that are fetched ahead, see kernels.cuh."""
+"""Steps that are fetched ahead, see steps.cuh."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Plan:
     """Sizes of one launch, see kernels.cuh."""
 
     warps: int
-    """Of a program, each with four units."""
+    """Of a program, each with four units if it is not whole."""
     cluster: int
     """Programs."""
     tiles: int
@@ -58,8 +58,9 @@ def make(units: int, rows: int, replicas: int, parts: int, backward: bool, proce
     """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
 
     With more to do than fits, it is what was fastest on an H200. Up to 128 units several small programs share a
-    processor; with more than twice of what fits a program has the whole layer, but for full float32, for which it has no
-    room. Beyond, there are eight warps.
+    processor (up to 64 units in the forward pass alone); with more than twice of what fits a program has the whole
+    layer, but for full float32, for which it has no room. Otherwise there are eight warps. Whether a program has the
+    whole layer is the same for both passes: what one keeps for the other depends on it.
 
     Args:
         units: of the layer.

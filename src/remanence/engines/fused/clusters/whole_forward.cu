@@ -232,7 +232,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
             if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
         }
         hidden_to += turn * SENT;
-        leave_hidden(BOUNDED);
+        leave_hidden(BOUNDED && !(REVERSE && HAS_LENGTHS));  // which would keep a first state of any size for a while
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
             auto page = [&](int kind) -> float& { return at<float>(box + mine + kind * OUT_PAGE + j * NARROW_PITCH * 4); };
