@@ -215,8 +215,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
             for (int i = 0; i < 2 * PAIRS; ++i) {
                 const int u = i & 1, block = i & ~1;
                 float product[4] = {};
-                multiply_tf32(product, as_tf32(back[0][u].z[block]), as_tf32(back[0][u].z[block + 1]),
-                              as_tf32(back[1][u].z[block]), as_tf32(back[1][u].z[block + 1]), one, other);
+                multiply_tf32(product, nearly_tf32(back[0][u].z[block]), nearly_tf32(back[0][u].z[block + 1]),
+                              nearly_tf32(back[1][u].z[block]), nearly_tf32(back[1][u].z[block + 1]), one, other);
 #pragma unroll
                 for (int e = 0; e < 4; ++e) d_input_slice[k][i][e] += product[e];
             }
