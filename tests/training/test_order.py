@@ -97,12 +97,13 @@ def test_evaluation_takes_every_sequence_once(count, width, stateful):
         CopyVariable(shortest=2, longest=5, train_size=None),
         Adding(length=6, train_size=40),
         Frequency(train_size=40),
+        Frequency(sampling="async", periods="log-uniform"),
     ],
-    ids=lambda task: task.name,
+    ids=lambda task: f"{task.name}-{task.train_size}",
 )
 def test_what_is_computed_for_all_replicas_at_once_is_what_each_would_get(task):
     def orders():
-        return [Order(task.source("train", seed, CPU), 4, seed, CPU) for seed in (1, 2, 3)]
+        return [Order(task.source("train", seed, CPU), 5, seed, CPU) for seed in (1, 2, 3)]
 
     together, alone = orders(), orders()
     for _ in range(12):  # more than a pass

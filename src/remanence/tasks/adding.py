@@ -50,7 +50,7 @@ class Adding(Synthetic):
     def output_size(self) -> int:
         return 1
 
-    def make(self, count: int, generator: torch.Generator) -> Parts:
+    def numbers(self, count: int, generator: torch.Generator) -> Parts:
         device = generator.device
         half = self.length // 2
         values = torch.rand(self.length, count, generator=generator, device=device)

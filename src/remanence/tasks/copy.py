@@ -151,7 +151,7 @@ class Copy(Copying):
     def mean_delay(self) -> float:
         return self.delay
 
-    def make(self, count: int, generator: torch.Generator) -> Parts:
+    def numbers(self, count: int, generator: torch.Generator) -> Parts:
         return (self.draw_symbols(count, generator),)
 
     def show(self, parts: Parts) -> Batch:

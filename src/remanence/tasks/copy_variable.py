@@ -51,7 +51,7 @@ class CopyVariable(Copying):
     def mean_delay(self) -> float:
         return (self.shortest + self.longest) / 2
 
-    def make(self, count: int, generator: torch.Generator) -> Parts:
+    def numbers(self, count: int, generator: torch.Generator) -> Parts:
         symbols = self.draw_symbols(count, generator)
         delays = torch.randint(
             self.shortest,

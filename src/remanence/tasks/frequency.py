@@ -82,40 +82,49 @@ class Frequency(Synthetic, Classification):
         """T: samples of the longest sequence there can be."""
         return LONGEST * RATES.get(self.sampling, 1)
 
-    def make(self, count: int, generator: torch.Generator) -> Parts:
-        duration = uniform(SHORTEST, LONGEST, count, generator)
-        start = uniform(0, 1, count, generator) * (LONGEST - duration)
-        phase = uniform(0, 1, count, generator) * duration
-        period = self._draw_periods(count, generator)
-        times, lengths = self._sample(duration, generator)
-        return period, phase, times + start, lengths
-
-    def _draw_periods(self, count: int, generator: torch.Generator) -> Tensor:
-        """Float64 `(B,)`: of every two sequences, the first is of class 1."""
+    def numbers(self, count: int, generator: torch.Generator) -> Parts:
         low, high = SPECIAL
         first, last = ALL
+        duration = uniform(SHORTEST, LONGEST, count, generator)
+        start, phase = (uniform(0, 1, count, generator) for _ in range(2))
         special = uniform(low, high, count, generator)
         if self.periods == "uniform":
-            # Uniform on the two intervals put together, then cut apart where they meet.
             other = uniform(first, last - (high - low), count, generator)
+        else:
+            other = uniform(math.log(first), math.log(last), count, generator)
+        is_special = torch.arange(count, device=generator.device) % 2 == 0  # the first of every two is of class 1
+        drawn = (duration, start, phase, special, other, is_special)
+        if self.sampling != "async":
+            return drawn
+        samples = uniform(SHORTEST, LONGEST, count, generator)
+        shape = (self.steps, count)
+        return *drawn, samples, torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+
+    def made(self, numbers: Parts) -> Parts:
+        duration, start, phase, special, other, is_special, *sampled = numbers
+        if self.periods == "uniform":
+            # Uniform on the two intervals put together, then cut apart where they meet.
+            low, high = SPECIAL
             other = torch.where(other < low, other, other + (high - low))
         else:
-            other = uniform(math.log(first), math.log(last), count, generator).exp()
-        return torch.where(torch.arange(count, device=generator.device) % 2 == 0, special, other)
+            other = other.exp()
+        times, lengths = self._sample(duration, *sampled)
+        period = torch.where(is_special, special, other)
+        return period, phase * duration, times + start * (LONGEST - duration), lengths
 
-    def _sample(self, duration: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _sample(
+        self, duration: Tensor, samples: Tensor | None = None, chosen: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Times since the start, float64 `(T, B)`, and the number of samples `(B,)`.
 
         Times are float64 because neighbours can be as close as 1e-5, which is one rounding of 125 in float32.
         """
-        count = duration.shape[0]
         steps = torch.arange(self.steps, device=duration.device).unsqueeze(1)
-        if self.sampling != "async":
+        if samples is None or chosen is None:
             rate = RATES[self.sampling]
             lengths = (duration * rate).ceil().long()
-            return (steps.double() / rate).expand(-1, count), lengths
-        lengths = uniform(SHORTEST, LONGEST, count, generator).long()
-        chosen = torch.rand(self.steps, count, generator=generator, device=duration.device, dtype=torch.float64)
+            return (steps.double() / rate).expand(-1, duration.shape[0]), lengths
+        lengths = samples.long()
         chosen = torch.where(steps < lengths, chosen, 1.0)  # What is too much goes to the end.
         return chosen.sort(0).values * duration, lengths
 

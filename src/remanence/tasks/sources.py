@@ -21,8 +21,8 @@ Parts = tuple[Tensor, ...]
 class Synthetic(Task):
     """A task whose sequences are made from random numbers.
 
-    They are made in two steps: `make` draws what is random about them, `show` turns it into inputs and targets. A fixed
-    set keeps the former, which is small, and does the latter anew for every batch.
+    `numbers` draws what is random about them, `made` turns it into parts, which are as small as possible, and `show`
+    those into inputs and targets. A fixed set keeps the parts and shows them anew for every batch.
     """
 
     train_size: int | None
@@ -32,12 +32,20 @@ class Synthetic(Task):
     """0 for no test split."""
 
     @abstractmethod
-    def make(self, count: int, generator: torch.Generator) -> Parts:
-        """Draw so many sequences, on the generator's device."""
+    def numbers(self, count: int, generator: torch.Generator) -> Parts:
+        """Random numbers for so many sequences, on the generator's device, and no more: every seed has its own."""
+
+    def made(self, numbers: Parts) -> Parts:
+        """The parts of these sequences, each from its own numbers: those of several seeds are made at once."""
+        return numbers
 
     @abstractmethod
     def show(self, parts: Parts) -> Batch:
         """Inputs and targets of these sequences, each from its own parts: those of several seeds are shown at once."""
+
+    def make(self, count: int, generator: torch.Generator) -> Parts:
+        """The parts of so many new sequences."""
+        return self.made(self.numbers(count, generator))
 
     def source(self, split: Split, seed: int, device: torch.device) -> Source | None:
         size = {"train": self.train_size, "validation": self.validation_size, "test": self.test_size}[split]
@@ -64,8 +72,12 @@ class FixedSet:
         """What the sequences with these numbers are made from."""
         return tuple(part.index_select(-1, numbers) for part in self.parts)
 
+    def show(self, parts: Parts) -> Batch:
+        """The sequences that were made from these parts."""
+        return self.task.show(parts)
+
     def pick(self, numbers: Tensor) -> Batch:
-        return self.task.show(self.parts_of(numbers))
+        return self.show(self.parts_of(numbers))
 
     def draw(self, count: int, generator: torch.Generator) -> Batch:
         raise refusal("pick", "draw")
@@ -82,14 +94,18 @@ class Endless:
     def pick(self, numbers: Tensor) -> Batch:
         raise refusal("draw", "pick")
 
+    def show(self, numbers: Parts) -> Batch:
+        """The sequences of these random numbers."""
+        return self.task.show(self.task.made(numbers))
+
     def draw(self, count: int, generator: torch.Generator) -> Batch:
-        return self.task.show(self.task.make(count, generator))
+        return self.show(self.task.numbers(count, generator))
 
 
-def shown_together(task: Synthetic, parts: Sequence[Parts]) -> Batch:
+def shown_together(source: FixedSet | Endless, parts: Sequence[Parts]) -> Batch:
     """As many sequences of several replicas, side by side: shown at once, which is a few operations for all."""
     count = len(parts)
-    whole = task.show(tuple(torch.cat(same, -1) for same in zip(*parts, strict=True)))
+    whole = source.show(tuple(torch.cat(same, -1) for same in zip(*parts, strict=True)))
 
     def apart(name: str) -> Tensor | None:
         value: Tensor | None = getattr(whole, name)

@@ -34,7 +34,7 @@ def next_of_all(orders: Sequence[Order | JitteredOrder]) -> Batch:
         return side_by_side([order.next() for order in orders])
     source = computed[0].source
     assert isinstance(source, FixedSet | Endless)
-    return shown_together(source.task, [order.next_parts() for order in computed])
+    return shown_together(source, [order.next_parts() for order in computed])
 
 
 class Order:
@@ -80,13 +80,12 @@ class Order:
         return self.source.draw(self.batch, self.generator) if numbers is None else self.source.pick(numbers)
 
     def next_parts(self) -> Parts:
-        """What the next batch is made from, where it is computed."""
-        assert isinstance(self.source, FixedSet | Endless)
+        """What the next batch is computed from, where it is: what its source shows."""
         numbers = self._choose()
-        if numbers is not None:
-            assert isinstance(self.source, FixedSet)
+        if isinstance(self.source, FixedSet) and numbers is not None:
             return self.source.parts_of(numbers)
-        return self.source.task.make(self.batch, self.generator)
+        assert isinstance(self.source, Endless)
+        return self.source.task.numbers(self.batch, self.generator)
 
     def _choose(self) -> Tensor | None:
         """The numbers of the sequences of the next batch; None where they are new."""
