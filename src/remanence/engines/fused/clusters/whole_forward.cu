@@ -1,6 +1,7 @@
 // The forward pass; whole.cuh says how, ../kernels.py what the tensors are. With narrow inputs `pre` is only written, if SAVE.
 // `before` is h_{t-1} of all steps, if it is wanted.
 
+constexpr int INNER = H / 16;                        // tiles of sixteen units
 constexpr int SENT = 16 * H;                         // bytes of h_t
 constexpr int INPUT_ROW = 8 * EIGHTS * 4;            // bytes for the inputs of a row
 constexpr int DT = INPUTS ? 8 * INPUT_ROW : BLOCKS_PAGE;
