@@ -552,8 +552,7 @@ def described(nvrtc: ctypes.CDLL, text: str, options: list[str]) -> str:
 SPILLED = 128
 """Bytes that a thread may spill to memory: a few registers. A slice of the matrix would be hundreds."""
 SPILLED_OF_MANY = 512
-"""The same where the slice takes half of all registers, above 256 units or where a program has all of 128: of a cell with
-everything there is, most of it before the first step."""
+"""The same where the slice takes half of all registers: above 256 units, or where a program has all of 128."""
 
 SIZES: list[dict[str, Any]] = [  # what changes the source: how large, how precise, how many rows
     {"units": 16, "rows": 1},
