@@ -14,9 +14,6 @@ constexpr int GIVEN = INPUTS ? 0 : (BLOCKS * FOURS + THREADS - 1) / THREADS;  //
 constexpr int LEFT = ((HIDDEN + 1) * FOURS + THREADS - 1) / THREADS;     // and stores
 constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
 
-// A pre-activation as it is kept for the backward pass, in the range of a float16 where it has 16 bits.
-__device__ __forceinline__ float to_keep(float z) { return sizeof(NUMBER) == 2 ? clamped_to_half(z) : z; }
-
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
     const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,

@@ -23,6 +23,9 @@ __device__ __forceinline__ word largest_of(word mine) {
     return mine;
 }
 
+// A pre-activation as it is kept for the backward pass, in the range of a float16 where it has 16 bits.
+__device__ __forceinline__ float to_keep(float z) { return sizeof(NUMBER) == 2 ? clamped_to_half(z) : z; }
+
 // A single number of a row that this thread fetches in every step: where it is, and, in bytes, where among its kind in a box.
 struct Single { bool there; const float* memory; int place; };
 

@@ -37,8 +37,6 @@ __device__ __forceinline__ void store_and_go_on(Four& four, int box, offset numb
     four.memory += numbers * (SIZE == 4 || four.wide ? 4 : SIZE);
 }
 
-__device__ __forceinline__ float to_keep(float z) { return sizeof(NUMBER) == 2 ? clamped_to_half(z) : z; }
-
 // Where a unit of a row is in h_t: so that a thread reads what it multiplies by two tiles at once.
 __device__ __forceinline__ int place_of(int unit, int row) {
     bool last = INNER % 2 && unit >= 16 * (INNER - 1);
