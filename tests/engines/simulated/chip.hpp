@@ -220,6 +220,7 @@ inline struct { struct { operator int() const { return simulated::block_of_grid;
 
 #define shared (simulated::present->block->memory)
 
+inline void __syncwarp() { simulated::attend(simulated::present->warp->meeting); }
 inline void __syncthreads() { simulated::attend(simulated::present->block->meeting); }
 inline word __float_as_uint(float x) { word bits; std::memcpy(&bits, &x, 4); return bits; }
 inline float __uint_as_float(word bits) { float x; std::memcpy(&x, &bits, 4); return x; }
@@ -325,6 +326,9 @@ inline void multiply_tf32(float* sums, word a0, word a1, word a2, word a3, word 
 
 inline float reciprocal(float x) { return 1.0f / x; }
 inline float exponential(float x) { return std::exp2(x * 1.4426950408889634f); }
+inline float logarithm(float x) { return std::log2(x) * 0.6931471805599453f; }
+inline float where_below(float x, float bound, float then, float otherwise) { return x < bound ? then : otherwise; }
+inline float square_root(float x) { return std::sqrt(x); }
 inline float squared_exponential(float x) { return std::exp2(x * 2.8853900817779268f); }
 inline float smaller_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::min(x, y); }
 inline float larger_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::max(x, y); }
@@ -343,9 +347,8 @@ inline void fetch_aligned(word place, const void* from, int bytes) {
 }
 
 inline void fetch(word place, const float* from) { fetch_aligned(place, from, 4); }
-inline void fetch_four(word place, const float* from) { fetch_aligned(place, from, 16); }
-inline void fetch_four(word place, const float16* from) { fetch_aligned(place, from, 8); }
-inline void fetch_four(word place, const bfloat16* from) { fetch_aligned(place, from, 8); }
+template <int PLACE = 0, int FROM = 0, typename Number>
+void fetch_four(word place, const Number* from) { fetch_aligned(place + PLACE, (const char*)from + FROM, 4 * sizeof(Number)); }
 
 inline void end_of_fetches() { simulated::present->fetches.emplace_back(); }
 

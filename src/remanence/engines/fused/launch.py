@@ -137,6 +137,7 @@ class Derivatives(NamedTuple):
     state: Final
     """By the first state: to fill, where it is wanted."""
     wants_dt: bool
+    wants_inputs: bool
 
 
 class Found(NamedTuple):
@@ -144,6 +145,8 @@ class Found(NamedTuple):
 
     p_hat: Tensor | None
     dt: Tensor | None
+    inputs: Tensor | None = None
+    """`(N, T, B, I)`; None where it is still to be computed from those by the pre-activations, if it is wanted."""
     weight_ih: Tensor | None = None
     """`(N, G H, I)`; None where it is still to be computed from those by the pre-activations."""
     bias: Tensor | None = None
@@ -267,7 +270,9 @@ def backward(
     units = given.weight_hh.shape[-1]
     d_pre, d_parts, found, d_state = _through_time(kind, given, scale, kept, d_outputs, d_final, wanted, overwrite)
     with matrix_products(kind.precision == "tf32"):
-        d_inputs = _by_inputs(d_pre, given.weight_ih, kind.blocks).view(inputs.shape) if wanted.inputs else None
+        d_inputs = found.inputs
+        if wanted.inputs and d_inputs is None:
+            d_inputs = _by_inputs(d_pre, given.weight_ih, kind.blocks).view(inputs.shape)
         real = units if real is None else real
         if found.weight_ih is None:
             d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
@@ -319,7 +324,7 @@ def _through_time(
         d_p_hat = None if given.p_hat is None else torch.zeros_like(given.p_hat)
         d_dt = torch.zeros_like(dt) if wanted.dt and dt is not None else None
         return d_pre, d_parts, Found(d_p_hat, d_dt), d_state
-    by = Derivatives(d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt)
+    by = Derivatives(d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt, wanted.inputs)
     found = recurrence(kind).backward(kind, given, scale, kept, by)
     return d_pre, d_parts, found, d_state
 

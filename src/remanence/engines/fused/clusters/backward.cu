@@ -193,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             d_h[j] = given(D_HIDDEN) + held[j];
             State before = {0.0f, state[CELL * PAGE], HAS_AGE ? state[AGE * PAGE] : 0.0f};
             float step = HAS_DT ? stage[DT + me.row[j] - me.first_row] : 1.0f;
-            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? given(HN) : 0.0f, before, p, step, eps, beta);
+            slopes[j] = CELL_SLOPES(z, SPLIT >= 0 ? given(HN) : 0.0f, before, 0.0f, p, step, eps, beta);
 #pragma unroll
             for (int e = 0; e < 2 * EIGHTS; ++e)
                 x[j][e / 2][e % 2] = stage[GIVEN_INPUTS + (j * 8 + 2 * me.q + e % 2) * ROW + 8 * (e / 2) + me.g];

@@ -94,6 +94,26 @@ __device__ __forceinline__ float exponential(float x) {
     return y;
 }
 
+__device__ __forceinline__ float logarithm(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y * 0.6931471805599453f;
+}
+
+__device__ __forceinline__ float square_root(float x) {
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// One of two, both computed: a branch would keep the units of a thread from being computed side by side.
+__device__ __forceinline__ float where_below(float x, float bound, float then, float otherwise) {
+    float y;
+    asm("{\n.reg .pred below;\nsetp.lt.f32 below, %1, %2;\nselp.f32 %0, %3, %4, below;\n}"
+        : "=f"(y) : "f"(x), "f"(bound), "f"(then), "f"(otherwise));
+    return y;
+}
+
 // exp(2 x)
 __device__ __forceinline__ float squared_exponential(float x) {
     float y;
@@ -155,17 +175,22 @@ __device__ __forceinline__ void fetch(word place, const float* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
 }
 
+// Four so many bytes further on: such numbers are a part of the instruction.
+template <int PLACE = 0, int FROM = 0>
 __device__ __forceinline__ void fetch_four(word place, const float* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %3], 16;" ::"r"(place), "l"(from), "n"(PLACE), "n"(FROM) : "memory");
 }
 
+template <int PLACE, int FROM>
 __device__ __forceinline__ void fetch_four_halves(word place, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(place), "l"(from) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0 + %2], [%1 + %3], 8;" ::"r"(place), "l"(from), "n"(PLACE), "n"(FROM) : "memory");
 }
 
-__device__ __forceinline__ void fetch_four(word place, const float16* from) { fetch_four_halves(place, from); }
+template <int PLACE = 0, int FROM = 0>
+__device__ __forceinline__ void fetch_four(word place, const float16* from) { fetch_four_halves<PLACE, FROM>(place, from); }
 
-__device__ __forceinline__ void fetch_four(word place, const bfloat16* from) { fetch_four_halves(place, from); }
+template <int PLACE = 0, int FROM = 0>
+__device__ __forceinline__ void fetch_four(word place, const bfloat16* from) { fetch_four_halves<PLACE, FROM>(place, from); }
 
 __device__ __forceinline__ void end_of_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

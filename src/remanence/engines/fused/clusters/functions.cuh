@@ -25,8 +25,9 @@ __device__ __forceinline__ float exponential_less_one(float x) {
 __device__ __forceinline__ float logarithm_of_one_more(float x) {
     float s = x * reciprocal(2.0f + x);
     float s2 = s * s, s4 = s2 * s2;
-    float series = fmaf(s4, fmaf(s4, 1.0f / 9, fmaf(s2, 1.0f / 7, 1.0f / 5)), fmaf(s2, 1.0f / 3, 1.0f));
-    return fabsf(x) < 0.3f ? 2.0f * s * series : logf(1.0f + x);
+    float last = fmaf(s2, 1.0f / 11, 1.0f / 9), middle = fmaf(s2, 1.0f / 7, 1.0f / 5);
+    float series = fmaf(s4, fmaf(s4, last, middle), fmaf(s2, 1.0f / 3, 1.0f));
+    return where_below(fabsf(x), 0.7f, 2.0f * s * series, logarithm(1.0f + x));
 }
 
 // tanh(x): its series where the difference would cancel.

@@ -5,6 +5,9 @@ struct Step { float forget, complement, age; };
 struct GateSlopes { float forget, complement, own[6]; };
 struct GateBack { float z, z2, age, p, dt; };
 
+// What is kept of z for the slopes, if ACTIVATED: z itself, or what is nearer to them.
+__device__ __forceinline__ float as_it_is(float z) { return z; }
+
 constexpr float SATURATED = 10.0f;
 constexpr float SMALLEST = 1.1754943508222875e-38f;
 
@@ -23,13 +26,22 @@ __device__ __forceinline__ GateSlopes sigmoid_slopes(float z, float z2, float ag
 }
 
 #define sigmoid_backward one_row_backward
+#define sigmoid_kept as_it_is
+
+__device__ __forceinline__ float fast_kept(float z) {
+    return hyperbolic_sine(smaller_of(larger_of(z, -SATURATED), SATURATED));
+}
 
 __device__ __forceinline__ Step fast_forward(float z, float z2, float age, float p, float dt, float eps) {
-    Pair f = sigmoids(hyperbolic_sine(smaller_of(larger_of(z, -SATURATED), SATURATED)));
+    Pair f = sigmoids(fast_kept(z));
     return {f.of, f.other, age};
 }
 
 __device__ __forceinline__ GateSlopes fast_slopes(float z, float z2, float age, float p, float dt, float eps) {
+    if (ACTIVATED) {
+        Pair f = sigmoids(z);
+        return {f.of, f.other, {f.of * f.other * square_root(fmaf(z, z, 1.0f))}};
+    }
     float clamped = smaller_of(larger_of(z, -SATURATED), SATURATED);
     Pair f = sigmoids(hyperbolic_sine(clamped));
     return {f.of, f.other, {f.of * f.other * hyperbolic_cosine(clamped)}};
@@ -49,6 +61,7 @@ __device__ __forceinline__ GateSlopes softsign_slopes(float z, float z2, float a
 }
 
 #define softsign_backward one_row_backward
+#define softsign_kept as_it_is
 
 __device__ __forceinline__ Step refine_forward(float z, float z2, float age, float p, float dt, float eps) {
     Pair f = sigmoids(z), r = sigmoids(z2);
@@ -68,6 +81,8 @@ __device__ __forceinline__ GateBack refine_backward(const float* slopes, float d
     return {d_forget * slopes[0], d_forget * slopes[1], 0, 0, 0};
 }
 
+#define refine_kept as_it_is
+#define ur_kept as_it_is
 #define ur_forward refine_forward
 #define ur_slopes refine_slopes
 #define ur_backward refine_backward
@@ -104,6 +119,8 @@ __device__ __forceinline__ GateSlopes power_law_slopes(float z, float z2, float 
     return {forget, -exponential_less_one(p * log_ratio),
             {by_z * turn, by_held * keep, forget * log_ratio, by_dt, aged_by_z, keep}};
 }
+
+#define power_law_kept as_it_is
 
 __device__ __forceinline__ GateBack power_law_backward(const float* slopes, float d_forget, float d_age) {
     float by_z = slopes[0], by_age = slopes[1], by_p = slopes[2], by_dt = slopes[3], aged_by_z = slopes[4];

@@ -24,10 +24,6 @@ __device__ __forceinline__ float clamped(float x, float most) { return larger_of
 
 __device__ __forceinline__ float clamped_to_half(float x) { return clamped(x, 65504.0f); }
 
-// A factor of sums over many steps, as the tensor cores take it. They cut off what is below its digits, on average 2^-12 / ln(2) of a
-// number: that is added before, in one instruction, which leaves infinities and what is no number as they are.
-__device__ __forceinline__ word nearly_tf32(float x) { return __float_as_uint(x * (1.0f + 0.72134752f / 2048)); }
-
 // A factor of products in TF32, and for full float32 what rounding left of it.
 struct Factor { word coarse, fine; };
 

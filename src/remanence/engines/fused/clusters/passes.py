@@ -73,7 +73,10 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     sizes = _plan(kind, given, backward=True)
     groups = sizes.groups(rows, replicas)
     inputs = narrow(width)
-    kernel = _backward(kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, device)
+    d_inputs = torch.empty_like(given.inputs) if by.wants_inputs and _does_inputs(kind, given, sizes) else None
+    kernel = _backward(
+        kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, d_inputs is not None, device
+    )
     new = partial(torch.empty, dtype=torch.float32, device=device)
     kinds = kind.blocks + (kind.split >= 0) + kind.has_age
     shares = new(*lead, groups // replicas, (kinds + kind.blocks * inputs) * units)
@@ -84,16 +87,25 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
         *(_aligned(by.outputs), *map(_wide, by.final)),
         *(by.pre, by.parts, *by.state, shares, d_dt),
     )
+    if sizes.whole:
+        tensors = (*tensors, given.weight_ih if inputs else None, d_inputs)
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
     totals = shares.sum(-2)
     blocks = kind.blocks * units
     return Found(
         p_hat=None if given.p_hat is None else totals[..., (kinds - 1) * units : kinds * units],
         dt=None if d_dt is None else d_dt.sum(0),
+        inputs=d_inputs,
         weight_ih=totals[..., kinds * units :].view(*lead, blocks, width).to(dtype) if inputs else None,
         bias=totals[..., :blocks],
         bias_hn=totals[..., blocks : blocks + units] if kind.split >= 0 else None,
     )
+
+
+def _does_inputs(kind: Kind, given: Given, sizes: plan.Plan) -> bool:
+    """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units."""
+    unpadded = given.weight_ih.shape[-2] == kind.blocks * given.weight_hh.shape[-1]
+    return sizes.whole and kind.split < 0 and unpadded and narrow(given.inputs.shape[-1]) > 0
 
 
 def _wide(value: Tensor | None) -> Tensor | None:
@@ -156,19 +168,21 @@ def _backward(
     dtype: torch.dtype,
     has_dt: bool,
     has_lengths: bool,
+    d_inputs: bool,
     device: torch.device,
 ) -> Kernel:
-    constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths)
+    constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths) | {"D_INPUTS": int(d_inputs)}
     parted = kind.split >= 0
     if sizes.whole:
-        name = "whole_backward"
-        shared = plan.whole_backward_shared(units, dtype.itemsize, kind.blocks, 1 + kind.has_age, 1 + parted, inputs)
+        name, signature = "whole_backward", "24P3i3f"
+        pages = (1 + kind.has_age, 1 + parted)
+        shared = plan.whole_backward_shared(units, dtype.itemsize, kind.blocks, *pages, inputs, d_inputs)
     else:
-        name = "backward"
+        name, signature = "backward", "22P3i3f"
         given, left = kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted
         shared = plan.backward_shared(sizes, parts_of(kind, dtype), given, left, inputs)
     code = machine_code(name, constants, architecture(device))
-    return Kernel(code, name, "22P3i3f", 32 * sizes.warps, sizes.cluster, shared, device)
+    return Kernel(code, name, signature, 32 * sizes.warps, sizes.cluster, shared, device)
 
 
 def _constants(
@@ -193,5 +207,5 @@ def _constants(
         "HAS_LENGTHS": int(has_lengths),
         "REVERSE": int(kind.reverse),
         **{f"CELL_{name.upper()}": f"{kind.cell}_{name}" for name in ("forward", "slopes", "backward")},
-        **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward")},
+        **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward", "kept")},
     }

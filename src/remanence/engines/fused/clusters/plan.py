@@ -147,7 +147,9 @@ def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: 
     return 32 * units + 16 * pairs * units + 64 * eights * pairs * units + DEPTH * inbox + 2 * outbox
 
 
-def whole_backward_shared(units: int, size: int, blocks: int, states: int, others: int, inputs: int) -> int:
+def whole_backward_shared(
+    units: int, size: int, blocks: int, states: int, others: int, inputs: int, d_inputs: bool
+) -> int:
     """Bytes of shared memory of a program that has a whole layer, backward, see whole_backward.cu.
 
     Args:
@@ -157,10 +159,13 @@ def whole_backward_shared(units: int, size: int, blocks: int, states: int, other
         states: pages that a step needs in float32.
         others: pages of single blocks that it needs otherwise.
         inputs: numbers that a row needs, if they are narrow.
+        d_inputs: whether it computes derivatives by them.
     """
     row = 8 * (32 * -(-inputs // 8) + 16) if inputs else 0
     inbox = _rows(blocks * units * size) + states * _rows(4 * units) + others * _rows(units * size) + row + 32
-    return units // 16 * (1024 * -(-blocks // 2) + 64) + DEPTH * inbox
+    ledger = 32 * units * -(-inputs // 8) * blocks
+    by_inputs = 64 * units * (-(-blocks // 2) + 1) if d_inputs else 0
+    return units // 16 * (1024 * -(-blocks // 2) + 64) + ledger + by_inputs + DEPTH * inbox
 
 
 def _rows(size: int) -> int:

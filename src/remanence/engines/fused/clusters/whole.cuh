@@ -50,19 +50,29 @@ struct Page {
     __device__ __forceinline__ Page(const Number* first, offset rows_on, int rows)
         : memory(first + 4 * (int)threadIdx.x - rows_on * WIDTH), rows(first == nullptr ? 0 : rows < 8 ? rows : 8) {}
 
+    static constexpr int PITCH = WIDTH * SIZE + 16;
+    static constexpr bool REGULAR = THREADS % (WIDTH / 4) == 0;  // so that a thread's fours are below each other
+
     __device__ __forceinline__ static int row_of(int i) { return ((int)threadIdx.x + i * THREADS) / (WIDTH / 4); }
 
     // Where the i-th four of this thread are in a box.
     __device__ __forceinline__ static int place_of(int i) {
-        return row_of(i) * (WIDTH * SIZE + 16) + ((int)threadIdx.x + i * THREADS) % (WIDTH / 4) * 4 * SIZE;
+        return row_of(i) * PITCH + ((int)threadIdx.x + i * THREADS) % (WIDTH / 4) * 4 * SIZE;
+    }
+
+    template <int I>
+    __device__ __forceinline__ void fetch_from(word box) {
+        if constexpr (I < FOURS) {
+            constexpr int FROM = 4 * I * THREADS * SIZE, BELOW = REGULAR ? I * (THREADS / (WIDTH / 4)) * PITCH : 0;
+            if (row_of(I) < rows) fetch_four<BELOW, FROM>(box + (REGULAR ? 0 : place_of(I)), memory);
+            fetch_from<I + 1>(box);
+        }
     }
 
     // (It goes on before, not after: an address is in use until the memory takes it.)
     __device__ __forceinline__ void go_on_and_fetch(word box, offset rows_on) {
         memory += rows_on * WIDTH;
-#pragma unroll
-        for (int i = 0; i < FOURS; ++i)
-            if (row_of(i) < rows) fetch_four(box + place_of(i), memory + 4 * i * THREADS);
+        fetch_from<0>(box + (REGULAR ? place_of(0) : 0));
     }
 };
 

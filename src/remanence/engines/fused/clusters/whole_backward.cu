@@ -10,9 +10,16 @@ constexpr int GIVEN_INPUTS = HN + (SPLIT >= 0) * PAGE, DT = GIVEN_INPUTS + 8 * I
 constexpr int INBOX = DT + 32;                       // bytes that a step needs: pre-activations, those pages, inputs and dt
 constexpr bool ONES = INPUTS % 8 != 0;               // there is room for another input, which is one: of it are derivatives by the biases
 constexpr int TOTALS = BLOCKS + (SPLIT >= 0) + HAS_AGE;
+constexpr int BOARD = THREADS * 16;                  // bytes of four numbers of each thread
 
-// Where in shared memory: two times derivatives as [warp][row][unit][block]; two times what they were divided by as [warp][row]; inbox.
-constexpr int DIVIDED_BY = 2 * DERIVATIVES, IN = DIVIDED_BY + 2 * SIZES;
+// Where in shared memory: two times derivatives as [warp][row][unit][block]; two times what they were divided by as [warp][row];
+// derivatives by the matrix of the inputs; if D_INPUTS, that matrix, and two times what each warp has for derivatives by the inputs, as
+// [warp][input][row]; inbox.
+constexpr int DIVIDED_BY = 2 * DERIVATIVES, LEDGER = DIVIDED_BY + 2 * SIZES, INPUT_MATRIX = LEDGER + EIGHTS * BLOCKS * BOARD;
+constexpr int SHARES = INPUT_MATRIX + D_INPUTS * 2 * PAIRS * BOARD, IN = SHARES + D_INPUTS * 2 * WARPS * 512;
+constexpr int ENTRIES = 64;                          // steps between two entries in the ledger: tensor cores do not round their sums
+// Nor do they round their factors, but cut off the thirteen bits that TF32 has not, on average 0.72 / 2048 of a number.
+constexpr float CUT_OFF = 1.0f + 0.72134752f / 2048;
 
 // Where the derivatives of two units of a row, from an even one, are in those of their warp: rows begin in different places, which
 // lets a warp's threads write and read at once.
@@ -26,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
-    float* d_first_age, float* totals, float* d_dt, int N, int T, int B, float eps, float fixed_p, float beta) {
+    float* d_first_age, float* totals, float* d_dt, const NUMBER* input_matrix, NUMBER* d_inputs, int N, int T, int B, float eps, float fixed_p, float beta) {
     const Place me = whereabouts(B);
     const int rows = B - me.first_row;
 
@@ -58,9 +65,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                 slice[k][i][2 * e + 1] = as_halves(one.y * range.times, other.y * range.times);
             }
 
+    // The slice of the matrix of the inputs, transposed, for this warp's derivatives alone: rows are inputs, columns as above.
+    auto input_entry = [&](int input, int unit, int block) {
+        offset at = (((offset)me.replica * BLOCKS + block) * H + 16 * me.warp + unit) * INPUTS + input;
+        return input < INPUTS && block < BLOCKS ? value_of(input_matrix[at]) : 0.0f;
+    };
+    float input_size = 0.0f;
+    if (D_INPUTS) {
+        largest = 0;
+        for (int i = threadIdx.x % 32; i < 16 * BLOCKS * INPUTS; i += 32)
+            largest = max(largest, magnitude(input_entry(i / (16 * BLOCKS), i / BLOCKS % 16, i % BLOCKS)));
+        const Range range = range_of(largest_of(largest));
+        input_size = range.size;
+        for (int i = 0; i < 2 * PAIRS; ++i) {
+            word tile[4];
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                int unit = PAIRS == 2 ? i / 2 * 8 + 2 * me.q + i % 2 : 4 * me.q + 2 * i + e / 2, block = PAIRS == 2 ? e / 2 * 2 : 0;
+                int input = me.g + e % 2 * 8;
+                tile[e] = as_halves(input_entry(input, unit, block) * range.times, input_entry(input, unit, block + 1) * range.times);
+            }
+            at<uint4>(INPUT_MATRIX + i * BOARD + (int)threadIdx.x * 16) = {tile[0], tile[1], tile[2], tile[3]};
+        }
+    }
+
     const offset start = (offset)me.replica * B * H;
-    float p[2], held[2][2], d_cell[2][2], d_age[2][2];  // of a row, of a unit
-    float d_bias[2][4] = {}, d_bias_hn[2] = {}, d_p[2] = {}, d_input_slice[EIGHTS + !EIGHTS][2 * PAIRS][4] = {};
+    const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.first_row, stride = REVERSE ? B : -B;
+    float p[2], held[2][2], d_cell[2][2], d_age[2][2], after[2][2];  // of a row, of a unit
+    float d_bias[2][4] = {}, d_bias_hn[2] = {}, d_p[2] = {}, d_input_slice[EIGHTS + !EIGHTS][BLOCKS][4] = {};
     int length[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -71,11 +103,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
             held[j][u] = entry(d_last_hidden, here, me.there[j]);
             d_cell[j][u] = entry(d_last_cell, here, me.there[j]);
             d_age[j][u] = HAS_AGE ? entry(d_last_age, here, me.there[j]) : 0.0f;
+            after[j][u] = entry(cells, (first + 2 * me.q + j) * H + me.unit + u, me.there[j]);
         }
         length[j] = HAS_LENGTHS && me.there[j] ? lengths[(offset)me.replica * B + me.row[j]] : 0;
     }
 
-    const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.first_row, stride = REVERSE ? B : -B;
     // What is fetched in every step. Cell and age are those before the step: at last, the first.
     Page<BLOCKS * H, NUMBER> pre_from(pre + first * BLOCKS * H, stride, rows);
     Page<H, NUMBER> d_hidden_from(d_hidden == nullptr ? nullptr : d_hidden + first * H, stride, rows), parts_from(parts + first * H, stride, rows);
@@ -111,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     // Where the derivatives of this thread's units are, in two rows.
     NUMBER *to = d_pre + (first + 2 * me.q) * BLOCKS * H + me.unit, *parts_to = d_parts + (first + 2 * me.q) * H + me.unit;
     for (int i = threadIdx.x; i < DEPTH * INBOX / 4; i += THREADS) at<float>(IN + 4 * i) = 0.0f;  // where nothing will come
+    for (int i = threadIdx.x; i < EIGHTS * BLOCKS * THREADS; i += THREADS) at<float4>(LEDGER + 16 * i) = {0, 0, 0, 0};
     __syncthreads();
     for (int i = threadIdx.x; ONES && i < DEPTH * 8; i += THREADS)
         at<float>(IN + i / 8 * INBOX + GIVEN_INPUTS + i % 8 * INPUT_ROW + INPUTS * 4) = 1.0f;
@@ -141,21 +174,69 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
             float step = HAS_DT ? at<float>(stage + DT + (2 * me.q + j) * 4) : 1.0f;
             d_h[j][0] = d.x, d_h[j][1] = d.y;
             if (HAS_LENGTHS || s == 0) d_h[j][0] += held[j][0], d_h[j][1] += held[j][1];
-            slopes[j][0] = CELL_SLOPES(z[0], hn.x, {0.0f, cell.x, age.x}, p[0], step, eps, beta);
-            slopes[j][1] = CELL_SLOPES(z[1], hn.y, {0.0f, cell.y, age.y}, p[1], step, eps, beta);
+            slopes[j][0] = CELL_SLOPES(z[0], hn.x, {0.0f, cell.x, age.x}, after[j][0], p[0], step, eps, beta);
+            slopes[j][1] = CELL_SLOPES(z[1], hn.y, {0.0f, cell.y, age.y}, after[j][1], p[1], step, eps, beta);
+            after[j][0] = cell.x, after[j][1] = cell.y;
         }
     };
 
+    auto enter = [&] {  // what was summed since the last entry
+#pragma unroll
+        for (int k = 0; k < EIGHTS; ++k)
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) {
+                float4& total = at<float4>(LEDGER + (k * BLOCKS + block) * BOARD + (int)threadIdx.x * 16);
+                float* sum = d_input_slice[k][block];
+                total = {total.x + sum[0], total.y + sum[1], total.z + sum[2], total.w + sum[3]};
+                sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
+            }
+    };
     // This thread's derivatives in two rows, those that it multiplies, and what they were divided by.
     int to_one = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q)), to_other = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q + 1));
     int from_one = pinned(place_of(PAIRS == 2 ? 2 * me.q : 4 * me.q, me.g)), from_other = pinned(place_of(8 + 2 * me.q, me.g));
     int size_at = pinned(DIVIDED_BY + me.q * 8), turn = 1;
+    int share = pinned(SHARES + me.warp * 512 + me.g * 32 + me.q * 8);
+    NUMBER* inputs_to = d_inputs + first * INPUTS;
+    auto multiply_inputs = [&] {  // leaves this warp's part of derivatives by the inputs
+        float product[4] = {};
+        auto times = [&](int i, uint2 derivatives) {
+            uint4 tile = at<uint4>(INPUT_MATRIX + i * BOARD + (int)threadIdx.x * 16);
+            const word four[4] = {tile.x, tile.y, tile.z, tile.w};
+            multiply(product, four, derivatives);
+        };
+        uint4 one = at<uint4>(from_one + me.warp * GROUP);
+        times(0, {one.x, one.y}), times(1, {one.z, one.w});
+        if (PAIRS == 2) {
+            uint4 other = at<uint4>(from_other + me.warp * GROUP);
+            times(2 * PAIRS - 2, {other.x, other.y}), times(2 * PAIRS - 1, {other.z, other.w});
+        }
+        float2 by = at<float2>(size_at + me.warp * 32);
+        by = {by.x * input_size, by.y * input_size};
+        at<float2>(share) = {product[0] * by.x, product[1] * by.y};
+        at<float2>(share + 256) = {product[2] * by.x, product[3] * by.y};
+    };
+    auto leave_inputs = [&](int shares) {  // one step after the other
+#pragma unroll
+        for (int i = threadIdx.x, more = 0; more < 128; i += THREADS, more += THREADS) {
+            if (i >= 128) break;
+            float sum = 0.0f;
+#pragma unroll
+            for (int k = 0; k < WARPS; ++k) sum += at<float>(shares + k * 512 + i * 4);
+            if (i / 8 < INPUTS && i % 8 < rows) store(inputs_to + i % 8 * INPUTS + i / 8, sum);
+        }
+        inputs_to += stride * INPUTS;
+    };
     float from_later[2][2] = {};
+    const int x_at = pinned(IN + GIVEN_INPUTS + 2 * me.q * INPUT_ROW + me.g * 4);
     prepare(0);
     for (int s = 0; s < T; ++s) {
+        word x[EIGHTS + !EIGHTS][2];  // inputs of both rows, which must not wait for what is stored below
+#pragma unroll
+        for (int i = 0; i < 2 * EIGHTS; ++i)
+            x[i / 2][i % 2] = as_tf32(at<float>(x_at + s % DEPTH * INBOX + i % 2 * INPUT_ROW + i / 2 * 32));
         CellBack back[2][2];
         float factor[2][2][4];
-        word most[2] = {0, 0};
+        float most[2] = {0, 0};
 #pragma unroll
         for (int j = 0; j < 2; ++j)
 #pragma unroll
@@ -173,17 +254,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
 #pragma unroll
                 for (int block = 0; block < 4; ++block) {
                     factor[j][u][block] = block == SPLIT ? b.hn : b.z[block];
-                    most[j] = max(most[j], magnitude(factor[j][u][block]));
+                    most[j] = fmaxf(most[j], fabsf(factor[j][u][block]));
                 }
             }
         // As float16, in the range of the warp's units in a row; of the largest of both rows the upper halves are enough.
-        word largest_two = upper_halves(most[0], most[1]);
+        word largest_two = upper_halves(magnitude(most[0]), magnitude(most[1]));
 #pragma unroll
         for (int bits = 4; bits < 32; bits *= 2) largest_two = larger_halves(largest_two, from_partner(largest_two, bits));
         Range ranges[2] = {range_of(largest_two << 16), range_of(largest_two)};
+        word halves[2][2];
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            word halves[2][2];
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 const float* f = factor[j][e >> 1] + 2 * (e & 1);
@@ -194,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
             else at<uint2>(there) = {halves[0][0], halves[1][0]};
         }
         if (me.g == 0) at<float2>(size_at + me.warp * 32) = {ranges[0].size, ranges[1].size};
-        read_again();  // nothing else is to be in the way of these
+        __syncwarp();  // nothing else is to be in the way of these
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
 #pragma unroll
@@ -209,18 +290,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         // By the matrix of the inputs: the tensor cores sum over the rows. (Here as above, rows that are not there have derivatives of zero.)
 #pragma unroll
         for (int k = 0; k < EIGHTS; ++k) {
-            const int x = IN + s % DEPTH * INBOX + GIVEN_INPUTS + 2 * me.q * INPUT_ROW + (8 * k + me.g) * 4;
-            word one = as_tf32(at<float>(x)), other = as_tf32(at<float>(x + INPUT_ROW));
 #pragma unroll
-            for (int i = 0; i < 2 * PAIRS; ++i) {
-                const int u = i & 1, block = i & ~1;
-                float product[4] = {};
-                multiply_tf32(product, nearly_tf32(back[0][u].z[block]), nearly_tf32(back[0][u].z[block + 1]),
-                              nearly_tf32(back[1][u].z[block]), nearly_tf32(back[1][u].z[block + 1]), one, other);
-#pragma unroll
-                for (int e = 0; e < 4; ++e) d_input_slice[k][i][e] += product[e];
+            for (int block = 0; block < BLOCKS; ++block) {
+                auto factor = [&](int j, int u) { return __float_as_uint(back[j][u].z[block]); };
+                multiply_tf32(d_input_slice[k][block], factor(0, 0), factor(0, 1), factor(1, 0), factor(1, 1), x[k][0], x[k][1]);
             }
         }
+        if (s % ENTRIES == ENTRIES - 1) enter();
         if (HAS_DT && d_dt != nullptr)
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
@@ -232,6 +308,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
             }
         wait_for_fetches<DEPTH - 2>();
         __syncthreads();
+        fetch_step(s + DEPTH);
+        if (D_INPUTS) {
+            multiply_inputs();
+            if (s > 0) leave_inputs(SHARES + (s - 1) % 2 * WARPS * 512);
+        }
 
         float sums[4] = {};
 #pragma unroll
@@ -246,7 +327,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                 multiply(product, slice[k][2 * PAIRS - 2], {other.x, other.y});
                 multiply(product, slice[k][2 * PAIRS - 1], {other.z, other.w});
             }
-            if (k == WARPS / 2) fetch_step(s + DEPTH);  // neither before what these products wait for, nor before what comes after them
             sums[0] = fmaf(product[0], by.x, sums[0]), sums[1] = fmaf(product[1], by.y, sums[1]);
             sums[2] = fmaf(product[2], by.x, sums[2]), sums[3] = fmaf(product[3], by.y, sums[3]);
         }
@@ -255,8 +335,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         to += stride * (BLOCKS * H), parts_to += stride * H;
         prepare(s + 1);  // after the last step, of what was there before
         to_one += turn * DERIVATIVES, to_other += turn * DERIVATIVES, from_one += turn * DERIVATIVES, from_other += turn * DERIVATIVES;
-        size_at += turn * SIZES, turn = -turn;
+        size_at += turn * SIZES, share += turn * WARPS * 512, turn = -turn;
     }
+    if (D_INPUTS) {
+        __syncthreads();
+        leave_inputs(SHARES + (T - 1) % 2 * WARPS * 512);
+    }
+    enter();
     totals += (offset)me.group * (TOTALS + BLOCKS * INPUTS) * H + me.unit;
     auto leave_total = [&](int kind, int u, float total) {
         total += from_partner(total, 1);
@@ -281,12 +366,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
 #pragma unroll
         for (int k = 0; k < EIGHTS; ++k)
 #pragma unroll
-            for (int e = 0; e < 4 * PAIRS; ++e) {
+            for (int e = 0; e < 2 * BLOCKS; ++e) {
                 int block = e / 2, input = 8 * k + 2 * me.q + (e & 1);
-                if (ONES && block < BLOCKS && input == INPUTS) totals[block * H + u] = d_input_slice[k][(block & ~1) + u][e % 4];
-                if (block < BLOCKS && input < INPUTS)
-                    totals[(offset)(TOTALS + block * INPUTS) * H + (offset)(me.unit + u) * (INPUTS - 1) + u + input] =
-                        d_input_slice[k][(block & ~1) + u][e % 4];
+                float total = CUT_OFF * at<float>(LEDGER + (k * BLOCKS + block) * BOARD + (int)threadIdx.x * 16 + (2 * u + (e & 1)) * 4);
+                if (ONES && input == INPUTS) totals[block * H + u] = total;
+                if (input < INPUTS)
+                    totals[(offset)(TOTALS + block * INPUTS) * H + (offset)(me.unit + u) * (INPUTS - 1) + u + input] = total;
             }
     }
 }
