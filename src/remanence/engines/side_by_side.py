@@ -28,11 +28,29 @@ def stacked(tasks: Sequence[Task]) -> Task:
     return replace(
         first,
         weights={name: torch.stack([task.weights[name] for task in tasks]) for name in first.weights},
-        inputs=torch.stack([task.inputs for task in tasks]),
+        inputs=all_inputs([task.inputs for task in tasks]),
         state=state,
         dt=joined([task.dt for task in tasks], (steps, batch), 1),
         lengths=joined([task.lengths for task in tasks], (batch,), steps),
     )
+
+
+def all_inputs(inputs: Sequence[Tensor]) -> Tensor:
+    """The inputs of all tasks in one: that from which they were taken, where nothing is to be derived by them."""
+    if torch.compiler.is_compiling() or any(one.requires_grad for one in inputs):
+        return torch.stack(list(inputs))
+    return rejoined(inputs).detach()
+
+
+def rejoined(parts: Sequence[Tensor]) -> Tensor:
+    """Like `torch.stack`, but what `unbind` has just taken apart is there already: gigabytes that nobody copies."""
+    whole = parts[0]._base
+    if whole is None or whole.shape != (len(parts), *parts[0].shape):
+        return torch.stack(list(parts))
+    places = [(part._base is whole, part.data_ptr(), part.stride()) for part in parts]
+    if places != [(True, part.data_ptr(), part.stride()) for part in whole.detach().unbind()]:
+        return torch.stack(list(parts))
+    return whole
 
 
 def first(task: Task) -> Task:

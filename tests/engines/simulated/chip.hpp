@@ -347,8 +347,9 @@ inline void fetch_aligned(word place, const void* from, int bytes) {
 }
 
 inline void fetch(word place, const float* from) { fetch_aligned(place, from, 4); }
-template <int PLACE = 0, int FROM = 0, typename Number>
-void fetch_four(word place, const Number* from) { fetch_aligned(place + PLACE, (const char*)from + FROM, 4 * sizeof(Number)); }
+inline void fetch_four(word place, const float* from) { fetch_aligned(place, from, 16); }
+inline void fetch_four(word place, const float16* from) { fetch_aligned(place, from, 8); }
+inline void fetch_four(word place, const bfloat16* from) { fetch_aligned(place, from, 8); }
 
 inline void end_of_fetches() { simulated::present->fetches.emplace_back(); }
 

@@ -18,7 +18,7 @@ __device__ __forceinline__ State lstm_forward(float* z, float hn, State now, flo
         else writing = sigmoid_and_tangent(z[0], z[FORGET + 1]), z[0] = writing.of;
         float cell = gate.forget * now.cell + writing.of * writing.other;
         Pair reading = sigmoid_and_tangent(z[FORGET + 2], cell);
-        z[FORGET] = GATE_KEPT(z[FORGET]), z[FORGET + 1] = writing.other, z[FORGET + 2] = reading.of;
+        z[FORGET] = gate.kept, z[FORGET + 1] = writing.other, z[FORGET + 2] = reading.of;
         return {reading.of * reading.other, cell, gate.age};
     }
     float written = COUPLED ? gate.complement * hyperbolic_tangent(z[FORGET + 1]) : sigmoid_times_tangent(z[0], z[FORGET + 1]);

@@ -175,22 +175,17 @@ __device__ __forceinline__ void fetch(word place, const float* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
 }
 
-// Four so many bytes further on: such numbers are a part of the instruction.
-template <int PLACE = 0, int FROM = 0>
 __device__ __forceinline__ void fetch_four(word place, const float* from) {
-    asm volatile("cp.async.cg.shared.global [%0 + %2], [%1 + %3], 16;" ::"r"(place), "l"(from), "n"(PLACE), "n"(FROM) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
 }
 
-template <int PLACE, int FROM>
 __device__ __forceinline__ void fetch_four_halves(word place, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0 + %2], [%1 + %3], 8;" ::"r"(place), "l"(from), "n"(PLACE), "n"(FROM) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(place), "l"(from) : "memory");
 }
 
-template <int PLACE = 0, int FROM = 0>
-__device__ __forceinline__ void fetch_four(word place, const float16* from) { fetch_four_halves<PLACE, FROM>(place, from); }
+__device__ __forceinline__ void fetch_four(word place, const float16* from) { fetch_four_halves(place, from); }
 
-template <int PLACE = 0, int FROM = 0>
-__device__ __forceinline__ void fetch_four(word place, const bfloat16* from) { fetch_four_halves<PLACE, FROM>(place, from); }
+__device__ __forceinline__ void fetch_four(word place, const bfloat16* from) { fetch_four_halves(place, from); }
 
 __device__ __forceinline__ void end_of_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 

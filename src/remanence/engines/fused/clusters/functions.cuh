@@ -21,13 +21,13 @@ __device__ __forceinline__ float exponential_less_one(float x) {
     return fabsf(x) < 0.3f ? series : exponential(x) - 1.0f;
 }
 
-// log(1 + x): the series of 2 artanh(x / (2 + x)) where the sum would round.
-__device__ __forceinline__ float logarithm_of_one_more(float x) {
-    float s = x * reciprocal(2.0f + x);
+// log(1 + x / y), and x / y, for x >= 0 and y > 0: the series of 2 artanh(x / (2 y + x)) where the sum would round.
+__device__ __forceinline__ Pair logarithm_of_one_and(float x, float y) {
+    float s = x * reciprocal(fmaf(2.0f, y, x)), ratio = x * reciprocal(y);
     float s2 = s * s, s4 = s2 * s2;
     float last = fmaf(s2, 1.0f / 11, 1.0f / 9), middle = fmaf(s2, 1.0f / 7, 1.0f / 5);
     float series = fmaf(s4, fmaf(s4, last, middle), fmaf(s2, 1.0f / 3, 1.0f));
-    return where_below(fabsf(x), 0.7f, 2.0f * s * series, logarithm(1.0f + x));
+    return {where_below(ratio, 0.7f, 2.0f * s * series, logarithm(1.0f + ratio)), ratio};
 }
 
 // tanh(x): its series where the difference would cancel.

@@ -1,12 +1,10 @@
 // Every forget gate as three functions: one step, its slopes, and the derivative from these. See ../gates.py, whose
 // equations, names and conventions these are; here they are of one unit of one sequence.
 
-struct Step { float forget, complement, age; };
+// `kept` is what is kept of z for the slopes, if ACTIVATED: z itself, or what is nearer to them.
+struct Step { float forget, complement, age, kept; };
 struct GateSlopes { float forget, complement, own[6]; };
 struct GateBack { float z, z2, age, p, dt; };
-
-// What is kept of z for the slopes, if ACTIVATED: z itself, or what is nearer to them.
-__device__ __forceinline__ float as_it_is(float z) { return z; }
 
 constexpr float SATURATED = 10.0f;
 constexpr float SMALLEST = 1.1754943508222875e-38f;
@@ -17,7 +15,7 @@ __device__ __forceinline__ GateBack one_row_backward(const float* slopes, float 
 
 __device__ __forceinline__ Step sigmoid_forward(float z, float z2, float age, float p, float dt, float eps) {
     Pair f = sigmoids(z);
-    return {f.of, f.other, age};
+    return {f.of, f.other, age, z};
 }
 
 __device__ __forceinline__ GateSlopes sigmoid_slopes(float z, float z2, float age, float p, float dt, float eps) {
@@ -26,15 +24,11 @@ __device__ __forceinline__ GateSlopes sigmoid_slopes(float z, float z2, float ag
 }
 
 #define sigmoid_backward one_row_backward
-#define sigmoid_kept as_it_is
-
-__device__ __forceinline__ float fast_kept(float z) {
-    return hyperbolic_sine(smaller_of(larger_of(z, -SATURATED), SATURATED));
-}
 
 __device__ __forceinline__ Step fast_forward(float z, float z2, float age, float p, float dt, float eps) {
-    Pair f = sigmoids(fast_kept(z));
-    return {f.of, f.other, age};
+    float sine = hyperbolic_sine(smaller_of(larger_of(z, -SATURATED), SATURATED));
+    Pair f = sigmoids(sine);
+    return {f.of, f.other, age, sine};
 }
 
 __device__ __forceinline__ GateSlopes fast_slopes(float z, float z2, float age, float p, float dt, float eps) {
@@ -51,7 +45,7 @@ __device__ __forceinline__ GateSlopes fast_slopes(float z, float z2, float age, 
 
 __device__ __forceinline__ Step softsign_forward(float z, float z2, float age, float p, float dt, float eps) {
     float smaller = reciprocal(2.0f + fabsf(z));
-    return z >= 0 ? Step{1.0f - smaller, smaller, age} : Step{smaller, 1.0f - smaller, age};
+    return z >= 0 ? Step{1.0f - smaller, smaller, age, z} : Step{smaller, 1.0f - smaller, age, z};
 }
 
 __device__ __forceinline__ GateSlopes softsign_slopes(float z, float z2, float age, float p, float dt, float eps) {
@@ -61,13 +55,12 @@ __device__ __forceinline__ GateSlopes softsign_slopes(float z, float z2, float a
 }
 
 #define softsign_backward one_row_backward
-#define softsign_kept as_it_is
 
 __device__ __forceinline__ Step refine_forward(float z, float z2, float age, float p, float dt, float eps) {
     Pair f = sigmoids(z), r = sigmoids(z2);
     float kept = f.of, lost = f.other;
     return {r.of * kept * (1.0f + lost) + (1.0f - r.of) * kept * kept,
-            r.of * lost * lost + r.other * lost * (1.0f + kept), age};
+            r.of * lost * lost + r.other * lost * (1.0f + kept), age, z};
 }
 
 __device__ __forceinline__ GateSlopes refine_slopes(float z, float z2, float age, float p, float dt, float eps) {
@@ -81,8 +74,6 @@ __device__ __forceinline__ GateBack refine_backward(const float* slopes, float d
     return {d_forget * slopes[0], d_forget * slopes[1], 0, 0, 0};
 }
 
-#define refine_kept as_it_is
-#define ur_kept as_it_is
 #define ur_forward refine_forward
 #define ur_slopes refine_slopes
 #define ur_backward refine_backward
@@ -93,8 +84,8 @@ __device__ __forceinline__ Step power_law_forward(float z, float z2, float age, 
     float held = larger_of(keep * (age + 1.0f) + eps, SMALLEST);
     float lost = 1.0f - eps;
     if (HAS_DT) lost = larger_of(reset + keep * dt - eps, 0.0f);
-    float log_forget = -p * logarithm_of_one_more(lost * reciprocal(held));
-    return {exponential(log_forget), -exponential_less_one(log_forget), keep * (age + (HAS_DT ? dt : 1.0f))};
+    float log_forget = -p * logarithm_of_one_and(lost, held).of;
+    return {exponential(log_forget), -exponential_less_one(log_forget), keep * (age + (HAS_DT ? dt : 1.0f)), z};
 }
 
 __device__ __forceinline__ GateSlopes power_law_slopes(float z, float z2, float age, float p, float dt, float eps) {
@@ -103,8 +94,8 @@ __device__ __forceinline__ GateSlopes power_law_slopes(float z, float z2, float 
     float raw = keep * (age + 1.0f) + eps, held = larger_of(raw, SMALLEST);
     float elapsed = reset + keep * dt;
     float lost = HAS_DT ? larger_of(elapsed - eps, 0.0f) : 1.0f - eps;
-    float ratio = lost * reciprocal(held);
-    float log_ratio = -logarithm_of_one_more(ratio);
+    Pair both = logarithm_of_one_and(lost, held);
+    float log_ratio = -both.of, ratio = both.other;
     float forget = exponential(p * log_ratio);
     float by_lost = -forget * p * reciprocal(held + lost);
     float by_held = raw >= SMALLEST ? -by_lost * ratio : 0.0f;
@@ -119,8 +110,6 @@ __device__ __forceinline__ GateSlopes power_law_slopes(float z, float z2, float 
     return {forget, -exponential_less_one(p * log_ratio),
             {by_z * turn, by_held * keep, forget * log_ratio, by_dt, aged_by_z, keep}};
 }
-
-#define power_law_kept as_it_is
 
 __device__ __forceinline__ GateBack power_law_backward(const float* slopes, float d_forget, float d_age) {
     float by_z = slopes[0], by_age = slopes[1], by_p = slopes[2], by_dt = slopes[3], aged_by_z = slopes[4];

@@ -207,5 +207,5 @@ def _constants(
         "HAS_LENGTHS": int(has_lengths),
         "REVERSE": int(kind.reverse),
         **{f"CELL_{name.upper()}": f"{kind.cell}_{name}" for name in ("forward", "slopes", "backward")},
-        **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward", "kept")},
+        **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward")},
     }

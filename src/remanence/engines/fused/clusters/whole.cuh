@@ -40,17 +40,11 @@ __device__ __forceinline__ Place whereabouts(int B) {
 template <typename Value>
 __device__ __forceinline__ Value& at(int place) { return *(Value*)(shared + place); }
 
-// What is fetched in every step for eight rows, of WIDTH numbers each, which are one after the other in memory.
+// Eight rows, or as many as there are, of WIDTH numbers each, which are one after the other in memory: a thread has fours of them.
 template <int WIDTH, typename Number>
 struct Page {
-    static constexpr int SIZE = sizeof(Number), FOURS = (2 * WIDTH + THREADS - 1) / THREADS;  // times four numbers of a thread
-    const Number* memory;
-    int rows;
-
-    __device__ __forceinline__ Page(const Number* first, offset rows_on, int rows)
-        : memory(first + 4 * (int)threadIdx.x - rows_on * WIDTH), rows(first == nullptr ? 0 : rows < 8 ? rows : 8) {}
-
-    static constexpr int PITCH = WIDTH * SIZE + 16;
+    static constexpr int SIZE = sizeof(Number), PITCH = WIDTH * SIZE + 16;
+    static constexpr int FOURS = (2 * WIDTH + THREADS - 1) / THREADS;
     static constexpr bool REGULAR = THREADS % (WIDTH / 4) == 0;  // so that a thread's fours are below each other
 
     __device__ __forceinline__ static int row_of(int i) { return ((int)threadIdx.x + i * THREADS) / (WIDTH / 4); }
@@ -60,19 +54,13 @@ struct Page {
         return row_of(i) * PITCH + ((int)threadIdx.x + i * THREADS) % (WIDTH / 4) * 4 * SIZE;
     }
 
-    template <int I>
-    __device__ __forceinline__ void fetch_from(word box) {
-        if constexpr (I < FOURS) {
-            constexpr int FROM = 4 * I * THREADS * SIZE, BELOW = REGULAR ? I * (THREADS / (WIDTH / 4)) * PITCH : 0;
-            if (row_of(I) < rows) fetch_four<BELOW, FROM>(box + (REGULAR ? 0 : place_of(I)), memory);
-            fetch_from<I + 1>(box);
+    __device__ __forceinline__ static void fetch(word box, const Number* memory, int rows) {
+        const int first = place_of(0);
+#pragma unroll
+        for (int i = 0; i < FOURS; ++i) {
+            const int place = REGULAR ? first + i * (THREADS / (WIDTH / 4)) * PITCH : place_of(i);
+            if (row_of(i) < rows && row_of(i) < 8) fetch_four(box + place, memory + i * 4 * THREADS + 4 * (int)threadIdx.x);
         }
-    }
-
-    // (It goes on before, not after: an address is in use until the memory takes it.)
-    __device__ __forceinline__ void go_on_and_fetch(word box, offset rows_on) {
-        memory += rows_on * WIDTH;
-        fetch_from<0>(box + (REGULAR ? place_of(0) : 0));
     }
 };
 

@@ -108,15 +108,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         length[j] = HAS_LENGTHS && me.there[j] ? lengths[(offset)me.replica * B + me.row[j]] : 0;
     }
 
-    // What is fetched in every step. Cell and age are those before the step: at last, the first.
-    Page<BLOCKS * H, NUMBER> pre_from(pre + first * BLOCKS * H, stride, rows);
-    Page<H, NUMBER> d_hidden_from(d_hidden == nullptr ? nullptr : d_hidden + first * H, stride, rows), parts_from(parts + first * H, stride, rows);
-    Page<H, float> cells_from(cells + (first + stride) * H, stride, rows), ages_from(ages + (first + stride) * H, stride, rows);
-    auto go_to_first = [&](Page<H, float>& page, const float* state, int box) {
-        page = Page<H, float>(state == nullptr ? nullptr : state + start + (offset)me.first_row * H, stride, rows);
-        if (state == nullptr)
-            for (int i = threadIdx.x; i < 2 * H; i += THREADS) at<float4>(box + i / (H / 4) * STATE_PITCH + i % (H / 4) * 16) = {0, 0, 0, 0};
-    };
     Single input[SINGLES + !SINGLES], time = dt_of(dt, first - stride, rows);
 #pragma unroll
     for (int i = 0; i < SINGLES; ++i) input[i] = input_of<INPUT_ROW / 4>(i, inputs, first - stride, rows);
@@ -125,15 +116,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         if (s < T) {
             const int place = s % DEPTH * INBOX;
             const word stage = inbox + place;
-            if (s == T - 1) {
-                go_to_first(cells_from, first_cell, IN + place + CELL);
-                if (HAS_AGE) go_to_first(ages_from, first_age, IN + place + AGE);
-            }
-            pre_from.go_on_and_fetch(stage, stride);
-            d_hidden_from.go_on_and_fetch(stage + D_HIDDEN, stride);
-            cells_from.go_on_and_fetch(stage + CELL, stride);
-            if (HAS_AGE) ages_from.go_on_and_fetch(stage + AGE, stride);
-            if (SPLIT >= 0) parts_from.go_on_and_fetch(stage + HN, stride);
+            const offset here = first + s * stride;
+            // Cell and age are those before the step: at last, the first.
+            auto fetch_state = [&](int page, const float* states, const float* first_state) {
+                const bool last = s == T - 1;
+                const float* state = last ? first_state : states + (here + stride) * H;
+                if (last && state != nullptr) state += start + (offset)me.first_row * H;
+                Page<H, float>::fetch(stage + page, state, state == nullptr ? 0 : rows);
+                for (int i = threadIdx.x; state == nullptr && i < 2 * H; i += THREADS)
+                    at<float4>(IN + place + page + i / (H / 4) * STATE_PITCH + i % (H / 4) * 16) = {0, 0, 0, 0};
+            };
+            Page<BLOCKS * H, NUMBER>::fetch(stage, pre + here * BLOCKS * H, rows);
+            Page<H, NUMBER>::fetch(stage + D_HIDDEN, d_hidden + here * H, d_hidden == nullptr ? 0 : rows);
+            fetch_state(CELL, cells, first_cell);
+            if (HAS_AGE) fetch_state(AGE, ages, first_age);
+            if (SPLIT >= 0) Page<H, NUMBER>::fetch(stage + HN, parts + here * H, rows);
 #pragma unroll
             for (int i = 0; i < SINGLES; ++i) go_on_and_fetch(input[i], stage + GIVEN_INPUTS, stride * INPUTS);
             if (HAS_DT) go_on_and_fetch(time, stage + DT, stride);
@@ -309,10 +306,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         wait_for_fetches<DEPTH - 2>();
         __syncthreads();
         fetch_step(s + DEPTH);
-        if (D_INPUTS) {
-            multiply_inputs();
-            if (s > 0) leave_inputs(SHARES + (s - 1) % 2 * WARPS * 512);
-        }
+        if (D_INPUTS && s > 0) leave_inputs(SHARES + (s - 1) % 2 * WARPS * 512);
 
         float sums[4] = {};
 #pragma unroll
@@ -334,6 +328,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         for (int e = 0; e < 4; ++e) from_later[e & 1][e >> 1] = sums[e] * range.size;
         to += stride * (BLOCKS * H), parts_to += stride * H;
         prepare(s + 1);  // after the last step, of what was there before
+        if (D_INPUTS) multiply_inputs();
         to_one += turn * DERIVATIVES, to_other += turn * DERIVATIVES, from_one += turn * DERIVATIVES, from_other += turn * DERIVATIVES;
         size_at += turn * SIZES, share += turn * WARPS * 512, turn = -turn;
     }

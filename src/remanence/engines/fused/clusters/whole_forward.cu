@@ -28,13 +28,14 @@ __device__ __forceinline__ Four four_of(int i, const void* memory, bool wide, in
             row * (WIDTH + 4) * 4 + i % (WIDTH / 4) * 16};
 }
 
-__device__ __forceinline__ void store_and_go_on(Four& four, int box, offset numbers) {
+// (It goes on before, not after: an address is in use until the memory takes it.)
+__device__ __forceinline__ void go_on_and_store(Four& four, int box, offset numbers) {
+    four.memory += numbers * (SIZE == 4 || four.wide ? 4 : SIZE);
     if (four.there) {
         float4 content = at<float4>(box + four.place);
         if (SIZE == 4 || four.wide) store_four((float*)four.memory, content);
         else store_four((NUMBER*)four.memory, content);
     }
-    four.memory += numbers * (SIZE == 4 || four.wide ? 4 : SIZE);
 }
 
 // Where a unit of a row is in h_t: so that a thread reads what it multiplies by two tiles at once.
@@ -126,12 +127,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
     Single input[SINGLES + !SINGLES], time = dt_of(dt, first, rows);
 #pragma unroll
     for (int i = 0; i < SINGLES; ++i) input[i] = input_of<8 * EIGHTS>(i, inputs, first, rows);
-    Page<BLOCKS * H, NUMBER> from(INPUTS ? nullptr : pre + first * BLOCKS * H, stride, rows);
     const word inbox = shared_address(shared) + IN;
     auto fetch_step = [&](int s) {  // one after the other
         if (s < T) {
             const word stage = inbox + s % DEPTH * INBOX;
-            if (!INPUTS) from.go_on_and_fetch(stage, stride);
+            if (!INPUTS) Page<BLOCKS * H, NUMBER>::fetch(stage, pre + (first + s * stride) * BLOCKS * H, rows);
 #pragma unroll
             for (int i = 0; i < SINGLES; ++i) fetch_and_go_on(input[i], stage, stride * INPUTS);
             if (HAS_DT) fetch_and_go_on(time, stage + DT, stride);
@@ -140,23 +140,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
     };
     Four of_blocks[OF_BLOCKS + !OF_BLOCKS], of_pages[OF_PAGES];
 #pragma unroll
-    for (int i = 0; i < OF_BLOCKS; ++i) of_blocks[i] = four_of<BLOCKS * H>(threadIdx.x + i * THREADS, pre + first * BLOCKS * H, false, rows);
+    for (int i = 0; i < OF_BLOCKS; ++i) of_blocks[i] = four_of<BLOCKS * H>(threadIdx.x + i * THREADS, pre + (first - stride) * BLOCKS * H, false, rows);
 #pragma unroll
     for (int i = 0; i < OF_PAGES; ++i) {
         int four = threadIdx.x + i * THREADS, kind = four / (2 * H);
-        const void* memory = kind == 0 ? hidden + first * H : nullptr;
-        if (SAVE && kind == CELL) memory = cells + first * H;
-        if (SAVE && HAS_AGE && kind == AGE) memory = ages + first * H;
-        if (SAVE && SPLIT >= 0 && kind == HN) memory = parts + first * H;
-        if (SAVE && kind == BEFORE && before != nullptr) memory = before + (first + stride) * H;
+        const void* memory = kind == 0 ? hidden + (first - stride) * H : nullptr;
+        if (SAVE && kind == CELL) memory = cells + (first - stride) * H;
+        if (SAVE && HAS_AGE && kind == AGE) memory = ages + (first - stride) * H;
+        if (SAVE && SPLIT >= 0 && kind == HN) memory = parts + (first - stride) * H;
+        if (SAVE && kind == BEFORE && before != nullptr) memory = before + first * H;
         of_pages[i] = four_of<H>(four % (2 * H), memory, kind == CELL || (HAS_AGE && kind == AGE), rows);
         if (kind != BEFORE) of_pages[i].place += kind * OUT_PAGE;
     }
     auto store_step = [&](int box) {  // one after the other
 #pragma unroll
-        for (int i = 0; i < OF_BLOCKS; ++i) store_and_go_on(of_blocks[i], box, stride * (BLOCKS * H));
+        for (int i = 0; i < OF_BLOCKS; ++i) go_on_and_store(of_blocks[i], box, stride * (BLOCKS * H));
 #pragma unroll
-        for (int i = 0; i < OF_PAGES; ++i) store_and_go_on(of_pages[i], box + PAGES, stride * H);
+        for (int i = 0; i < OF_PAGES; ++i) go_on_and_store(of_pages[i], box + PAGES, stride * H);
     };
     for (int i = threadIdx.x; i < DEPTH * INBOX / 4; i += THREADS) at<float>(IN + 4 * i) = 0.0f;  // where nothing will come
     if (SAVE && before != nullptr)
