@@ -84,6 +84,7 @@ def test_with_many_rows_a_program_has_all_of_a_narrow_layer() -> None:
     assert plan.make(128, 128, 8, 1, True, 132, 16) == plan.Plan(8, 1, 1, whole=True)
     assert plan.make(20, 2000, 1, 1, False, 132, 16) == plan.Plan(4, 1, 1, 4, whole=True)
     assert not plan.make(129, 2000, 1, 1, False, 132, 16).whole
+    assert not plan.make(128, 128, 8, 1, False, 132, 16, countable=False).whole
 
 
 def test_in_full_float32_several_small_programs_share_a_processor() -> None:

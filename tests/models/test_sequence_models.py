@@ -4,13 +4,14 @@ import pytest
 import torch
 
 import remanence as rm
-from remanence.models import SequenceModel, forward_together, sequence
+from remanence.engines.side_by_side import all_inputs, rejoined
+from remanence.models import SequenceModel, forward_together
 
 
 def test_what_unbind_took_apart_is_put_together_without_a_copy():
     leaf = torch.randn(3, 4, 2, requires_grad=True)
     whole = leaf * 2
-    found = sequence._stacked(whole.unbind())
+    found = rejoined(whole.unbind())
     assert found is whole
     found.sum().backward()
     assert torch.equal(leaf.grad, torch.full_like(leaf, 2))
@@ -31,28 +32,27 @@ def test_what_unbind_took_apart_is_put_together_without_a_copy():
 )
 def test_anything_else_is_stacked(parts):
     given = list(parts(torch.randn(3, 4, 4, requires_grad=True) * 2))
-    found = sequence._stacked(given)
+    found = rejoined(given)
     assert torch.equal(found, torch.stack(given))
     assert found.requires_grad
 
 
-@pytest.mark.parametrize("rows", [8, 12])
-@pytest.mark.parametrize("parts", [1, 4, 8])
-def test_a_read_out_in_parts_is_the_same(rows, parts, monkeypatch):
-    monkeypatch.setattr(sequence, "PARTS", parts)
-    monkeypatch.setattr(sequence, "_pays", lambda hidden: True)
-    tensors = [
-        torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in ((3, rows, 2, 5), (3, 4, 5), (3, 4))
-    ]
-    hidden, weight, bias = tensors
-    found = sequence._read_out(hidden, weight, bias)
-    expected = torch.einsum("rtbh,roh->rtbo", hidden, weight) + bias[:, None, None]
-    torch.testing.assert_close(found, expected)
-    direction = torch.randn_like(expected)
-    for slope, other in zip(
-        torch.autograd.grad(found, tensors, direction), torch.autograd.grad(expected, tensors, direction), strict=True
-    ):
-        torch.testing.assert_close(slope, other)
+def test_inputs_that_were_taken_apart_are_not_copied():
+    whole = torch.randn(3, 4, 2, 5)
+    assert all_inputs(list(whole)).data_ptr() == whole.data_ptr()
+
+
+def test_a_derivative_by_inputs_is_that_by_each():
+    whole = torch.randn(3, 4, 2, 5)
+    leaves = [part.detach().requires_grad_() for part in whole]
+    all_inputs(leaves).square().sum().backward()
+    for leaf in leaves:
+        torch.testing.assert_close(leaf.grad, 2 * leaf.detach())
+
+
+def test_nothing_is_derived_by_inputs_that_were_detached():
+    whole = torch.randn(3, 4, 2, 5, requires_grad=True)
+    assert not all_inputs([part.detach() for part in whole]).requires_grad
 
 
 @pytest.mark.parametrize("readout", ["every", "last"])

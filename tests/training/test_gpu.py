@@ -1,9 +1,12 @@
 """What is special about training on a GPU: the host never waits for it, and an update is recorded as a graph."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from small_runs import run, weights
+from small_runs import TASK, run, weights
 
+from remanence.tasks import Adding, CopyVariable, Frequency
 from remanence.training import Optimiser, Silent, train
 from remanence.training.loop import Loop
 
@@ -23,6 +26,10 @@ CASES = {
     "dropout": ((1, 2), {"dropout": 0.2}),
     "stateful": ((1, 2), {"stateful": True}),
     "loop engine": ((1,), {"model": "nru"}),
+    "endless": ((1, 2), {"task": replace(TASK, train_size=None), "epoch_updates": 8}),
+    "variable": ((1, 2), {"task": CopyVariable(shortest=2, longest=5, length=2, train_size=64, validation_size=20)}),
+    "adding": ((1, 2), {"task": Adding(length=6, validation_size=20), "epoch_updates": 8}),
+    "asynchronous": ((1, 2), {"task": Frequency(sampling="async", validation_size=20), "epoch_updates": 8}),
 }
 
 

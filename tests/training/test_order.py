@@ -7,10 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remanence.tasks import Adding, Copy, CopyVariable, Frequency
-from remanence.tasks.base import Batch, side_by_side
+from remanence.tasks.base import Batch
 from remanence.training.evaluation import batches
-from remanence.training.order import Order, next_of_all
+from remanence.training.order import Order
 
 CPU = torch.device("cpu")
 
@@ -88,31 +87,3 @@ def test_evaluation_takes_every_sequence_once(count, width, stateful):
     if stateful:  # what stays of the lanes are the first, and each goes on where it was
         for row, later in pairwise(rows):
             assert later == [number + 1 for number in row[: len(later)]]
-
-
-@pytest.mark.parametrize(
-    "task",
-    [
-        Copy(delay=3, train_size=40),
-        CopyVariable(shortest=2, longest=5, train_size=None),
-        Adding(length=6, train_size=40),
-        Frequency(train_size=40),
-        Frequency(sampling="async", periods="log-uniform"),
-    ],
-    ids=lambda task: f"{task.name}-{task.train_size}",
-)
-def test_what_is_computed_for_all_replicas_at_once_is_what_each_would_get(task):
-    def orders():
-        return [Order(task.source("train", seed, CPU), 5, seed, CPU) for seed in (1, 2, 3)]
-
-    together, alone = orders(), orders()
-    for _ in range(12):  # more than a pass
-        found, expected = next_of_all(together), side_by_side([order.next() for order in alone])
-        for name, value in vars(expected).items():
-            assert (value is None) == (getattr(found, name) is None)
-            assert value is None or torch.equal(getattr(found, name), value), name
-
-
-def test_batches_that_are_not_computed_are_put_side_by_side():
-    found = next_of_all([Order(Numbers(10), 5, seed, CPU) for seed in (1, 2)])
-    assert found.inputs.shape == (2, 5)

@@ -8,8 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ..engines.side_by_side import rejoined
 from ..nn.recurrent import Recurrent
 from ..nn.together import together
+from .read_out import read_out
 
 
 class SequenceModel(nn.Module):
@@ -99,42 +101,12 @@ def forward_together(
         rows = [None] * len(models) if lengths is None else list(lengths)
         hidden = torch.stack([last(output, row) for (output, _), row in zip(results, rows, strict=True)])
     else:
-        hidden = _stacked([output for output, _ in results])
+        hidden = rejoined([output for output, _ in results])
     if first.dropout.p > 0:
         hidden = torch.stack([model.dropout(part) for model, part in zip(models, hidden, strict=True)])
-    weight = torch.stack([model.head.weight for model in models])
-    bias = torch.stack([model.head.bias for model in models])
-    return _read_out(hidden, weight, bias), [state for _, state in results]
-
-
-def _stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Like `torch.stack`, but what `unbind` has just taken apart is there already: gigabytes that nobody copies."""
-    whole = parts[0]._base
-    if whole is None or whole.shape != (len(parts), *parts[0].shape):
-        return torch.stack(list(parts))
-    places = [(part._base is whole, part.data_ptr(), part.stride()) for part in parts]
-    if places != [(True, part.data_ptr(), part.stride()) for part in whole.detach().unbind()]:
-        return torch.stack(list(parts))
-    return whole
-
-
-PARTS = 8
-"""Parts that the rows of a model are cut into, where that pays."""
-
-
-def _pays(hidden: Tensor) -> bool:
-    """For derivatives by weights cuBLAS sums over the rows of a model one by one, and most of the chip waits."""
-    return hidden.is_cuda and hidden[0].numel() // hidden.shape[-1] >= 4096
-
-
-def _read_out(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Every model's linear read-out of its part, `(R, ..., H)` to `(R, ..., O)`."""
-    rows = hidden[0].numel() // hidden.shape[-1]
-    parts = PARTS if _pays(hidden) and rows % PARTS == 0 else 1
-    if parts > 1:
-        weight, bias = (value.repeat_interleave(parts, 0) for value in (weight, bias))
-    flat = hidden.reshape(len(hidden) * parts, rows // parts, hidden.shape[-1])
-    return torch.baddbmm(bias.unsqueeze(1), flat, weight.mT).view(*hidden.shape[:-1], weight.shape[-2])
+    heads = [model.head for model in models]
+    outputs = read_out(hidden, [head.weight for head in heads], [head.bias for head in heads])
+    return outputs, [state for _, state in results]
 
 
 def last(hidden: Tensor, lengths: Tensor | None) -> Tensor:

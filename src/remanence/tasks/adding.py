@@ -59,9 +59,9 @@ class Adding(Synthetic):
         return values, torch.stack((first, second))
 
     def show(self, parts: Parts) -> Batch:
-        values, marked = parts  # (T, B), (2, B)
-        markers = torch.zeros_like(values).scatter_(0, marked, 1.0)
-        return Batch(torch.stack((values, markers), -1), values.gather(0, marked).sum(0))
+        values, marked = parts  # (..., T, B), (..., 2, B)
+        markers = torch.zeros_like(values).scatter_(-2, marked, 1.0)
+        return Batch(torch.stack((values, markers), -1), values.gather(-2, marked).sum(-2))
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return metrics.mean(self._squares(outputs, batch))

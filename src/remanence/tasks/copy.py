@@ -104,7 +104,7 @@ class Copying(Synthetic):
         )
 
     def one_hot(self, tokens: Tensor) -> Tensor:
-        """`(T, B)` to `(T, B, S + 2)`. torch's own function reads the tokens on the host to check them."""
+        """`(..., T, B)` to `(..., T, B, S + 2)`. torch's own function reads the tokens on the host to check them."""
         return functional.embedding(tokens, torch.eye(self.input_size, device=tokens.device))
 
     @property
@@ -155,14 +155,15 @@ class Copy(Copying):
         return (self.draw_symbols(count, generator),)
 
     def show(self, parts: Parts) -> Batch:
-        (symbols,) = parts  # (n, B)
+        (symbols,) = parts  # (..., n, B)
+        *replicas, _, count = symbols.shape
         start = self.length + self.delay
-        shape = (start + self.length, symbols.shape[1])
+        shape = (*replicas, start + self.length, count)
         tokens = torch.full(shape, self.dummy, device=symbols.device)
         targets = tokens.clone()
-        tokens[: self.length] = symbols
-        tokens[start : start + self.signals] = self.signal
-        targets[start:] = symbols
+        tokens[..., : self.length, :] = symbols
+        tokens[..., start : start + self.signals, :] = self.signal
+        targets[..., start:, :] = symbols
         return Batch(self.one_hot(tokens), targets)
 
     def recalled(self, values: Tensor, batch: Batch) -> Tensor:

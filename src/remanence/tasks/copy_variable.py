@@ -64,14 +64,14 @@ class CopyVariable(Copying):
         return symbols, delays
 
     def show(self, parts: Parts) -> Batch:
-        symbols, delays = parts[0].long(), parts[1].long()  # (n, B), (B,)
+        symbols, delays = parts[0].long(), parts[1].long()  # (..., n, B), (..., B)
         steps = self.longest + 2 * self.length
-        since_signal = torch.arange(steps, device=delays.device).unsqueeze(1) - (self.length + delays)  # (T, B)
+        since_signal = torch.arange(steps, device=delays.device).unsqueeze(1) - (self.length + delays).unsqueeze(-2)
         signalled = (since_signal >= 0) & (since_signal < self.signals)
         tokens = torch.where(signalled, self.signal, self.dummy)
-        tokens[: self.length] = symbols
+        tokens[..., : self.length, :] = symbols
         recalling = (since_signal >= 0) & (since_signal < self.length)
-        said = symbols.gather(0, since_signal.clamp(0, self.length - 1))
+        said = symbols.gather(-2, since_signal.clamp(0, self.length - 1))
         return Batch(
             self.one_hot(tokens),
             torch.where(recalling, said, self.dummy),

@@ -8,6 +8,7 @@ public code. Class 1 has a period from U(5, 6), class 0 another one from 1 to 10
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -85,57 +86,51 @@ class Frequency(Synthetic, Classification):
     def numbers(self, count: int, generator: torch.Generator) -> Parts:
         low, high = SPECIAL
         first, last = ALL
-        duration = uniform(SHORTEST, LONGEST, count, generator)
-        start, phase = (uniform(0, 1, count, generator) for _ in range(2))
-        special = uniform(low, high, count, generator)
-        if self.periods == "uniform":
-            other = uniform(first, last - (high - low), count, generator)
-        else:
-            other = uniform(math.log(first), math.log(last), count, generator)
-        is_special = torch.arange(count, device=generator.device) % 2 == 0  # the first of every two is of class 1
-        drawn = (duration, start, phase, special, other, is_special)
+        others = (first, last - (high - low)) if self.periods == "uniform" else (math.log(first), math.log(last))
+        ranges = [(SHORTEST, LONGEST), (0, 1), (0, 1), SPECIAL, others]  # duration, start, phase, special, other
         if self.sampling != "async":
-            return drawn
-        samples = uniform(SHORTEST, LONGEST, count, generator)
+            return (uniform(ranges, count, generator),)
+        drawn = uniform([*ranges, (SHORTEST, LONGEST)], count, generator)  # and the number of samples
         shape = (self.steps, count)
-        return *drawn, samples, torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
+        return drawn, torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)
 
     def made(self, numbers: Parts) -> Parts:
-        duration, start, phase, special, other, is_special, *sampled = numbers
+        drawn, *chosen = numbers  # (..., 5 or 6, B), (..., T, B)
+        duration, start, phase, special, other, *samples = drawn.unbind(-2)
         if self.periods == "uniform":
             # Uniform on the two intervals put together, then cut apart where they meet.
             low, high = SPECIAL
             other = torch.where(other < low, other, other + (high - low))
         else:
             other = other.exp()
-        times, lengths = self._sample(duration, *sampled)
+        times, lengths = self._sample(duration, *samples, *chosen)
+        is_special = torch.arange(drawn.shape[-1], device=drawn.device) % 2 == 0  # the first of every two is of class 1
         period = torch.where(is_special, special, other)
-        return period, phase * duration, times + start * (LONGEST - duration), lengths
+        return period, phase * duration, times + (start * (LONGEST - duration)).unsqueeze(-2), lengths
 
     def _sample(
         self, duration: Tensor, samples: Tensor | None = None, chosen: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Times since the start, float64 `(T, B)`, and the number of samples `(B,)`.
+        """Times since the start, float64 `(..., T, B)`, or `(T, 1)` if all have the same; number of samples `(..., B)`.
 
         Times are float64 because neighbours can be as close as 1e-5, which is one rounding of 125 in float32.
         """
         steps = torch.arange(self.steps, device=duration.device).unsqueeze(1)
         if samples is None or chosen is None:
             rate = RATES[self.sampling]
-            lengths = (duration * rate).ceil().long()
-            return (steps.double() / rate).expand(-1, duration.shape[0]), lengths
+            return steps.double() / rate, (duration * rate).ceil().long()
         lengths = samples.long()
-        chosen = torch.where(steps < lengths, chosen, 1.0)  # What is too much goes to the end.
-        return chosen.sort(0).values * duration, lengths
+        chosen = torch.where(steps < lengths.unsqueeze(-2), chosen, 1.0)  # What is too much goes to the end.
+        return chosen.sort(-2).values * duration.unsqueeze(-2), lengths
 
     def show(self, parts: Parts) -> Batch:
-        period, phase, times, lengths = parts  # (B,), (B,), (T, B), (B,)
-        present = torch.arange(self.steps, device=times.device).unsqueeze(1) < lengths
-        wave = torch.sin(2 * math.pi * times / period - phase)
+        period, phase, times, lengths = parts  # (..., B), (..., B), (..., T, B), (..., B)
+        present = torch.arange(self.steps, device=times.device).unsqueeze(1) < lengths.unsqueeze(-2)
+        wave = torch.sin(2 * math.pi * times / period.unsqueeze(-2) - phase.unsqueeze(-2))
         inputs = torch.stack((wave, times / self.time_scale), -1) if self.time_input else wave.unsqueeze(-1)
         # The first sample has no predecessor: the text leaves its dt open, we say 1, which makes the steps of sync-1
         # all alike.
-        dt = torch.cat((torch.ones_like(times[:1]), times.diff(dim=0)))
+        dt = torch.cat((torch.ones_like(times[..., :1, :]), times.diff(dim=-2)), -2)
         low, high = SPECIAL
         return Batch(
             torch.where(present.unsqueeze(-1), inputs, 0).float(),
@@ -153,7 +148,9 @@ class Frequency(Synthetic, Classification):
         return {"loss": -share * math.log(share) - (1 - share) * math.log(1 - share), "accuracy": share}
 
 
-def uniform(low: float, high: float, count: int, generator: torch.Generator) -> Tensor:
-    """U(low, high), float64 `(B,)`."""
-    device = generator.device
-    return torch.empty(count, dtype=torch.float64, device=device).uniform_(low, high, generator=generator)
+def uniform(ranges: Sequence[tuple[float, float]], count: int, generator: torch.Generator) -> Tensor:
+    """A row of numbers from each range after the other, float64 `(ranges, B)`: one tensor, to be stacked at once."""
+    rows = torch.empty(len(ranges), count, dtype=torch.float64, device=generator.device)
+    for row, (low, high) in zip(rows, ranges, strict=True):
+        row.uniform_(low, high, generator=generator)
+    return rows

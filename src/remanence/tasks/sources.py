@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import fields
 
 import torch
 from torch import Tensor
@@ -15,7 +14,9 @@ from .expect import expect_size_or_none, expect_whole
 from .generators import generator
 
 Parts = tuple[Tensor, ...]
-"""What some sequences are made from, kept as small as possible; in every tensor the sequences come last: `(..., B)`."""
+"""What some sequences are made from, kept as small as possible; in every tensor the sequences come last: `(..., B)`.
+
+Those of several replicas have the replica in front of every shape, `(R, ..., B)`."""
 
 
 class Synthetic(Task):
@@ -23,6 +24,9 @@ class Synthetic(Task):
 
     `numbers` draws what is random about them, `made` turns it into parts, which are as small as possible, and `show`
     those into inputs and targets. A fixed set keeps the parts and shows them anew for every batch.
+
+    `made` and `show` count dimensions from the end, so that they take what belongs to several replicas as well, and
+    give a batch of them side by side: a few operations for all, each straight into the shape that training reads.
     """
 
     train_size: int | None
@@ -36,12 +40,15 @@ class Synthetic(Task):
         """Random numbers for so many sequences, on the generator's device, and no more: every seed has its own."""
 
     def made(self, numbers: Parts) -> Parts:
-        """The parts of these sequences, each from its own numbers: those of several seeds are made at once."""
+        """The parts of these sequences, each from its own numbers: `(..., B)` or `(R, ..., B)`."""
         return numbers
 
     @abstractmethod
     def show(self, parts: Parts) -> Batch:
-        """Inputs and targets of these sequences, each from its own parts: those of several seeds are shown at once."""
+        """Inputs and targets of these sequences, each from its own parts: `(..., B)` or `(R, ..., B)`.
+
+        On a GPU this is recorded together with the update: it must not wait for the device.
+        """
 
     def make(self, count: int, generator: torch.Generator) -> Parts:
         """The parts of so many new sequences."""
@@ -102,21 +109,9 @@ class Endless:
         return self.show(self.task.numbers(count, generator))
 
 
-def shown_together(source: FixedSet | Endless, parts: Sequence[Parts]) -> Batch:
-    """As many sequences of several replicas, side by side: shown at once, which is a few operations for all."""
-    count = len(parts)
-    whole = source.show(tuple(torch.cat(same, -1) for same in zip(*parts, strict=True)))
-
-    def apart(name: str) -> Tensor | None:
-        value: Tensor | None = getattr(whole, name)
-        if value is None:
-            return None
-        sequences = 0 if value.dim() == 1 else 1
-        shape = value.shape
-        one_by_one = value.reshape(*shape[:sequences], count, -1, *shape[sequences + 1 :])
-        return one_by_one.movedim(sequences, 0).contiguous()
-
-    return Batch(**{field.name: apart(field.name) for field in fields(Batch)})  # type: ignore[arg-type]
+def together(parts: Sequence[Parts]) -> Parts:
+    """The parts of as many sequences of several replicas, side by side: `(R, ..., B)`."""
+    return tuple(torch.stack(same) for same in zip(*parts, strict=True))
 
 
 def refusal(has: str, got: str) -> TypeError:

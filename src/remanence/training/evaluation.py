@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..tasks.base import Source, Task, side_by_side
+from ..tasks.base import Batch, Source, Task, side_by_side
+from ..tasks.sources import FixedSet, together
 from .forward import Forward
 from .population import Replica
 from .states import narrowed, width
@@ -48,7 +49,7 @@ def evaluate(
         replica.model.eval()
     try:
         for numbers in batches(count, batch, forward.device, stateful):
-            data = side_by_side([source.pick(numbers) for source in sources])
+            data = picked(sources, numbers)
             if states is not None and len(numbers) < width(states[0]):
                 states = [narrowed(state, len(numbers)) for state in states]
             outputs, after, _ = forward(replicas, data, states)
@@ -62,6 +63,14 @@ def evaluate(
     means = torch.stack([(total / number).expand(len(replicas)) for total, number in totals.values()])
     found = [dict(zip(totals, row, strict=True)) for row in means.T.tolist()]
     return [scores | task.derived(scores) for scores in found]
+
+
+def picked(sources: Sequence[Source], numbers: Tensor) -> Batch:
+    """The sequences with these numbers of every source, side by side. What is computed is computed for all at once."""
+    sets = [source for source in sources if isinstance(source, FixedSet)]
+    if len(sets) < len(sources) or len(sets) == 1:
+        return side_by_side([source.pick(numbers) for source in sources])
+    return sets[0].show(together([source.parts_of(numbers) for source in sets]))
 
 
 def batches(count: int, width: int, device: torch.device, stateful: bool) -> Iterator[Tensor]:

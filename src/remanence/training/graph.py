@@ -7,13 +7,12 @@ A graph asks once. The numbers are the same: it holds the same kernels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 
 import torch
-from torch import Tensor
 
 from ..tasks.base import Batch
 from .config import Training
+from .drawn import Drawn
 from .population import Population
 from .randomness import draws
 
@@ -35,24 +34,21 @@ def can_record(config: Training, population: Population) -> bool:
 
 
 class Graph:
-    """An update that has been recorded.
+    """An update that has been recorded, from what is drawn for it.
 
     Args:
         work: what to record, a function of a batch alone.
-        batch: a batch of the shapes that all batches have.
+        drawn: what is drawn for an update, of the shapes that it always has.
     """
 
-    def __init__(self, work: Callable[[Batch], None], batch: Batch) -> None:
-        own = {name: value.clone() for name, value in vars(batch).items() if value is not None}
-        self.batch = replace(batch, **own)
+    def __init__(self, work: Callable[[Batch], None], drawn: Drawn) -> None:
+        self.parts = tuple(part.clone() for part in drawn.parts)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            work(self.batch)
+            work(drawn.show(self.parts))
 
-    def play(self, batch: Batch) -> None:
+    def play(self, drawn: Drawn) -> None:
         """Do the work on another batch."""
-        for field in fields(Batch):
-            place: Tensor | None = getattr(self.batch, field.name)
-            if place is not None:
-                place.copy_(getattr(batch, field.name))
+        for place, part in zip(self.parts, drawn.parts, strict=True):
+            place.copy_(part)
         self.graph.replay()

@@ -25,13 +25,13 @@ from ..models.modes import detached
 from ..tasks.base import Batch, Source
 from . import averaging, keeping, machine, optimisers, schedule
 from .directory import Directory
+from .drawn import Drawn, Draws
 from .evaluation import evaluate
 from .files import RunError
 from .forward import Forward
 from .graph import WARM, Graph, can_record
 from .interruption import Budget, Interruption
 from .loggers import Logger
-from .order import next_of_all
 from .plan import Plan
 from .population import Population, Replica
 from .progress import Silent
@@ -131,6 +131,7 @@ class Loop:
         self.graph: Graph | None = None
         self.warm = 0
         self.recordable = can_record(self.config, self.population)
+        self.draws = Draws([replica.order for replica in self.population.replicas])
 
     @classmethod
     def alone(cls, runs: Sequence[Run], device: torch.device) -> Loop:
@@ -176,14 +177,14 @@ class Loop:
         if replicas[0].order.at_start:
             for replica in replicas:
                 replica.state = None
-        batch = next_of_all([replica.order for replica in replicas])
+        drawn = self.draws.next()
         self.slot.fill_(self.at.since)
         population.optimiser.param_groups[0]["lr"] = self.lr(self.at.update) * replicas[0].order.factor
-        self.record_if_warm(batch)
+        self.record_if_warm(drawn)
         if self.graph is None:
-            self.learn(batch)
+            self.learn(drawn.shown())
         else:
-            self.graph.play(batch)
+            self.graph.play(drawn)
         self.at.update += 1
         if population.averages is not None:
             population.averages.add(population.parameters.data, self.at.update)
@@ -205,13 +206,13 @@ class Loop:
             for replica, state in zip(replicas, after, strict=True):
                 replica.state = detached(state)
 
-    def record_if_warm(self, batch: Batch) -> None:
+    def record_if_warm(self, drawn: Drawn) -> None:
         """Record the device's part where that is possible, once everything has run a few times."""
         self.warm += 1
         if self.graph is not None or self.warm <= WARM or not self.recordable:
             return
         try:
-            self.graph = Graph(self.learn, batch)
+            self.graph = Graph(self.learn, drawn)
         except RuntimeError as error:
             self.recordable = False
             self.progress.say(
@@ -388,6 +389,7 @@ class Loop:
                 logger.ended(replica.run, result)
         self.graph, self.warm = None, 0
         population.keep([number for number in range(len(population.replicas)) if number not in ended])
+        self.draws = Draws([replica.order for replica in population.replicas])
 
 
 def _expect_alike(runs: Sequence[Run]) -> list[Run]:

@@ -7,17 +7,19 @@ that of the stream: the sequences are numbered along it, and each of the B lanes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ..language.lanes import in_lanes
-from ..tasks.base import Batch, Source, side_by_side
+from ..tasks.base import Batch, Source
 from ..tasks.generators import generator
-from ..tasks.sources import Endless, FixedSet, Parts, shown_together
 from .config import Training
 from .jittered import JitteredOrder
+
+Some = TypeVar("Some")
 
 
 def order_of(source: Source, config: Training, seed: int, device: torch.device) -> Order | JitteredOrder:
@@ -25,16 +27,6 @@ def order_of(source: Source, config: Training, seed: int, device: torch.device) 
     if config.jitter:
         return JitteredOrder(source, config.batch, seed)
     return Order(source, config.batch, seed, device, config.stateful)
-
-
-def next_of_all(orders: Sequence[Order | JitteredOrder]) -> Batch:
-    """The next batches of several replicas, side by side. Where they are computed, it is for all at once."""
-    computed = [order for order in orders if isinstance(order, Order) and isinstance(order.source, FixedSet | Endless)]
-    if len(orders) == 1 or len(computed) < len(orders):
-        return side_by_side([order.next() for order in orders])
-    source = computed[0].source
-    assert isinstance(source, FixedSet | Endless)
-    return shown_together(source, [order.next_parts() for order in computed])
 
 
 class Order:
@@ -76,30 +68,25 @@ class Order:
 
     def next(self) -> Batch:
         """The next batch."""
-        numbers = self._choose()
-        return self.source.draw(self.batch, self.generator) if numbers is None else self.source.pick(numbers)
-
-    def next_parts(self) -> Parts:
-        """What the next batch is computed from, where it is: what its source shows."""
-        numbers = self._choose()
-        if isinstance(self.source, FixedSet) and numbers is not None:
-            return self.source.parts_of(numbers)
-        assert isinstance(self.source, Endless)
-        return self.source.task.numbers(self.batch, self.generator)
-
-    def _choose(self) -> Tensor | None:
-        """The numbers of the sequences of the next batch; None where they are new."""
         if self.length is None:
-            self.position += 1
-            return None
+            return self.draw(self.source.draw)
+        numbers, position = self.take()
+        return self.source.pick(numbers[position])
+
+    def draw(self, how: Callable[[int, torch.Generator], Some]) -> Some:
+        """Go on by a batch of a source without end, which is drawn like this."""
+        self.position += 1
+        return how(self.batch, self.generator)
+
+    def take(self) -> tuple[Tensor, int]:
+        """Go on by a batch of a source with a size: the numbers of its pass `(batches, B)`, and which batch it is."""
         if self.position == self.length:
             self.position = 0
             self._numbers = None
         if self._numbers is None:
             self._numbers = self._pass()
-        numbers = self._numbers[self.position]
         self.position += 1
-        return numbers
+        return self._numbers, self.position - 1
 
     def _pass(self) -> Tensor:
         """The numbers of the sequences of a pass, `(batches, B)`."""

@@ -123,10 +123,12 @@ def _address(value: Tensor | None) -> int:
 
 
 def _plan(kind: Kind, given: Given, backward: bool) -> plan.Plan:
-    *lead, _, rows, _ = given.inputs.shape
+    *lead, steps, rows, _ = given.inputs.shape
     parts, device = parts_of(kind, given.inputs.dtype), given.inputs.device
     replicas, units = lead[0] if lead else 1, given.weight_hh.shape[-1]
-    return plan.make(units, rows, replicas, parts, backward, _processors(device), largest_cluster(device))
+    countable = replicas * steps * rows * kind.blocks * units < 4 * 2**32
+    chip = _processors(device), largest_cluster(device)
+    return plan.make(units, rows, replicas, parts, backward, *chip, countable)
 
 
 @lru_cache

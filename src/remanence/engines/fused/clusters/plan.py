@@ -54,7 +54,16 @@ def shelf(plan: Plan, parts: int) -> int:
     return -(-plan.cluster // 4) * plan.warps * 32 * plan.warps * 16
 
 
-def make(units: int, rows: int, replicas: int, parts: int, backward: bool, processors: int, largest: int) -> Plan:
+def make(
+    units: int,
+    rows: int,
+    replicas: int,
+    parts: int,
+    backward: bool,
+    processors: int,
+    largest: int,
+    countable: bool = True,
+) -> Plan:
     """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
 
     With more to do than fits, it is what was fastest on an H200. Up to 128 units several small programs share a
@@ -70,13 +79,14 @@ def make(units: int, rows: int, replicas: int, parts: int, backward: bool, proce
         backward: whether it is the backward pass.
         processors: of the chip.
         largest: how many programs of a cluster the chip takes, at least a 32nd of the units.
+        countable: whether 32 bits count all vectors of pre-activations, as a program with the whole layer does.
     """
     groups = replicas * -(-rows // 8)
     small = -(-units // 16)
     room = processors - processors // 16  # clusters are of neighbouring processors: not all of the chip can be used
     if small <= largest and groups * small <= processors:
         return Plan(4, small, 1)
-    if units <= MOST_UNITS_WHOLE and parts == 1 and groups * small > 2 * processors:
+    if units <= MOST_UNITS_WHOLE and parts == 1 and countable and groups * small > 2 * processors:
         return make_whole(units, backward)
     if small <= min(8, largest) and (units > 64 or not backward):
         return Plan(4, small, 1, min(-(-groups * small // room), 3))

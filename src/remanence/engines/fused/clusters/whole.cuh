@@ -45,21 +45,24 @@ template <int WIDTH, typename Number>
 struct Page {
     static constexpr int SIZE = sizeof(Number), PITCH = WIDTH * SIZE + 16;
     static constexpr int FOURS = (2 * WIDTH + THREADS - 1) / THREADS;
+    static constexpr bool EVEN = FOURS * THREADS == 2 * WIDTH;   // so that all threads have as many
     static constexpr bool REGULAR = THREADS % (WIDTH / 4) == 0;  // so that a thread's fours are below each other
 
-    __device__ __forceinline__ static int row_of(int i) { return ((int)threadIdx.x + i * THREADS) / (WIDTH / 4); }
+    __device__ __forceinline__ static int row_of(int i) { return (int)((threadIdx.x + i * THREADS) / (word)(WIDTH / 4)); }
 
     // Where the i-th four of this thread are in a box.
     __device__ __forceinline__ static int place_of(int i) {
-        return row_of(i) * PITCH + ((int)threadIdx.x + i * THREADS) % (WIDTH / 4) * 4 * SIZE;
+        return row_of(i) * PITCH + (int)((threadIdx.x + i * THREADS) % (word)(WIDTH / 4)) * 4 * SIZE;
     }
 
-    __device__ __forceinline__ static void fetch(word box, const Number* memory, int rows) {
+    // From row `row` of `memory` on. (There are less than 2^32 fours, see ../passes.py, and addresses are soon computed.)
+    __device__ __forceinline__ static void fetch(word box, const Number* memory, word row, int rows) {
         const int first = place_of(0);
 #pragma unroll
         for (int i = 0; i < FOURS; ++i) {
             const int place = REGULAR ? first + i * (THREADS / (WIDTH / 4)) * PITCH : place_of(i);
-            if (row_of(i) < rows && row_of(i) < 8) fetch_four(box + place, memory + i * 4 * THREADS + 4 * (int)threadIdx.x);
+            const word four = row * (WIDTH / 4) + i * THREADS + threadIdx.x;
+            if (row_of(i) < rows && (EVEN || row_of(i) < 8)) fetch_four(box + place, memory + (offset)four * 4);
         }
     }
 };

@@ -110,27 +110,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
 
     Single input[SINGLES + !SINGLES], time = dt_of(dt, first - stride, rows);
 #pragma unroll
-    for (int i = 0; i < SINGLES; ++i) input[i] = input_of<INPUT_ROW / 4>(i, inputs, first - stride, rows);
+    for (int i = 0; i < SINGLES; ++i) {
+        input[i] = input_of<INPUT_ROW / 4>(i, inputs, first - stride, rows);
+        input[i].place = pinned(input[i].place);
+    }
     const word inbox = shared_address(shared) + IN;
     auto fetch_step = [&](int s) {  // one after the other
         if (s < T) {
             const int place = s % DEPTH * INBOX;
             const word stage = inbox + place;
-            const offset here = first + s * stride;
+            const word here = (word)first + (word)s * (word)stride;
             // Cell and age are those before the step: at last, the first.
             auto fetch_state = [&](int page, const float* states, const float* first_state) {
                 const bool last = s == T - 1;
-                const float* state = last ? first_state : states + (here + stride) * H;
-                if (last && state != nullptr) state += start + (offset)me.first_row * H;
-                Page<H, float>::fetch(stage + page, state, state == nullptr ? 0 : rows);
-                for (int i = threadIdx.x; state == nullptr && i < 2 * H; i += THREADS)
-                    at<float4>(IN + place + page + i / (H / 4) * STATE_PITCH + i % (H / 4) * 16) = {0, 0, 0, 0};
+                const float* state = last ? first_state : states;
+                const word row = last ? me.replica * B + me.first_row : here + (word)stride;
+                Page<H, float>::fetch(stage + page, state, row, state == nullptr ? 0 : rows);
+                if (state == nullptr)
+#pragma unroll
+                    for (int i = 0; i < Page<H, float>::FOURS; ++i)
+                        if (Page<H, float>::row_of(i) < 8) at<float4>(IN + place + page + Page<H, float>::place_of(i)) = {0, 0, 0, 0};
             };
-            Page<BLOCKS * H, NUMBER>::fetch(stage, pre + here * BLOCKS * H, rows);
-            Page<H, NUMBER>::fetch(stage + D_HIDDEN, d_hidden + here * H, d_hidden == nullptr ? 0 : rows);
+            Page<BLOCKS * H, NUMBER>::fetch(stage, pre, here, rows);
+            Page<H, NUMBER>::fetch(stage + D_HIDDEN, d_hidden, here, d_hidden == nullptr ? 0 : rows);
             fetch_state(CELL, cells, first_cell);
             if (HAS_AGE) fetch_state(AGE, ages, first_age);
-            if (SPLIT >= 0) Page<H, NUMBER>::fetch(stage + HN, parts + here * H, rows);
+            if (SPLIT >= 0) Page<H, NUMBER>::fetch(stage + HN, parts, here, rows);
 #pragma unroll
             for (int i = 0; i < SINGLES; ++i) go_on_and_fetch(input[i], stage + GIVEN_INPUTS, stride * INPUTS);
             if (HAS_DT) go_on_and_fetch(time, stage + DT, stride);

@@ -131,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
     auto fetch_step = [&](int s) {  // one after the other
         if (s < T) {
             const word stage = inbox + s % DEPTH * INBOX;
-            if (!INPUTS) Page<BLOCKS * H, NUMBER>::fetch(stage, pre + (first + s * stride) * BLOCKS * H, rows);
+            if (!INPUTS) Page<BLOCKS * H, NUMBER>::fetch(stage, pre, (word)(first + s * stride), rows);
 #pragma unroll
             for (int i = 0; i < SINGLES; ++i) fetch_and_go_on(input[i], stage, stride * INPUTS);
             if (HAS_DT) fetch_and_go_on(time, stage + DT, stride);

@@ -1,0 +1,130 @@
+"""What is drawn and computed for all replicas at once is what each would get."""
+
+import pytest
+import torch
+
+from remanence.tasks import Adding, Copy, CopyVariable, Frequency, Pixels
+from remanence.tasks.base import side_by_side
+from remanence.training import ahead
+from remanence.training.drawn import Draws, as_it_is
+from remanence.training.evaluation import picked
+from remanence.training.order import Order
+
+CPU = torch.device("cpu")
+SEEDS = (1, 2, 3)
+TASKS = [
+    Copy(delay=3, train_size=40),
+    Copy(delay=3, form="cues", train_size=None),
+    CopyVariable(shortest=2, longest=5, train_size=40),
+    CopyVariable(shortest=2, longest=5, train_size=None),
+    Adding(length=6, train_size=40),
+    Adding(length=7),
+    Frequency(train_size=40),
+    Frequency(sampling="sync-0.1", time_input=True),
+    Frequency(sampling="async", train_size=40),
+    Frequency(sampling="async", periods="log-uniform"),
+]
+every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.name}-{task.train_size}")
+
+
+def orders(task, seeds=SEEDS):
+    return [Order(task.source("train", seed, CPU), 5, seed, CPU) for seed in seeds]
+
+
+def expect_equal(found, expected):
+    for name, value in vars(expected).items():
+        other = getattr(found, name)
+        assert (value is None) == (other is None)
+        if value is not None:
+            assert other.dtype == value.dtype
+            assert torch.equal(other, value), name
+            assert other.is_contiguous(), name
+
+
+@every_task
+@pytest.mark.parametrize("size", [1, 1000, ahead.BYTES], ids=lambda size: f"{size}-bytes-ahead")
+def test_batches_are_those_of_each(task, size, monkeypatch):
+    monkeypatch.setattr(ahead, "BYTES", size)
+    alone, together = orders(task), orders(task)
+    draws = Draws(together)
+    for _ in range(20):  # more than two passes
+        expect_equal(draws.next().shown(), side_by_side([order.next() for order in alone]))
+        for order, other in zip(together, alone, strict=True):  # what a checkpoint holds
+            assert order.position == other.position
+            assert torch.equal(order.generator_state, other.generator_state)
+
+
+@every_task
+def test_a_drawn_batch_has_the_same_shapes_every_time(task):
+    draws = Draws(orders(task))
+    shapes = {tuple(part.shape for part in draws.next().parts) for _ in range(20)}
+    assert len(shapes) == 1
+
+
+def test_replicas_may_be_at_different_places():
+    alone, together = orders(TASKS[0]), orders(TASKS[0])
+    for first, *_ in (alone, together):
+        for _ in range(3):
+            first.next()
+    draws = Draws(together)
+    for _ in range(20):
+        expect_equal(draws.next().shown(), side_by_side([order.next() for order in alone]))
+
+
+def test_an_order_that_goes_elsewhere_is_followed():
+    alone, together = orders(TASKS[0]), orders(TASKS[0])
+    draws = Draws(together)
+    draws.next()
+    for all_orders in (alone, together):
+        for order, other in zip(all_orders, orders(TASKS[0], (7, 8, 9)), strict=True):
+            order.go_to(other.generator_state, 4)
+    for _ in range(6):
+        expect_equal(draws.next().shown(), side_by_side([order.next() for order in alone]))
+
+
+def test_look_ups_are_for_many_batches(monkeypatch):
+    draws = Draws(orders(TASKS[0]))
+    calls = []
+    monkeypatch.setattr(ahead.Ahead, "_look_up", count(calls, ahead.Ahead._look_up))
+    for _ in range(16):  # two passes
+        draws.next()
+    assert len(calls) == 2
+
+
+def count(calls, function):
+    def counted(*arguments):
+        calls.append(arguments)
+        return function(*arguments)
+
+    return counted
+
+
+@pytest.mark.parametrize("seeds", [(1,), (1, 2)])
+def test_batches_that_are_not_computed_are_put_side_by_side(seeds):
+    task = Pixels(data="digits")
+    draws, alone = Draws(orders(task, seeds)), orders(task, seeds)
+    for _ in range(3):
+        expect_equal(draws.next().shown(), side_by_side([order.next() for order in alone]))
+
+
+def test_one_replica_is_shown_before_it_is_drawn():
+    (alone,), draws = orders(TASKS[0], (1,)), Draws(orders(TASKS[0], (1,)))
+    drawn = draws.next()
+    expected = side_by_side([alone.next()])
+    expect_equal(drawn.shown(), expected)
+    assert torch.equal(drawn.parts[0], expected.inputs)
+
+
+def test_a_batch_as_it_is_keeps_what_it_has():
+    batch = side_by_side([TASKS[2].source("train", 1, CPU).pick(torch.arange(4))])
+    drawn = as_it_is(batch)
+    assert len(drawn.parts) == 4
+    expect_equal(drawn.shown(), batch)
+
+
+@every_task
+@pytest.mark.parametrize("seeds", [(1,), SEEDS])
+def test_evaluation_shows_all_replicas_what_each_would_see(task, seeds):
+    sources = [task.source("validation", seed, CPU) for seed in seeds]
+    numbers = torch.tensor([4, 0, 7])
+    expect_equal(picked(sources, numbers), side_by_side([source.pick(numbers) for source in sources]))
