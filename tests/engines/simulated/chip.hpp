@@ -325,8 +325,9 @@ inline void multiply_tf32(float* sums, word a0, word a1, word a2, word a3, word 
 }
 
 inline float reciprocal(float x) { return 1.0f / x; }
+inline float power_of_two(float x) { return std::exp2(x); }
 inline float exponential(float x) { return std::exp2(x * 1.4426950408889634f); }
-inline float logarithm(float x) { return std::log2(x) * 0.6931471805599453f; }
+inline float binary_logarithm(float x) { return std::log2(x); }
 inline float where_below(float x, float bound, float then, float otherwise) { return x < bound ? then : otherwise; }
 inline float square_root(float x) { return std::sqrt(x); }
 inline float squared_exponential(float x) { return std::exp2(x * 2.8853900817779268f); }

@@ -88,16 +88,18 @@ __device__ __forceinline__ float reciprocal(float x) {
     return y;
 }
 
-__device__ __forceinline__ float exponential(float x) {
+__device__ __forceinline__ float power_of_two(float x) {
     float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-__device__ __forceinline__ float logarithm(float x) {
+__device__ __forceinline__ float exponential(float x) { return power_of_two(x * 1.4426950408889634f); }
+
+__device__ __forceinline__ float binary_logarithm(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y * 0.6931471805599453f;
+    return y;
 }
 
 __device__ __forceinline__ float square_root(float x) {
@@ -115,11 +117,7 @@ __device__ __forceinline__ float where_below(float x, float bound, float then, f
 }
 
 // exp(2 x)
-__device__ __forceinline__ float squared_exponential(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 2.8853900817779268f));
-    return y;
-}
+__device__ __forceinline__ float squared_exponential(float x) { return power_of_two(x * 2.8853900817779268f); }
 
 // The smaller and the larger of two numbers, or the one that is none.
 __device__ __forceinline__ float smaller_of(float x, float y) {

@@ -6,6 +6,7 @@ struct Step { float forget, complement, age, kept; };
 struct GateSlopes { float forget, complement, own[6]; };
 struct GateBack { float z, z2, age, p, dt; };
 
+constexpr float LOG_2 = 0.6931471805599453f;
 constexpr float SATURATED = 10.0f;
 constexpr float SMALLEST = 1.1754943508222875e-38f;
 
@@ -84,8 +85,8 @@ __device__ __forceinline__ Step power_law_forward(float z, float z2, float age, 
     float held = larger_of(keep * (age + 1.0f) + eps, SMALLEST);
     float lost = 1.0f - eps;
     if (HAS_DT) lost = larger_of(reset + keep * dt - eps, 0.0f);
-    float log_forget = -p * logarithm_of_one_and(lost, held).of;
-    return {exponential(log_forget), -exponential_less_one(log_forget), keep * (age + (HAS_DT ? dt : 1.0f)), z};
+    float exponent = -p * binary_logarithm_of_one_and(lost, held).of;
+    return {power_of_two(exponent), -exponential_less_one(LOG_2 * exponent), keep * (age + (HAS_DT ? dt : 1.0f)), z};
 }
 
 __device__ __forceinline__ GateSlopes power_law_slopes(float z, float z2, float age, float p, float dt, float eps) {
@@ -94,21 +95,20 @@ __device__ __forceinline__ GateSlopes power_law_slopes(float z, float z2, float 
     float raw = keep * (age + 1.0f) + eps, held = larger_of(raw, SMALLEST);
     float elapsed = reset + keep * dt;
     float lost = HAS_DT ? larger_of(elapsed - eps, 0.0f) : 1.0f - eps;
-    Pair both = logarithm_of_one_and(lost, held);
-    float log_ratio = -both.of, ratio = both.other;
-    float forget = exponential(p * log_ratio);
+    Pair both = binary_logarithm_of_one_and(lost, held);
+    float logarithm = both.of, ratio = both.other;
+    float forget = power_of_two(-p * logarithm);
     float by_lost = -forget * p * reciprocal(held + lost);
     float by_held = raw >= SMALLEST ? -by_lost * ratio : 0.0f;
-    float by_z = -by_held * (age + 1.0f);
-    float by_dt = 0.0f;
+    float aged_by_z = -(age + (HAS_DT ? dt : 1.0f)) * turn;
+    float by_z = by_held * aged_by_z, by_dt = 0.0f;
     if (HAS_DT) {
         float by_elapsed = elapsed >= eps ? by_lost : 0.0f;
-        by_z += by_elapsed * (1.0f - dt);
+        by_z = (by_elapsed * (1.0f - dt) - by_held * (age + 1.0f)) * turn;
         by_dt = by_elapsed * keep;
     }
-    float aged_by_z = -(age + (HAS_DT ? dt : 1.0f)) * turn;
-    return {forget, -exponential_less_one(p * log_ratio),
-            {by_z * turn, by_held * keep, forget * log_ratio, by_dt, aged_by_z, keep}};
+    return {forget, -exponential_less_one(-LOG_2 * p * logarithm),
+            {by_z, by_held * keep, -LOG_2 * (forget * logarithm), by_dt, aged_by_z, keep}};
 }
 
 __device__ __forceinline__ GateBack power_law_backward(const float* slopes, float d_forget, float d_age) {

@@ -38,10 +38,11 @@ __device__ __forceinline__ void go_on_and_store(Four& four, int box, offset numb
     }
 }
 
-// Where a unit of a row is in h_t: so that a thread reads what it multiplies by two tiles at once.
+// Where a unit of a row is in h_t: so that a thread reads what it multiplies by two tiles at once, and pairs of rows are in different
+// banks.
 __device__ __forceinline__ int place_of(int unit, int row) {
     bool last = INNER % 2 && unit >= 16 * (INNER - 1);
-    return unit / 32 * 512 + (last ? row * 32 + unit % 16 * 2 : row * 64 + unit % 32 * 2);
+    return unit / 32 * 512 + (last ? row * 32 + unit % 16 * 2 : row * 64 + (unit % 32 * 2 ^ row / 2 * 16));
 }
 
 // The first of the four units that threads of q multiply in the k-th tile.
@@ -197,8 +198,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
     };
     float given[PAIRS][4];
     contribute(0, given);
-    int hidden_at = pinned(me.g * 64 + me.q * 16), box = pinned(OUT), turn = 1;
-    constexpr int LAST = INNER / 2 * 512;  // where a last tile without another is
+    int hidden_at = pinned(place_of(8 * me.q, me.g)), box = pinned(OUT), turn = 1;
+    const int last_on = place_of(16 * (INNER - 1) + 4 * me.q, me.g) - place_of(8 * me.q, me.g);  // to a last tile without another
     for (int s = 0; s < T; ++s) {
         float sums[PAIRS][4] = {};
 #pragma unroll
@@ -210,7 +211,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
             for (int pair = 0; pair < PAIRS; ++pair) multiply(sums[pair], slice[k + 1 < INNER ? k + 1 : k][pair], {both.z, both.w});
         }
         if (INNER % 2) {
-            uint2 one = at<uint2>(hidden_at + LAST - (me.g * 64 + me.q * 16) / 2);
+            uint2 one = at<uint2>(hidden_at + last_on);
 #pragma unroll
             for (int pair = 0; pair < PAIRS; ++pair) multiply(sums[pair], slice[INNER - 1][pair], one);
         }
