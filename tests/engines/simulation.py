@@ -23,6 +23,8 @@ extern "C" int simulate(const char* packed, int groups, int cluster, int threads
 MISTAKES = {
     1: "its threads wait for each other forever",
     2: "it sent to a program that had ended, or made another mistake",
+    3: "it read or wrote a place that is not aligned",
+    4: "it wrote beyond its shared memory",
 }
 
 
@@ -41,7 +43,8 @@ def compiled(folder: Path, name: str, constants: Mapping[str, Any], forgotten: s
     if not library.exists():
         source = library.with_suffix(".cpp")
         source.write_text(text, "utf-8")
-        command = [COMPILER, "-std=c++17", "-O1", "-w", "-shared", "-fPIC", *options, str(source), "-o", str(library)]
+        flags = ["-std=c++17", "-O1", "-w", "-fsanitize=alignment", "-shared", "-fPIC"]
+        command = [COMPILER, *flags, *options, str(source), "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     return str(library).encode()

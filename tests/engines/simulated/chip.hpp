@@ -27,9 +27,9 @@ typedef unsigned int word;
 typedef unsigned short half_bits;
 typedef long long offset;
 
-struct uint2 { word x, y; };
+struct alignas(8) uint2 { word x, y; };
 struct alignas(16) uint4 { word x, y, z, w; };
-struct float2 { float x, y; };
+struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct float16 { half_bits bits; };
 struct bfloat16 { half_bits bits; };
@@ -40,6 +40,7 @@ namespace simulated {
 
 constexpr int STACK = 256 * 1024;
 constexpr int SHARED_BITS = 20;
+constexpr int BEYOND = 4096;  // bytes behind a program's shared memory, which nobody may write
 
 struct Meeting {  // of so many threads
     int size = 0, arrived = 0;
@@ -86,6 +87,7 @@ inline Thread* present;
 inline ucontext_t scheduler;
 inline int block_of_grid;
 inline bool progress;
+inline bool misaligned;
 
 inline void others_turn() { swapcontext(&present->context, &scheduler); }
 
@@ -131,12 +133,12 @@ inline void ask_for(const Copy& copy) {
     if (random() % 2) arrive(copy); else present->fetches.back().push_back(copy);
 }
 
-// Run a kernel, one cluster after the other; 0, or 1 if its threads wait for each other forever, 2 for another mistake.
+// Run a kernel, one cluster after the other; 0, or the number of a mistake, see ../simulation.py.
 inline int run(int groups, int cluster, int threads, int shared_bytes, int seed, const std::function<void()>& kernel) {
     static const std::function<void()>* body;
     static bool failed;
     body = &kernel;
-    failed = false;
+    failed = misaligned = false;
     under_way.clear();  // of a run that went wrong
     random.seed(seed);
     for (int group = 0; group < groups; ++group) {
@@ -145,7 +147,7 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
         std::vector<std::unique_ptr<Thread>> all;
         for (int rank = 0; rank < cluster; ++rank) {
             Block& block = blocks[rank];
-            block.bytes.assign(shared_bytes + 128, 0xFF);  // no numbers
+            block.bytes.assign(shared_bytes + 128 + BEYOND, 0xFF);  // no numbers
             block.memory = (unsigned char*)(((uintptr_t)block.bytes.data() + 127) & ~(uintptr_t)127);
             block.meeting = {threads};
             block.warps.resize(threads / 32);
@@ -193,6 +195,10 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
             if (!progress) asleep = nullptr;
         }
         if (!under_way.empty()) return 2;  // somebody sent to a program that has ended
+        if (misaligned) return 3;
+        for (Block& block : blocks)
+            if (std::any_of(block.memory + shared_bytes, block.memory + shared_bytes + BEYOND, [](int byte) { return byte != 0xFF; }))
+                return 4;
     }
     return 0;
 }
@@ -217,6 +223,9 @@ int run(void (*kernel)(Types...), const char* packed, int groups, int cluster, i
 
 inline struct { struct { operator int() const { return simulated::present->index; } } x; } threadIdx;
 inline struct { struct { operator int() const { return simulated::block_of_grid; } } x; } blockIdx;
+
+// Called by what the compiler adds to every access, for one that is not aligned.
+extern "C" void __ubsan_handle_type_mismatch_v1(void*, void*) { simulated::misaligned = true; }
 
 #define shared (simulated::present->block->memory)
 

@@ -197,35 +197,36 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     int to_one = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q)), to_other = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q + 1));
     int from_one = pinned(place_of(PAIRS == 2 ? 2 * me.q : 4 * me.q, me.g)), from_other = pinned(place_of(8 + 2 * me.q, me.g));
     int size_at = pinned(DIVIDED_BY + me.q * 8), turn = 1;
-    auto shares_of = [&](int s) { return SHARES + s % 2 * WARPS * 512; };
-    auto multiply_inputs = [&](int s) {  // leaves this warp's part of derivatives by the inputs
-        float product[2][4] = {};
+    int share = pinned(SHARES + me.warp * 512 + me.g * 32 + me.q * 8);
+    NUMBER* inputs_to = d_inputs + first * INPUTS;
+    auto multiply_inputs = [&] {  // leaves this warp's part of derivatives by the inputs
+        float product[4] = {};
         auto times = [&](int i, uint2 derivatives) {
             uint4 tile = at<uint4>(INPUT_MATRIX + i * BOARD + (int)threadIdx.x * 16);
             const word four[4] = {tile.x, tile.y, tile.z, tile.w};
-            multiply(product[i % 2], four, derivatives);
+            multiply(product, four, derivatives);
         };
-        uint4 one = at<uint4>(from_one + me.warp * GROUP), other = {};
-        if (PAIRS == 2) other = at<uint4>(from_other + me.warp * GROUP);
+        uint4 one = at<uint4>(from_one + me.warp * GROUP);
         times(0, {one.x, one.y}), times(1, {one.z, one.w});
-        if (PAIRS == 2) times(2 * PAIRS - 2, {other.x, other.y}), times(2 * PAIRS - 1, {other.z, other.w});
+        if (PAIRS == 2) {
+            uint4 other = at<uint4>(from_other + me.warp * GROUP);
+            times(2 * PAIRS - 2, {other.x, other.y}), times(2 * PAIRS - 1, {other.z, other.w});
+        }
         float2 by = at<float2>(size_at + me.warp * 32);
         by = {by.x * input_size, by.y * input_size};
-        auto sum = [&](int e) { return product[0][e] + product[1][e]; };
-        const int share = shares_of(s) + me.warp * 512 + me.g * 32 + me.q * 8;
-        at<float2>(share) = {sum(0) * by.x, sum(1) * by.y};
-        at<float2>(share + 256) = {sum(2) * by.x, sum(3) * by.y};
+        at<float2>(share) = {product[0] * by.x, product[1] * by.y};
+        at<float2>(share + 256) = {product[2] * by.x, product[3] * by.y};
     };
-    auto leave_inputs = [&](int s) {
-        NUMBER* const to = d_inputs + (offset)((word)first + (word)s * (word)stride) * INPUTS;
+    auto leave_inputs = [&](int shares) {  // one step after the other
 #pragma unroll
         for (int i = threadIdx.x, more = 0; more < 128; i += THREADS, more += THREADS) {
             if (i >= 128) break;
             float sum = 0.0f;
 #pragma unroll
-            for (int k = 0; k < WARPS; ++k) sum += at<float>(shares_of(s) + k * 512 + i * 4);
-            if (i / 8 < INPUTS && i % 8 < rows) store(to + i % 8 * INPUTS + i / 8, sum);
+            for (int k = 0; k < WARPS; ++k) sum += at<float>(shares + k * 512 + i * 4);
+            if (i / 8 < INPUTS && i % 8 < rows) store(inputs_to + i % 8 * INPUTS + i / 8, sum);
         }
+        inputs_to += stride * INPUTS;
     };
     float from_later[2][2] = {};
     const int x_at = pinned(IN + GIVEN_INPUTS + 2 * me.q * INPUT_ROW + me.g * 4);
@@ -310,7 +311,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         wait_for_fetches<DEPTH - 2>();
         __syncthreads();
         fetch_step(s + DEPTH);
-        if (D_INPUTS && s > 0) leave_inputs(s - 1);
+        if (D_INPUTS && s > 0) leave_inputs(SHARES + (s - 1) % 2 * WARPS * 512);
 
         float sums[4] = {};
 #pragma unroll
@@ -332,13 +333,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         for (int e = 0; e < 4; ++e) from_later[e & 1][e >> 1] = sums[e] * range.size;
         to += stride * (BLOCKS * H), parts_to += stride * H;
         prepare(s + 1);  // after the last step, of what was there before
-        if (D_INPUTS) multiply_inputs(s);
+        if (D_INPUTS) multiply_inputs();
         to_one += turn * DERIVATIVES, to_other += turn * DERIVATIVES, from_one += turn * DERIVATIVES, from_other += turn * DERIVATIVES;
-        size_at += turn * SIZES, turn = -turn;
+        size_at += turn * SIZES, share += turn * WARPS * 512, turn = -turn;
     }
     if (D_INPUTS) {
         __syncthreads();
-        leave_inputs(T - 1);
+        leave_inputs(SHARES + (T - 1) % 2 * WARPS * 512);
     }
     enter();
     totals += (offset)me.group * (TOTALS + BLOCKS * INPUTS) * H + me.unit;

@@ -6,6 +6,8 @@ constexpr int SENT = 16 * H;                         // bytes of h_t
 constexpr int INPUT_ROW = 8 * EIGHTS * 4;            // bytes for the inputs of a row
 constexpr int DT = INPUTS ? 8 * INPUT_ROW : BLOCKS_PAGE;
 constexpr int INBOX = DT + 32;                       // bytes of a step: inputs or what they contribute, and dt
+// There is room for two more inputs, which are one: of these come the biases, as two numbers of TF32 each.
+constexpr bool ONES = EIGHTS && 8 * EIGHTS - INPUTS >= 2;
 // Numbers of a row of an outbox, and its pages in bytes, all float32: pre-activations if SAVE, h, cell, age, hn.
 constexpr int WIDE_PITCH = BLOCKS * H + 4, NARROW_PITCH = H + 4;
 constexpr int KINDS = SAVE ? 2 + HAS_AGE + (SPLIT >= 0) : 1;
@@ -100,6 +102,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
                 int block = 2 * pair + (e & 1), column = 2 * (EIGHTS * me.q + k) + (e >> 1);
                 offset at = (((offset)me.replica * BLOCKS + block) * H + me.unit) * INPUTS + column;
                 four[e] = as_tf32(block < BLOCKS && column < INPUTS ? value_of(input_matrix[at]) : 0.0f);
+                const word coarse = as_tf32(both[e & 1]);
+                if (ONES && column == INPUTS) four[e] = coarse;
+                if (ONES && column == INPUTS + 1) four[e] = as_tf32(both[e & 1] - __uint_as_float(coarse));
             }
             at<uint4>(INPUT_SLICES + ((k * PAIRS + pair) * THREADS + threadIdx.x) * 16) = {four[0], four[1], four[2], four[3]};
         }
@@ -160,6 +165,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
         for (int i = 0; i < OF_PAGES; ++i) go_on_and_store(of_pages[i], box + PAGES, stride * H);
     };
     for (int i = threadIdx.x; i < DEPTH * INBOX / 4; i += THREADS) at<float>(IN + 4 * i) = 0.0f;  // where nothing will come
+    __syncthreads();
+    for (int i = threadIdx.x; ONES && i < DEPTH * 16; i += THREADS)
+        at<float>(IN + i / 16 * INBOX + i / 2 % 8 * INPUT_ROW + (INPUTS + i % 2) * 4) = 1.0f;
     if (SAVE && before != nullptr)
 #pragma unroll
         for (int j = 0; j < 2; ++j)
@@ -178,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
         const int stage = s % DEPTH * INBOX;
 #pragma unroll
         for (int pair = 0; pair < PAIRS; ++pair) {
-            float4 four = at<float4>(bias_at + pair * H * 16);
+            float4 four = ONES ? float4{0, 0, 0, 0} : at<float4>(bias_at + pair * H * 16);
             given[pair][0] = four.x, given[pair][1] = four.y, given[pair][2] = four.z, given[pair][3] = four.w;
         }
 #pragma unroll
