@@ -202,6 +202,28 @@ def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
 
 
 @both_schemes
+def test_an_infinite_bias_saturates_gates(sizes, precision, monkeypatch) -> None:
+    force(sizes, monkeypatch)
+    task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 2, 3, 32), torch.float32, torch.device("cpu"))
+    task.weights["bias_ih"][:4] = torch.inf
+    task.weights["bias_ih"][4:8] = -torch.inf
+    with torch.no_grad(), float32_products(precision.tf32):
+        found, expected = clusters.run(task).output, engines.loop.run(task).output
+    assert expected.isfinite().all()
+    torch.testing.assert_close(found, expected, rtol=4e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("inputs", [1, 6, 7, 8, 15])
+def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
+    """With room for inputs that are one, for one alone, and without."""
+    sizes = plan.make_whole(32, backward=False)
+    force(sizes, monkeypatch)
+    found = errors(LSTMCell(Fast()), inputs, 32, 5, sizes, checking.TF32, special=False)
+    assert not isinstance(found, str), found
+    assert found.beyond(checking.TF32.tolerance) is None
+
+
+@both_schemes
 def test_a_derivative_that_is_no_number_reaches_every_weight(sizes, precision, monkeypatch) -> None:
     """Also the one that CUDA makes, whose bits are all ones."""
     force(sizes, monkeypatch)

@@ -103,8 +103,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
                 offset at = (((offset)me.replica * BLOCKS + block) * H + me.unit) * INPUTS + column;
                 four[e] = as_tf32(block < BLOCKS && column < INPUTS ? value_of(input_matrix[at]) : 0.0f);
                 const word coarse = as_tf32(both[e & 1]);
+                const float rest = both[e & 1] - __uint_as_float(coarse);
                 if (ONES && column == INPUTS) four[e] = coarse;
-                if (ONES && column == INPUTS + 1) four[e] = as_tf32(both[e & 1] - __uint_as_float(coarse));
+                if (ONES && column == INPUTS + 1) four[e] = fabsf(rest) < 1e38f ? as_tf32(rest) : 0;  // of infinity nothing is left
             }
             at<uint4>(INPUT_SLICES + ((k * PAIRS + pair) * THREADS + threadIdx.x) * 16) = {four[0], four[1], four[2], four[3]};
         }
