@@ -55,7 +55,7 @@ struct Page {
         return row_of(i) * PITCH + (int)((threadIdx.x + i * THREADS) % (word)(WIDTH / 4)) * 4 * SIZE;
     }
 
-    // From row `row` of `memory` on. (There are less than 2^32 fours, see ../passes.py, and addresses are soon computed.)
+    // From row `row` of `memory` on. (There are less than 2^32 fours, see passes.py: a thread has no addresses to keep.)
     __device__ __forceinline__ static void fetch(word box, const Number* memory, word row, int rows) {
         const int first = place_of(0);
 #pragma unroll

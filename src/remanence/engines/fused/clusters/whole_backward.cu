@@ -33,7 +33,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
-    float* d_first_age, float* totals, float* d_dt, const NUMBER* input_matrix, NUMBER* d_inputs, int N, int T, int B, float eps, float fixed_p, float beta) {
+    float* d_first_age, float* totals, float* d_dt, const NUMBER* input_matrix, NUMBER* d_inputs, int N, int T, int B,
+    float eps, float fixed_p, float beta) {
     const Place me = whereabouts(B);
     const int rows = B - me.first_row;
 
