@@ -224,6 +224,17 @@ def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
 
 
 @both_schemes
+def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -> None:
+    force(sizes, monkeypatch)
+    task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 9, 5, 32), torch.float32, torch.device("cpu"))
+    turned = {name: weight.mT.contiguous().mT if weight.dim() == 2 else weight for name, weight in task.weights.items()}
+    with float32_products(precision.tf32):
+        found = checking.errors_of(clusters, replace(task, weights=turned))
+    assert not isinstance(found, str), found
+    assert found.beyond(precision.tolerance) is None
+
+
+@both_schemes
 def test_a_derivative_that_is_no_number_reaches_every_weight(sizes, precision, monkeypatch) -> None:
     """Also the one that CUDA makes, whose bits are all ones."""
     force(sizes, monkeypatch)

@@ -88,7 +88,7 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
         *(by.pre, by.parts, *by.state, shares, d_dt),
     )
     if sizes.whole:
-        tensors = (*tensors, given.weight_ih if inputs else None, d_inputs)
+        tensors = (*tensors, None if d_inputs is None else _aligned(given.weight_ih.contiguous()), d_inputs)
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
     totals = shares.sum(-2)
     blocks = kind.blocks * units
