@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+ALIGNED = 16
+"""Bytes: the rows of a matrix that the tensor cores multiply have a multiple of so many."""
+
 
 def device_named(name: str | torch.device) -> torch.device:
     """The device of that name, if it is the CPU or a CUDA device of this machine."""
@@ -41,6 +44,11 @@ def tf32_in_recurrent_layers() -> bool:
         if chosen != "none":
             return bool(chosen == "tf32")
     return False
+
+
+def lacking(width: int, itemsize: int) -> int:
+    """How many numbers of so many bytes a row of this width lacks for the tensor cores to take it."""
+    return -width % (ALIGNED // itemsize)
 
 
 def matrix_products(tf32: bool) -> AbstractContextManager[None]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-ALIGNED = 16
-"""Bytes of a vector."""
+from ..engines.machine import lacking
+
 PARTS = 8
 """Parts that the rows of a model are cut into, where that pays."""
 
@@ -34,7 +34,7 @@ def read_out(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
     parts, padding = 1, 0
     if pays(hidden):
         parts = PARTS if rows % PARTS == 0 else 1
-        padding = -outputs % (ALIGNED // hidden.itemsize)
+        padding = lacking(outputs, hidden.itemsize)
     weight, bias = padded(weights, padding), padded(biases, padding)
     if parts > 1:
         weight, bias = (value.repeat_interleave(parts, 0) for value in (weight, bias))

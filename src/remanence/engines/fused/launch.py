@@ -17,12 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ..machine import matrix_products
+from ..machine import lacking, matrix_products
 
 ROWS = 64
 """Sums that a long one is made of."""
-ALIGNED = 16
-"""Bytes: the rows of a matrix that the tensor cores multiply have a multiple of so many."""
 PARTS = 8
 """Products that one over the rows of a replica is made of, at most."""
 
@@ -393,7 +391,7 @@ def _by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
     """d_pre weight, where d_pre may have padding in every block that the weight has not."""
     width, units = d_pre.shape[-1] // blocks, weight.shape[-2] // blocks
     if width == units:
-        more = -weight.shape[-1] % (ALIGNED // weight.itemsize)  # the tensor cores take whole vectors alone
+        more = lacking(weight.shape[-1], weight.itemsize)
         return _times(d_pre, pad(weight, (0, more)))[..., : weight.shape[-1]] if more else _times(d_pre, weight)
     parts = [d_pre[..., block * width : block * width + units] for block in range(blocks)]
     rows = weight.reshape(*weight.shape[:-2], blocks, units, -1).unbind(-3)
