@@ -67,8 +67,8 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
         9,
         plan.make_whole(48, backward=False),
     ),
-    "a whole layer, two blocks": (JANETCell(Softsign()), 16, 32, 17, plan.make_whole(32, backward=False)),
-    "a whole layer, padding": (LSTMCell(Fast()), 9, 20, 9, plan.make_whole(20, backward=False)),
+    "a whole layer, two blocks": (JANETCell(Softsign()), 16, 20, 17, plan.make_whole(20, backward=False)),
+    "a whole layer, two blocks, no padding": (JANETCell(Sigmoid()), 9, 32, 9, plan.make_whole(32, backward=False)),
     "a whole layer with a part apart": (GRUCell(Refine()), 3, 16, 3, plan.make_whole(16, backward=False)),
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.Plan(4, 2, 1)),
 }

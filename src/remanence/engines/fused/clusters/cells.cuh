@@ -9,7 +9,8 @@ constexpr int FORGET = COUPLED ? 0 : 1;  // the LSTM's block of the forget gate
 constexpr int EXTRA = BLOCKS - 1;        // the gate's second row, of gates that have one
 
 // If ACTIVATED, what is kept for the backward pass of the input gate, the candidate and the output gate is what came out of their
-// functions, in z; of the forget gate, what it says. `after` is the cell after the step: then it need not be computed again. In float32 nothing is lost by that which cuDNN does not lose; in 16 bits it would be.
+// functions, in z; of the forget gate, what it says. `after` is the cell after the step: then it need not be computed again. In float32
+// nothing is lost by that which cuDNN does not lose; in 16 bits it would be.
 __device__ __forceinline__ State lstm_forward(float* z, float hn, State now, float p, float dt, float eps, float beta) {
     Step gate = GATE_FORWARD(z[FORGET], z[EXTRA], now.age, p, dt, eps);
     if (ACTIVATED) {
@@ -26,7 +27,8 @@ __device__ __forceinline__ State lstm_forward(float* z, float hn, State now, flo
     return {sigmoid_times_tangent(z[FORGET + 2], cell), cell, gate.age};
 }
 
-__device__ __forceinline__ CellSlopes lstm_slopes(const float* z, float hn, State now, float after, float p, float dt, float eps, float beta) {
+__device__ __forceinline__ CellSlopes lstm_slopes(
+    const float* z, float hn, State now, float after, float p, float dt, float eps, float beta) {
     GateSlopes gate = GATE_SLOPES(z[FORGET], z[EXTRA], now.age, p, dt, eps);
     float candidate = ACTIVATED ? z[FORGET + 1] : hyperbolic_tangent(z[FORGET + 1]);
     Pair output = ACTIVATED ? Pair{z[FORGET + 2], 1.0f - z[FORGET + 2]} : sigmoids(z[FORGET + 2]);
@@ -64,7 +66,8 @@ __device__ __forceinline__ State gru_forward(const float* z, float hn, State now
     return {cell, cell, gate.age};
 }
 
-__device__ __forceinline__ CellSlopes gru_slopes(const float* z, float hn, State now, float after, float p, float dt, float eps, float beta) {
+__device__ __forceinline__ CellSlopes gru_slopes(
+    const float* z, float hn, State now, float after, float p, float dt, float eps, float beta) {
     GateSlopes gate = GATE_SLOPES(z[1], z[EXTRA], now.age, p, dt, eps);
     Pair reset = sigmoids(z[0]);
     float candidate = hyperbolic_tangent(z[2] + reset.of * hn);
@@ -93,7 +96,8 @@ __device__ __forceinline__ State janet_forward(const float* z, float hn, State n
     return {cell, cell, gate.age};
 }
 
-__device__ __forceinline__ CellSlopes janet_slopes(const float* z, float hn, State now, float after, float p, float dt, float eps, float beta) {
+__device__ __forceinline__ CellSlopes janet_slopes(
+    const float* z, float hn, State now, float after, float p, float dt, float eps, float beta) {
     GateSlopes writing = GATE_SLOPES(z[0] - beta, z[EXTRA], now.age, p, dt, eps);
     GateSlopes gate = GATE_SLOPES(z[0], z[EXTRA], now.age, p, dt, eps);
     float candidate = hyperbolic_tangent(z[1]);

@@ -265,9 +265,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
 #pragma unroll
         for (int bits = 4; bits < 32; bits *= 2) largest_two = larger_halves(largest_two, from_partner(largest_two, bits));
         Range ranges[2] = {range_of(largest_two << 16), range_of(largest_two)};
-        word halves[2][2];
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
+            word halves[2][2];
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 const float* f = factor[j][e >> 1] + 2 * (e & 1);
