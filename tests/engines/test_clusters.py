@@ -20,7 +20,7 @@ import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell
 from remanence.engines import Task, Zeros
 from remanence.engines.fused import launch
-from remanence.engines.fused.clusters import compiler, driver, engine, passes, plan
+from remanence.engines.fused.clusters import compiler, driver, engine, linear, passes, plan
 from remanence.engines.fused.engine import make_kind
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine
@@ -616,3 +616,16 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
         half = options["units"] > 256 or (options["units"], options["rows"]) == (128, 1000)
         allowed = SPILLED_OF_MANY if half else SPILLED
         assert max(map(int, numbers.groups())) <= allowed, log
+
+
+@pytest.mark.parametrize("name", ["linear_forward", "linear_backward"])
+@pytest.mark.parametrize(
+    ("units", "outputs", "dtype"), [(128, 16, torch.float32), (128, 10, torch.bfloat16), (4, 1, torch.float16)]
+)
+def test_read_outs_keep_their_numbers_in_registers(
+    nvrtc: ctypes.CDLL, name: str, units: int, outputs: int, dtype: torch.dtype
+) -> None:
+    constants = linear.constants(units, outputs, dtype).items()
+    options = ["--gpu-architecture=sm_90", "-std=c++17", *(f"-D{constant}={value}" for constant, value in constants)]
+    log = described(nvrtc, compiler.source(name), options)
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log

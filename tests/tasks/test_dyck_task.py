@@ -143,8 +143,8 @@ class TestReading:
 
     def test_a_source_keeps_bytes(self):
         source = SMALL.source("train", 1, CPU)
-        assert source.symbols.dtype == source.open.dtype == torch.int8
-        assert source.symbols.shape == (30, 60)
+        assert [part.dtype for part in source.parts[:2]] == [torch.int8] * 2
+        assert source.parts[0].shape == (30, 60)
 
 
 class TestBins:

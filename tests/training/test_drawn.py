@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from remanence.tasks import Adding, Copy, CopyVariable, Frequency, Pixels
-from remanence.tasks.base import side_by_side
+from remanence.tasks import Adding, Copy, CopyVariable, Dyck2, Frequency, Pixels
+from remanence.tasks.base import Batch, side_by_side
 from remanence.training import ahead
 from remanence.training.drawn import Draws, as_it_is
 from remanence.training.evaluation import picked
@@ -23,6 +23,8 @@ TASKS = [
     Frequency(sampling="sync-0.1", time_input=True),
     Frequency(sampling="async", train_size=40),
     Frequency(sampling="async", periods="log-uniform"),
+    Pixels(data="digits", train_size=40),
+    Dyck2(longest=20, train_size=40, validation_size=10, test_size=0),
 ]
 every_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: f"{task.name}-{task.train_size}")
 
@@ -99,10 +101,19 @@ def count(calls, function):
     return counted
 
 
+class Numbers:
+    """A source that makes whole batches and nothing less: here of the numbers themselves."""
+
+    size = 40
+
+    def pick(self, numbers):
+        return Batch(numbers.float().expand(3, -1).unsqueeze(-1).contiguous(), numbers)
+
+
 @pytest.mark.parametrize("seeds", [(1,), (1, 2)])
 def test_batches_that_are_not_computed_are_put_side_by_side(seeds):
-    task = Pixels(data="digits")
-    draws, alone = Draws(orders(task, seeds)), orders(task, seeds)
+    alone, together = ([Order(Numbers(), 5, seed, CPU) for seed in seeds] for _ in range(2))
+    draws = Draws(together)
     for _ in range(3):
         expect_equal(draws.next().shown(), side_by_side([order.next() for order in alone]))
 

@@ -1,22 +1,15 @@
-"""The linear read-out of several models side by side.
-
-R models, H units, O outputs. A read-out is narrow and has many rows, which cuBLAS does badly in two ways: it takes the
-tensor cores only where the rows of every matrix are whole vectors of 16 bytes, and for derivatives by weights it sums
-over the rows of a model one by one while most of the chip waits. So on a GPU outputs are padded to whole vectors, and
-the rows of a model are cut into parts.
-"""
+"""The linear read-out of several models side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..engines.machine import lacking
-
-PARTS = 8
-"""Parts that the rows of a model are cut into, where that pays."""
+MANY = 4096
+"""Rows of a model from which a kernel of our own pays: few take no time."""
 
 
 def read_out(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
@@ -28,30 +21,43 @@ def read_out(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
         biases: `(O,)` of every model.
 
     Returns:
-        `(R, ..., O)`. Where outputs were padded it is the wider tensor without its padding, which nobody copies.
+        `(R, ..., O)`.
     """
-    rows, outputs = hidden[0].numel() // hidden.shape[-1], len(weights[0])
-    parts, padding = 1, 0
-    if pays(hidden):
-        parts = PARTS if rows % PARTS == 0 else 1
-        padding = lacking(outputs, hidden.itemsize)
-    weight, bias = padded(weights, padding), padded(biases, padding)
-    if parts > 1:
-        weight, bias = (value.repeat_interleave(parts, 0) for value in (weight, bias))
-    flat = hidden.reshape(len(hidden) * parts, rows // parts, hidden.shape[-1])
-    found = torch.baddbmm(bias.unsqueeze(1), flat, weight.mT).view(*hidden.shape[:-1], outputs + padding)
-    return found[..., :outputs] if padding else found
+    weight, bias = torch.stack(list(weights)), torch.stack(list(biases))
+    rows = hidden.flatten(1, -2)
+    if pays(rows, weight):
+        found: Tensor = ReadOut.apply(rows.contiguous(), weight.to(rows.dtype), bias.to(rows.dtype))  # type: ignore[no-untyped-call]
+    else:
+        found = torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
+    return found.view(*hidden.shape[:-1], weight.shape[1])
 
 
-def pays(hidden: Tensor) -> bool:
-    """Whether there is anything to gain: few rows take no time, and the CPU takes any matrix."""
-    return hidden.is_cuda and hidden[0].numel() // hidden.shape[-1] >= 4096
+def pays(rows: Tensor, weight: Tensor) -> bool:
+    """Whether our own kernels can multiply these, and are faster."""
+    if not rows.is_cuda or rows.shape[1] < MANY or torch.compiler.is_compiling():
+        return False
+    as_they_are = not torch.is_autocast_enabled("cuda") or torch.get_autocast_dtype("cuda") == rows.dtype
+    from ..engines.fused.clusters import linear
+
+    return as_they_are and linear.suits(rows, weight)
 
 
-def padded(values: Sequence[Tensor], more: int) -> Tensor:
-    """Values `(O, ...)` of all models, each with so many rows of zeros below: `(R, O + more, ...)`, in one copy."""
-    if more == 0:
-        return torch.stack(list(values))
-    zeros = values[0].new_zeros(more, *values[0].shape[1:])
-    whole = torch.cat([piece for value in values for piece in (value, zeros)])
-    return whole.view(len(values), -1, *values[0].shape[1:])
+class ReadOut(torch.autograd.Function):
+    """A read-out by our own kernels, from `(R, M, H)`, `(R, O, H)` and `(R, O)`."""
+
+    @staticmethod
+    def forward(context: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        from ..engines.fused.clusters import linear
+
+        context.save_for_backward(rows, weight)
+        return linear.outputs(rows, weight, bias)
+
+    @staticmethod
+    def backward(context: Any, d_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        from ..engines.fused.clusters import linear
+
+        rows, weight = context.saved_tensors
+        if torch.is_grad_enabled():  # somebody wants derivatives of these
+            return d_outputs @ weight, d_outputs.mT @ rows, d_outputs.sum(1)
+        d_rows, d_weight, d_bias = linear.slopes(rows, weight, d_outputs.contiguous())
+        return d_rows, d_weight.to(weight.dtype), d_bias.to(weight.dtype)

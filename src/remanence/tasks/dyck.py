@@ -26,7 +26,7 @@ from . import brackets, metrics
 from .base import Batch, Readout, Score, Source, Split, Task
 from .brackets import KINDS, PADDING, SYMBOLS, Strings
 from .expect import expect_whole
-from .sources import refusal
+from .sources import FixedSet, Parts
 
 BINS = 9
 """Equal bins of the longest timescale of a string, from 2 to the length of the longest string."""
@@ -139,33 +139,28 @@ def bin_of(timescales: NDArray[np.integer], longest: int, bins: int = BINS) -> N
     return np.minimum((timescales.astype(np.int64) - 2) * bins // (longest - 2), bins - 1)
 
 
-class DyckSource:
+class DyckSource(FixedSet):
     """Some strings on a device: a byte a symbol, made into inputs and targets when they are picked."""
 
     def __init__(self, strings: Strings, device: torch.device) -> None:
         reading = brackets.read(strings)
         bins = bin_of(reading.timescales.max(0), len(strings))
-        self.symbols = torch.from_numpy(np.array(strings, order="C")).to(device)  # (T, N)
-        self.open = torch.from_numpy(reading.open).to(device)  # (T, N)
-        self.lengths = torch.from_numpy((strings != PADDING).sum(0)).to(device)  # (N,)
-        self.bins = torch.from_numpy(bins).to(device)  # (N,)
-        self.size: int | None = strings.shape[1]
-        self._symbols = torch.arange(len(SYMBOLS), dtype=torch.int8, device=device)
-        self._kinds = torch.arange(1, KINDS + 1, dtype=torch.int8, device=device)
+        parts = (np.array(strings, order="C"), reading.open, (strings != PADDING).sum(0), bins)
+        super().__init__(show, tuple(torch.from_numpy(part).to(device) for part in parts))
 
-    def pick(self, numbers: Tensor) -> Batch:
-        symbols = self.symbols.index_select(1, numbers)
-        open_ones = self.open.index_select(1, numbers)
-        return Batch(
-            (symbols.unsqueeze(-1) == self._symbols).float(),  # padding is all zero
-            (open_ones.unsqueeze(-1) == self._kinds).float(),
-            lengths=self.lengths.index_select(0, numbers),
-            counts=symbols != PADDING,
-            groups=self.bins.index_select(0, numbers),
-        )
 
-    def draw(self, count: int, generator: torch.Generator) -> Batch:
-        raise refusal("pick", "draw")
+def show(parts: Parts) -> Batch:
+    """Inputs and targets of strings, from symbols and open brackets `(..., T, B)`, lengths and bins `(..., B)`."""
+    symbols, open_ones, lengths, bins = parts
+    known = torch.arange(len(SYMBOLS), dtype=symbols.dtype, device=symbols.device)
+    kinds = torch.arange(1, KINDS + 1, dtype=open_ones.dtype, device=open_ones.device)
+    return Batch(
+        (symbols.unsqueeze(-1) == known).float(),  # padding is all zero
+        (open_ones.unsqueeze(-1) == kinds).float(),
+        lengths=lengths,
+        counts=symbols != PADDING,
+        groups=bins,
+    )
 
 
 @lru_cache(maxsize=4)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -14,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .base import Batch, Readout, Source, Split
+from .base import Batch, Readout, Split
 from .classification import Classification
 from .expect import expect_flag, expect_one_of, expect_size_or_none, expect_whole
-from .sources import refusal
+from .sources import FixedSet, Parts
 
 if TYPE_CHECKING:
     from ..data import Images
@@ -106,15 +107,15 @@ class Pixels(Classification):
             return torch.arange(pixels)
         return torch.from_numpy(np.random.RandomState(self.permutation_seed).permutation(pixels))
 
-    def source(self, split: Split, seed: int, device: torch.device) -> Source:
+    def source(self, split: Split, seed: int, device: torch.device) -> FixedSet:
         pictures = self._pictures(device)
         known = SETS[self.data]
         cut = known.train - self._held
         if split == "test":
-            return Part(pictures, "test", 0, self.test_size or known.test)
+            return pictures.some("test", 0, self.test_size or known.test)
         if split == "validation":
-            return Part(pictures, "train", cut, self._held)
-        return Part(pictures, "train", 0, self.train_size or cut)
+            return pictures.some("train", cut, self._held)
+        return pictures.some("train", 0, self.train_size or cut)
 
     def _pictures(self, device: torch.device) -> Pictures:
         key = (self.data, self.permuted and self.permutation_seed, str(device))
@@ -133,7 +134,8 @@ class Pixels(Classification):
 class Pictures:
     """A data set on a device, shared by all its splits and by all seeds that are trained together.
 
-    Bytes, and the steps first: picking a batch is one gather that leaves it the way a recurrent layer reads it.
+    Bytes, and the steps first: picking a batch is one gather, which leaves that of a replica the way a recurrent layer
+    reads it.
     """
 
     def __init__(self, images: Images, order: Tensor, known: PictureSet, device: torch.device) -> None:
@@ -147,27 +149,22 @@ class Pictures:
             "test": torch.from_numpy(np.asarray(images.test_labels)).to(device),
         }
 
+    def some(self, part: str, start: int, size: int) -> FixedSet:
+        """Some pictures in a row. All that is kept of each is its number: pixels are looked up for a whole batch."""
+        numbers = torch.arange(start, start + size, device=self.labels[part].device)
+        return FixedSet(partial(self.show, part), (numbers,))
+
+    def show(self, part: str, parts: Parts) -> Batch:
+        """The pictures with these numbers, `(B,)` or `(R, B)`."""
+        (numbers,) = parts
+        found = self.pixels[part].index_select(1, numbers.flatten())
+        pixels = found.view(len(found), *numbers.shape, found.shape[-1]).movedim(0, -3)
+        inputs = pixels.to(torch.float32, memory_format=torch.contiguous_format).div_(self.white)
+        return Batch(inputs, self.labels[part].index_select(0, numbers.flatten()).view(numbers.shape).long())
+
 
 _LOADED: WeakValueDictionary[tuple[str, int, str], Pictures] = WeakValueDictionary()
 """As long as a source of them is in use."""
-
-
-class Part:
-    """Some pictures in a row."""
-
-    def __init__(self, pictures: Pictures, part: str, start: int, size: int) -> None:
-        self.white = pictures.white
-        self.size: int | None = size
-        self.pixels = pictures.pixels[part][:, start : start + size]
-        self.labels = pictures.labels[part][start : start + size]
-        self.pictures = pictures  # Keeps them shared.
-
-    def pick(self, numbers: Tensor) -> Batch:
-        inputs = self.pixels.index_select(1, numbers).float().div_(self.white)
-        return Batch(inputs, self.labels.index_select(0, numbers).long())
-
-    def draw(self, count: int, generator: torch.Generator) -> Batch:
-        raise refusal("pick", "draw")
 
 
 def read(data: Data) -> Images:

@@ -1,9 +1,9 @@
-"""Sources of sequences that are computed, and the tasks that compute them."""
+"""Sources of sequences that are computed or looked up, and the tasks that compute them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -58,7 +58,7 @@ class Synthetic(Task):
         size = {"train": self.train_size, "validation": self.validation_size, "test": self.test_size}[split]
         if size is None:
             return Endless(self)
-        return FixedSet(self, self.make(size, generator(seed, split, device))) if size else None
+        return FixedSet(self.show, self.make(size, generator(seed, split, device))) if size else None
 
     def expect_sizes(self) -> None:
         """Check the numbers of sequences."""
@@ -68,20 +68,21 @@ class Synthetic(Task):
 
 
 class FixedSet:
-    """A fixed number of sequences of a synthetic task."""
+    """A fixed number of sequences, kept as what they are made from.
 
-    def __init__(self, task: Synthetic, parts: Parts) -> None:
-        self.task = task
+    Args:
+        show: makes sequences from their parts, like `Synthetic.show`; the same for all replicas of a task.
+        parts: of all sequences.
+    """
+
+    def __init__(self, show: Callable[[Parts], Batch], parts: Parts) -> None:
+        self.show = show
         self.parts = parts
         self.size: int | None = parts[0].shape[-1]
 
     def parts_of(self, numbers: Tensor) -> Parts:
         """What the sequences with these numbers are made from."""
         return tuple(part.index_select(-1, numbers) for part in self.parts)
-
-    def show(self, parts: Parts) -> Batch:
-        """The sequences that were made from these parts."""
-        return self.task.show(parts)
 
     def pick(self, numbers: Tensor) -> Batch:
         return self.show(self.parts_of(numbers))

@@ -34,6 +34,7 @@ def make(config: Optimiser, parameter: nn.Parameter) -> torch.optim.Optimizer:
             alpha=config.smoothing,
             eps=config.eps,
             momentum=config.momentum,
+            foreach=False,  # made for many small parameters, and far from a GPU's speed with a single large one
             capturable=capturable,
             **common,
         )

@@ -18,15 +18,16 @@ import torch
 
 from ....files import cache_folder, write
 
-HEADERS = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "steps.cuh")
-"""What every kernel begins with, in this order."""
-SCHEMES = {
-    "forward": "kernels.cuh",
-    "backward": "kernels.cuh",
-    "whole_forward": "whole.cuh",
-    "whole_backward": "whole.cuh",
+STEPS = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "steps.cuh")
+HEADERS = {
+    "forward": (*STEPS, "kernels.cuh"),
+    "backward": (*STEPS, "kernels.cuh"),
+    "whole_forward": (*STEPS, "whole.cuh"),
+    "whole_backward": (*STEPS, "whole.cuh"),
+    "linear_forward": ("chip.cuh", "linear.cuh"),
+    "linear_backward": ("chip.cuh", "linear.cuh"),
 }
-"""What each goes on with."""
+"""What each kernel begins with, in this order."""
 UNKEPT = (OSError, RuntimeError)
 """A home that cannot be written to, or a user without one: what is not kept is compiled again the next time."""
 
@@ -65,7 +66,7 @@ def source(name: str) -> str:
 
 def files(name: str) -> list[Path]:
     """Of a kernel, in this order."""
-    return [Path(__file__).parent / file for file in (*HEADERS, SCHEMES[name], f"{name}.cu")]
+    return [Path(__file__).parent / file for file in (*HEADERS[name], f"{name}.cu")]
 
 
 def folder() -> Path:

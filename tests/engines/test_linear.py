@@ -1,0 +1,213 @@
+"""Linear maps of several replicas by our own kernels are torch's, on the simulated chip and on a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import simulation
+import torch
+
+import remanence.engines.fused.clusters as clusters
+from remanence.engines.fused.clusters import linear
+from remanence.models import read_out
+
+ON_A_GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float16: 1e-3}
+"""Relative to the largest number of a tensor."""
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("simulated")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(
+            "cpu", id="simulated", marks=pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
+        ),
+        pytest.param("cuda", marks=ON_A_GPU),
+    ]
+)
+def place(request, libraries, monkeypatch) -> Iterator[str]:
+    """Where to compute."""
+    if request.param == "cuda":
+        if (reason := clusters.engine.lacks(torch.device("cuda", 0))) is not None:
+            pytest.skip(reason)
+        yield request.param
+        return
+    monkeypatch.setattr(linear, "Kernel", simulation.Kernel)
+    monkeypatch.setattr(
+        linear, "machine_code", lambda name, constants, chip: simulation.compiled(libraries, name, constants)
+    )
+    monkeypatch.setattr(linear, "architecture", lambda device: "simulated")
+    monkeypatch.setattr(linear, "PROGRAMS", 4)
+    linear._kernel.cache_clear()
+    yield request.param
+    linear._kernel.cache_clear()
+
+
+def problem(replicas, rows, units, outputs, place, dtype=torch.float32):
+    made = torch.Generator().manual_seed(rows)
+    shapes = (replicas, rows, units), (replicas, outputs, units), (replicas, outputs), (replicas, rows, outputs)
+    return [torch.randn(shape, generator=made).to(dtype).to(place) for shape in shapes]
+
+
+def expected_of(hidden, weight, bias, d_outputs):
+    """Outputs and derivatives in float64."""
+    hidden, weight, bias, d_outputs = (value.detach().double() for value in (hidden, weight, bias, d_outputs))
+    outputs = torch.baddbmm(bias.unsqueeze(1), hidden, weight.mT)
+    return [outputs, d_outputs @ weight, d_outputs.mT @ hidden, d_outputs.sum(1)]
+
+
+def expect_right(hidden, weight, bias, d_outputs):
+    found = [linear.outputs(hidden, weight, bias), *linear.slopes(hidden, weight, d_outputs)]
+    for value, right in zip(found, expected_of(hidden, weight, bias, d_outputs), strict=True):
+        assert value.shape == right.shape
+        error = (value.double() - right).abs().max() / right.abs().max()
+        assert error <= TOLERANCE[hidden.dtype]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "rows", "units", "outputs"),
+    [
+        (1, 1, 4, 1),
+        (2, 15, 20, 3),
+        (2, 200, 100, 10),
+        (1, 65, 128, 16),
+        (5, 33, 68, 13),
+    ],
+)
+def test_of_any_size(place, replicas, rows, units, outputs):
+    expect_right(*problem(replicas, rows, units, outputs, place))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+def test_of_any_dtype(place, dtype):
+    expect_right(*problem(2, 100, 20, 3, place, dtype))
+
+
+@pytest.mark.parametrize("programs", [1, 3, 50])
+def test_whoever_sums(place, programs, monkeypatch):
+    monkeypatch.setattr(linear, "PROGRAMS", programs)
+    expect_right(*problem(2, 300, 20, 3, place))
+
+
+def test_what_is_not_a_number_stays_in_its_row(place):
+    hidden, weight, bias, _ = problem(2, 70, 20, 3, place)
+    hidden[1, 5, 2] = torch.nan
+    outputs = linear.outputs(hidden, weight, bias)
+    assert outputs[1, 5].isnan().all()
+    assert outputs.isnan().sum() == 3
+
+
+def test_derivatives_of_a_replica_are_whole_vectors(place):
+    """So that they are copied as such."""
+    hidden, weight, _, d_outputs = problem(3, 20, 20, 3, place)
+    for part in linear.slopes(hidden, weight, d_outputs):
+        assert all(replica.is_contiguous() and replica.data_ptr() % 16 == 0 for replica in part)
+
+
+def test_runs_repeat(place):
+    hidden, weight, _, d_outputs = problem(2, 300, 20, 3, place)
+    once, again = (linear.slopes(hidden, weight, d_outputs) for _ in range(2))
+    assert all(map(torch.equal, once, again))
+
+
+def test_a_cpu_has_no_kernels():
+    assert not linear.suits(*problem(2, 3, 16, 3, "cpu")[:2])
+
+
+class TestReadOut:
+    """With many rows on a GPU."""
+
+    pytestmark = ON_A_GPU
+
+    @pytest.fixture(autouse=True)
+    def _clusters(self):
+        if (reason := clusters.engine.lacks(torch.device("cuda", 0))) is not None:
+            pytest.skip(reason)
+
+    @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+    @pytest.mark.parametrize(("units", "outputs"), [(128, 10), (100, 1), (64, 16)])
+    def test_no_worse_than_cublas(self, dtype, units, outputs):
+        hidden, weight, bias, d_outputs = problem(8, 28_160, units, outputs, "cuda", dtype)
+        right = expected_of(hidden, weight, bias, d_outputs)
+        leaves = [value.requires_grad_() for value in (hidden, weight, bias)]
+        theirs = torch.baddbmm(bias.unsqueeze(1), hidden, weight.mT)
+        assert read_out.pays(hidden, weight)
+        ours = read_out.ReadOut.apply(hidden, weight, bias)
+        for found, other, exact in zip(
+            (ours, *torch.autograd.grad(ours, leaves, d_outputs)),
+            (theirs, *torch.autograd.grad(theirs, leaves, d_outputs)),
+            right,
+            strict=True,
+        ):
+            error, its = ((value.double() - exact).square().mean().sqrt() for value in (found, other))
+            assert error <= 3 * its + 1e-7 * exact.abs().max()  # sums of single numbers, by chance better or worse
+
+    @pytest.mark.parametrize("rows", [read_out.MANY, read_out.MANY - 1])
+    def test_is_that_of_each(self, rows):
+        hidden, weight, bias, d_outputs = problem(2, rows, 32, 4, "cuda")
+        leaves = [hidden, *weight.unbind(), *bias.unbind()]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        found = read_out.read_out(hidden.view(2, 1, rows, 32), leaves[1:3], leaves[3:])[:, 0]
+        exact = expected_of(hidden, weight, bias, d_outputs)
+        slopes = torch.autograd.grad(found, leaves, d_outputs)
+        assert (found.double() - exact[0]).abs().max() < 1e-5
+        right = [exact[1], *exact[2], *exact[3]]
+        for slope, other in zip(slopes, right, strict=True):
+            assert (slope.double() - other).abs().max() <= 1e-5 * other.abs().max()
+
+    def test_what_there_are_kernels_for(self):
+        def suits(units=32, outputs=4, first=0, dtype=torch.float32):
+            hidden = torch.zeros(2 * 5 * units + first, device="cuda", dtype=dtype)[first:].view(2, 5, units)
+            return linear.suits(hidden, torch.zeros(2, outputs, units, device="cuda", dtype=dtype))
+
+        assert suits()
+        assert suits(linear.WIDEST, linear.OUTPUTS)
+        assert not suits(units=34)
+        assert not suits(units=linear.WIDEST + 4)
+        assert not suits(outputs=linear.OUTPUTS + 1)
+        assert not suits(first=1)
+        assert not suits(dtype=torch.float64)
+
+    def test_has_second_derivatives(self):
+        hidden, weight, bias, d_outputs = problem(2, 5000, 32, 4, "cuda")
+        hidden.requires_grad_()
+        weight.requires_grad_()
+        (slope,) = torch.autograd.grad(
+            read_out.ReadOut.apply(hidden, weight, bias), hidden, d_outputs, create_graph=True
+        )
+        (second,) = torch.autograd.grad(slope.sum(), weight)
+        expected = d_outputs.sum(1).unsqueeze(-1).expand_as(weight)
+        torch.testing.assert_close(second, expected, rtol=1e-4, atol=1e-3)
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+    def test_as_autocast_asks(self, dtype):
+        hidden, weight, bias, _ = problem(2, 5000, 32, 4, "cuda")
+        with torch.autocast("cuda", dtype):
+            assert not read_out.pays(hidden, weight)
+            assert read_out.pays(hidden.to(dtype), weight)
+            for given in (hidden, hidden.to(dtype)):
+                found = read_out.read_out(given, weight.unbind(), bias.unbind())
+                assert found.dtype == dtype
+                expected = torch.baddbmm(bias.unsqueeze(1), given, weight.mT)
+                torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
+
+    def test_as_part_of_a_graph(self):
+        hidden, weight, bias, d_outputs = problem(2, 5000, 32, 4, "cuda")
+        right = linear.slopes(hidden, weight, d_outputs)
+        linear.outputs(hidden, weight, bias)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs, slopes = linear.outputs(hidden, weight, bias), linear.slopes(hidden, weight, d_outputs)
+        graph.replay()
+        assert torch.equal(outputs, linear.outputs(hidden, weight, bias))
+        assert all(map(torch.equal, slopes, right))
