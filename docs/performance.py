@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +62,10 @@ GOALS = (
     Goal("eight layers side by side over one", 2, 1.3, "", "ratio"),
     Goal("the same as a CUDA graph", 2, 1.3, "", "replayed_ratio"),
 )
+LOOPS = ("copy-200", "digits", "frequency")
+"""Tasks of the training loop whose seeds are trained together."""
+MODELS = ("fast", "plstm")
+"""What the gates are called there."""
 
 
 def main() -> None:
@@ -97,7 +101,22 @@ def goals() -> Table:
     for goal in GOALS:
         found = (shown(measured(goal, report), goal.reached) for report in reports)
         rows.append((goal.what, goal.bound(goal.least), goal.bound(goal.aim), *found))
+    rows += [(what, *bounds, found, "-", "-") for what, bounds, found in loops()]
     return Table("", ("torch over ours", "at least", "aim", "TF32", "bfloat16", "full float32"), rows)
+
+
+def loops() -> Iterator[tuple[str, tuple[str, str], str]]:
+    """Goals of the training loop, and what was measured for them."""
+    report = bench.load(BENCH / "h200-training.json")
+    found = {(row.task, row.layer, row.replicas): row for row in report.programs}
+    for task in LOOPS:
+        ratios = [found[task, model, 8].whole_ms / found[task, model, 1].whole_ms for model in MODELS]
+        bounds = ("under 2", "under 1.3")
+        yield f"training loop, {task}: eight seeds over one", bounds, shown([*ratios], lambda ratio: ratio < 2)
+    for task in LOOPS:
+        ratios = [found[task, model, 1].ratio for model in MODELS]
+        bounds = ("0.9", "0.97")
+        yield f"training loop, {task}: bare update over it", bounds, shown([*ratios], lambda ratio: ratio >= 0.9)
 
 
 def measured(goal: Goal, report: Report) -> list[float | None]:

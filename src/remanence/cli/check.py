@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,11 +42,13 @@ def command(
         checked(names)
     found: list[Row] = []
     with Console(stderr=True).status("checking") as status:
-        for row in rows(place, names):
-            found.append(row)
-            status.update(f"checking {row.engine}: {row.cell} {row.gate} {row.dtype}")
-    for group in dict.fromkeys((row.device, row.engine) for row in found):
-        show([row for row in found if (row.device, row.engine) == group], console)
+        for _, group in groupby(rows(place, names), lambda row: (row.device, row.engine)):
+            own: list[Row] = []
+            for row in group:
+                own.append(row)
+                status.update(f"checking {row.engine}: {row.cell} {row.gate} {row.dtype}")
+            show(own, console)  # as soon as it is known
+            found += own
     for engine, reason in refusals(place, names).items():
         console.print(f"engine {engine} was not checked: {reason}", markup=False)
     wrong = [row for row in found if not row.ok]
