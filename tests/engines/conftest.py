@@ -1,6 +1,7 @@
-"""Engines are compared in full float32 unless a test says otherwise."""
+"""Engines are compared in full float32 unless a test says otherwise; simulated kernels are compiled once."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,3 +16,9 @@ def full_float32() -> Iterator[None]:
     yield
     for setting, precision in zip(settings, before, strict=True):
         setting.fp32_precision = precision
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where simulated kernels are kept."""
+    return tmp_path_factory.mktemp("simulated")

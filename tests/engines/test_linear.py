@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import simulation
@@ -21,11 +20,6 @@ TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float16: 1e-3}
 """Relative to the largest number of a tensor."""
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("simulated")
-
-
 @pytest.fixture(
     params=[
         pytest.param(
@@ -41,15 +35,27 @@ def place(request, libraries, monkeypatch) -> Iterator[str]:
             pytest.skip(reason)
         yield request.param
         return
+    simulate(libraries, monkeypatch)
+    yield request.param
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    linear._kernel.cache_clear()
+
+
+def simulate(libraries, monkeypatch, **forgotten: str) -> None:
+    """Let kernels run on the simulated chip, without what is forgotten in each."""
+
+    def compiled(name, constants, chip):
+        return simulation.compiled(libraries, name, constants, forgotten.get(name, ""))
+
+    linear._kernel.cache_clear()
     monkeypatch.setattr(linear, "Kernel", simulation.Kernel)
-    monkeypatch.setattr(
-        linear, "machine_code", lambda name, constants, chip: simulation.compiled(libraries, name, constants)
-    )
+    monkeypatch.setattr(linear, "machine_code", compiled)
     monkeypatch.setattr(linear, "architecture", lambda device: "simulated")
     monkeypatch.setattr(linear, "PROGRAMS", 4)
-    linear._kernel.cache_clear()
-    yield request.param
-    linear._kernel.cache_clear()
 
 
 def problem(replicas, rows, units, outputs, place, dtype=torch.float32):
@@ -113,14 +119,134 @@ def test_derivatives_of_a_replica_are_whole_vectors(place):
         assert all(replica.is_contiguous() and replica.data_ptr() % 16 == 0 for replica in part)
 
 
-def test_runs_repeat(place):
+def test_runs_repeat(place, monkeypatch):
     hidden, weight, _, d_outputs = problem(2, 300, 20, 3, place)
-    once, again = (linear.slopes(hidden, weight, d_outputs) for _ in range(2))
-    assert all(map(torch.equal, once, again))
+    once = linear.slopes(hidden, weight, d_outputs)
+    monkeypatch.setattr(simulation.Kernel, "seed", 1)  # threads take their turns in another order
+    assert all(map(torch.equal, once, linear.slopes(hidden, weight, d_outputs)))
+
+
+@pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
+@pytest.mark.parametrize("name", ["linear_forward", "linear_backward"])
+@pytest.mark.parametrize("forgotten", ["wait_for_fetches<STAGES - 1>();", "__syncwarp();", "__syncthreads();"])
+def test_a_kernel_that_does_not_wait_is_found(name, forgotten, libraries, monkeypatch):
+    if name == "linear_forward" and "sync" in forgotten:
+        pytest.skip("it has nobody to wait for")
+    simulate(libraries, monkeypatch, **{name: forgotten})
+    given = problem(2, 300, 20, 3, "cpu")
+
+    def goes_wrong(seed):
+        monkeypatch.setattr(simulation.Kernel, "seed", seed)
+        try:
+            expect_right(*given)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(goes_wrong(seed) for seed in range(5))
 
 
 def test_a_cpu_has_no_kernels():
-    assert not linear.suits(*problem(2, 3, 16, 3, "cpu")[:2])
+    assert not linear.suits(torch.zeros(2, 3, 16), 3)
+
+
+def read_outs(hidden, weight, bias, d_outputs, dtype):
+    """Ours and torch's, with derivatives."""
+    leaves = [value.to(dtype).requires_grad_() for value in (hidden, weight, bias)]
+    for how in (read_out.by_kernels, read_out.by_torch):
+        outputs = how(*leaves)
+        yield [outputs, *torch.autograd.grad(outputs, leaves, d_outputs.to(dtype))]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_read_outs_have_derivatives(place, dtype):
+    ours, theirs = read_outs(*problem(2, 100, 20, 3, place), dtype)
+    for found, other in zip(ours, theirs, strict=True):
+        assert found.dtype == other.dtype
+        assert (found - other).abs().max() <= 5 * TOLERANCE[dtype] * other.abs().max()
+
+
+def test_a_sum_of_read_outs_has_derivatives(place):
+    hidden, weight, bias, _ = problem(2, 100, 20, 3, place)
+    weight.requires_grad_()
+    read_out.by_kernels(hidden, weight, bias).sum().backward()  # by outputs it is a single number, repeated
+    torch.testing.assert_close(weight.grad, hidden.sum(1, keepdim=True).expand_as(weight), rtol=1e-4, atol=1e-4)
+
+
+def test_read_outs_have_second_derivatives(place):
+    hidden, weight, bias, d_outputs = problem(2, 100, 20, 3, place)
+    hidden.requires_grad_()
+    weight.requires_grad_()
+    (slope,) = torch.autograd.grad(read_out.by_kernels(hidden, weight, bias), hidden, d_outputs, create_graph=True)
+    (second,) = torch.autograd.grad(slope.sum(), weight)
+    expected = d_outputs.sum(1).unsqueeze(-1).expand_as(weight)
+    torch.testing.assert_close(second, expected, rtol=1e-4, atol=1e-4)
+
+
+class TestChoice:
+    """Whose products a read-out is made of, as if a CPU were a GPU."""
+
+    @pytest.fixture(autouse=True)
+    def taken(self, libraries, monkeypatch):
+        simulate(libraries, monkeypatch)
+        monkeypatch.setattr(read_out, "many", lambda rows: True)
+        monkeypatch.setattr(linear, "suits", lambda rows, width: True)
+        taken = []
+
+        def by_kernels(*given):
+            taken.append(given)
+            return read_out.ReadOut.apply(*given)
+
+        monkeypatch.setattr(read_out, "by_kernels", by_kernels)
+        return taken
+
+    @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
+    def test_is_that_of_each(self, taken):
+        hidden, weight, bias, d_outputs = problem(2, 100, 20, 3, "cpu")
+        leaves = [hidden, *weight.unbind(), *bias.unbind()]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        found = read_out.read_out(hidden.view(2, 5, 20, 20), leaves[1:3], leaves[3:])
+        assert len(taken) == 1
+        exact = expected_of(hidden, weight, bias, d_outputs)
+        slopes = torch.autograd.grad(found, leaves, d_outputs.view(2, 5, 20, 3))
+        for value, right in zip((found.flatten(1, 2), *slopes), (*exact[:2], *exact[2], *exact[3]), strict=True):
+            torch.testing.assert_close(value.double(), right, rtol=1e-5, atol=1e-4)
+
+    @pytest.mark.parametrize(("rows", "outputs"), [(100, 3), (96, 4), (96, 2)])
+    def test_others_are_made_of_torchs(self, rows, outputs, taken, monkeypatch):
+        monkeypatch.setattr(linear, "suits", lambda rows, width: False)
+        hidden, weight, bias, d_outputs = problem(2, rows, 20, outputs, "cpu")
+        found = read_out.read_out(hidden, weight.unbind(), bias.unbind())
+        assert not taken
+        torch.testing.assert_close(
+            found.double(), expected_of(hidden, weight, bias, d_outputs)[0], rtol=1e-5, atol=1e-5
+        )
+
+    @pytest.mark.parametrize("wrong", ["models", "units", "outputs", "dtype"])
+    def test_what_is_wrong_torch_says(self, wrong, taken):
+        hidden, weight, bias, _ = problem(2, 40, 32, 4, "cpu")
+        weights, biases = list(weight), list(bias)
+        if wrong == "models":
+            weights, biases = weights[:1], biases[:1]
+        elif wrong == "units":
+            weights = [each[:, :28] for each in weights]
+        elif wrong == "outputs":
+            biases = [each[:3] for each in biases]
+        else:
+            weights = [each.double() for each in weights]
+        with pytest.raises(RuntimeError):
+            read_out.read_out(hidden, weights, biases)
+        assert not taken
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+    def test_as_autocast_asks(self, dtype, monkeypatch):
+        hidden, weight, bias, _ = problem(2, 40, 32, 4, "cpu")
+        rows = hidden.to(dtype)
+        assert read_out.kernels_take(rows, weight, bias) == (dtype == torch.float32)
+        monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: True)
+        monkeypatch.setattr(torch, "get_autocast_dtype", lambda device: torch.bfloat16)
+        assert read_out.kernels_take(rows, weight, bias) == (dtype == torch.bfloat16)
 
 
 class TestReadOut:
@@ -136,31 +262,24 @@ class TestReadOut:
     @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
     @pytest.mark.parametrize(("units", "outputs"), [(128, 10), (100, 1), (64, 16)])
     def test_no_worse_than_cublas(self, dtype, units, outputs):
-        hidden, weight, bias, d_outputs = problem(8, 28_160, units, outputs, "cuda", dtype)
-        right = expected_of(hidden, weight, bias, d_outputs)
-        leaves = [value.requires_grad_() for value in (hidden, weight, bias)]
-        theirs = torch.baddbmm(bias.unsqueeze(1), hidden, weight.mT)
-        assert read_out.pays(hidden, weight)
-        ours = read_out.ReadOut.apply(hidden, weight, bias)
-        for found, other, exact in zip(
-            (ours, *torch.autograd.grad(ours, leaves, d_outputs)),
-            (theirs, *torch.autograd.grad(theirs, leaves, d_outputs)),
-            right,
-            strict=True,
-        ):
+        given = [value.to(dtype) for value in problem(8, 28_160, units, outputs, "cuda")]
+        ours, theirs = read_outs(*given, dtype)
+        for found, other, exact in zip(ours, theirs, expected_of(*given), strict=True):
             error, its = ((value.double() - exact).square().mean().sqrt() for value in (found, other))
             assert error <= 3 * its + 1e-7 * exact.abs().max()  # sums of single numbers, by chance better or worse
 
-    @pytest.mark.parametrize("rows", [read_out.MANY, read_out.MANY - 1])
-    def test_is_that_of_each(self, rows):
-        hidden, weight, bias, d_outputs = problem(2, rows, 32, 4, "cuda")
+    @pytest.mark.parametrize("rows", [read_out.MANY, read_out.MANY - 1, read_out.MANY + 1])
+    @pytest.mark.parametrize(("units", "outputs"), [(32, 4), (30, 3), (256, 2)])
+    def test_is_that_of_each(self, rows, units, outputs):
+        hidden, weight, bias, d_outputs = problem(2, rows, units, outputs, "cuda")
         leaves = [hidden, *weight.unbind(), *bias.unbind()]
         for leaf in leaves:
             leaf.requires_grad_()
-        found = read_out.read_out(hidden.view(2, 1, rows, 32), leaves[1:3], leaves[3:])[:, 0]
+        assert read_out.kernels_take(hidden, leaves[1:3], leaves[3:]) == (units == 32)
+        found = read_out.read_out(hidden.view(2, 1, rows, units), leaves[1:3], leaves[3:])[:, 0]
         exact = expected_of(hidden, weight, bias, d_outputs)
         slopes = torch.autograd.grad(found, leaves, d_outputs)
-        assert (found.double() - exact[0]).abs().max() < 1e-5
+        assert (found.double() - exact[0]).abs().max() < 1e-4
         right = [exact[1], *exact[2], *exact[3]]
         for slope, other in zip(slopes, right, strict=True):
             assert (slope.double() - other).abs().max() <= 1e-5 * other.abs().max()
@@ -168,7 +287,7 @@ class TestReadOut:
     def test_what_there_are_kernels_for(self):
         def suits(units=32, outputs=4, first=0, dtype=torch.float32):
             hidden = torch.zeros(2 * 5 * units + first, device="cuda", dtype=dtype)[first:].view(2, 5, units)
-            return linear.suits(hidden, torch.zeros(2, outputs, units, device="cuda", dtype=dtype))
+            return linear.suits(hidden, outputs)
 
         assert suits()
         assert suits(linear.WIDEST, linear.OUTPUTS)
@@ -178,23 +297,12 @@ class TestReadOut:
         assert not suits(first=1)
         assert not suits(dtype=torch.float64)
 
-    def test_has_second_derivatives(self):
-        hidden, weight, bias, d_outputs = problem(2, 5000, 32, 4, "cuda")
-        hidden.requires_grad_()
-        weight.requires_grad_()
-        (slope,) = torch.autograd.grad(
-            read_out.ReadOut.apply(hidden, weight, bias), hidden, d_outputs, create_graph=True
-        )
-        (second,) = torch.autograd.grad(slope.sum(), weight)
-        expected = d_outputs.sum(1).unsqueeze(-1).expand_as(weight)
-        torch.testing.assert_close(second, expected, rtol=1e-4, atol=1e-3)
-
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
     def test_as_autocast_asks(self, dtype):
         hidden, weight, bias, _ = problem(2, 5000, 32, 4, "cuda")
         with torch.autocast("cuda", dtype):
-            assert not read_out.pays(hidden, weight)
-            assert read_out.pays(hidden.to(dtype), weight)
+            assert not read_out.kernels_take(hidden, weight, bias)
+            assert read_out.kernels_take(hidden.to(dtype), weight, bias)
             for given in (hidden, hidden.to(dtype)):
                 found = read_out.read_out(given, weight.unbind(), bias.unbind())
                 assert found.dtype == dtype

@@ -27,11 +27,6 @@ checking = import_module("remanence.engines.check")
 pytestmark = pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("simulated")
-
-
 @pytest.fixture(autouse=True)
 def _simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(passes, "Kernel", simulation.Kernel)

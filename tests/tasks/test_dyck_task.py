@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from remanence.tasks import Dyck2, side_by_side
 from remanence.tasks.brackets import PADDING, SYMBOLS, draw, expand, padded, read
-from remanence.tasks.dyck import BINS, DyckSource, bin_of
+from remanence.tasks.dyck import BINS, bin_of, source_of
 
 CPU = torch.device("cpu")
 SMALL = Dyck2(longest=30, train_size=60, validation_size=20, test_size=10)
@@ -126,7 +126,7 @@ class TestReading:
             assert reading.timescales[:, column].tolist() == found + rest
 
     def test_inputs_targets_and_masks_by_hand(self):
-        source = DyckSource(coded("([])", "[]", steps=20), CPU)
+        source = source_of(coded("([])", "[]", steps=20), CPU)
         batch = source.pick(torch.tensor([1, 0]))
         assert batch.inputs.shape == (20, 2, 4)
         assert batch.inputs.is_contiguous()
@@ -167,7 +167,7 @@ def mean(score):
 
 class TestScores:
     def batch(self, *strings):
-        return DyckSource(coded(*strings, steps=20), CPU).pick(torch.arange(len(strings)))
+        return source_of(coded(*strings, steps=20), CPU).pick(torch.arange(len(strings)))
 
     def test_loss_by_hand(self):
         batch = side_by_side([self.batch("()", "[[]]")])

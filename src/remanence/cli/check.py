@@ -47,7 +47,9 @@ def command(
             for row in group:
                 own.append(row)
                 status.update(f"checking {row.engine}: {row.cell} {row.gate} {row.dtype}")
-            show(own, console)  # as soon as it is known
+            status.stop()  # a line of its own, in the way of what comes now
+            show(own, console)
+            status.start()
             found += own
     for engine, reason in refusals(place, names).items():
         console.print(f"engine {engine} was not checked: {reason}", markup=False)

@@ -1,4 +1,10 @@
-"""The linear read-out of several models side by side."""
+"""The linear read-out of several models side by side.
+
+R models, M rows of each, H units, O outputs. A read-out is narrow and has many rows, which cuBLAS does badly in two
+ways: it loads matrices well only where their rows are whole vectors of 16 bytes, and for derivatives by weights it sums
+over the rows of a model one by one while most of the chip waits. So on a GPU there are kernels for it; for what they do
+not take outputs are padded to whole vectors, and the rows of a model are cut into parts.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +14,90 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..engines.machine import lacking
+
 MANY = 4096
-"""Rows of a model from which a kernel of our own pays: few take no time."""
+"""Rows of a model from which there is something to gain: few take no time."""
+PARTS = 8
+"""Parts that the rows of a model are cut into."""
 
 
 def read_out(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
     """Every model's linear read-out of its part.
 
     Args:
-        hidden: `(R, ..., H)`.
+        hidden: `(R, ..., M, H)`.
         weights: `(O, H)` of every model.
         biases: `(O,)` of every model.
 
     Returns:
-        `(R, ..., O)`.
+        `(R, ..., M, O)`. Where outputs were padded it is the wider tensor without its padding, which nobody copies.
     """
-    weight, bias = torch.stack(list(weights)), torch.stack(list(biases))
     rows = hidden.flatten(1, -2)
-    if pays(rows, weight):
-        found: Tensor = ReadOut.apply(rows.contiguous(), weight.to(rows.dtype), bias.to(rows.dtype))  # type: ignore[no-untyped-call]
+    if not many(rows):
+        found = by_torch(rows, torch.stack(list(weights)), torch.stack(list(biases)))
+    elif kernels_take(rows, weights, biases):
+        found = by_kernels(rows, torch.stack(list(weights)), torch.stack(list(biases)))
     else:
-        found = torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
-    return found.view(*hidden.shape[:-1], weight.shape[1])
+        found = in_parts(rows, weights, biases)
+    return found.view(*hidden.shape[:-1], found.shape[-1])
 
 
-def pays(rows: Tensor, weight: Tensor) -> bool:
-    """Whether our own kernels can multiply these, and are faster."""
-    if not rows.is_cuda or rows.shape[1] < MANY or torch.compiler.is_compiling():
-        return False
-    as_they_are = not torch.is_autocast_enabled("cuda") or torch.get_autocast_dtype("cuda") == rows.dtype
+def many(rows: Tensor) -> bool:
+    """Whether there is anything to gain. A CPU takes any matrix."""
+    return not torch.compiler.is_compiling() and rows.is_cuda and rows.shape[1] >= MANY
+
+
+def by_torch(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The read-out of `(R, M, H)` with `(R, O, H)` and `(R, O)`."""
+    return torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
+
+
+def in_parts(rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """The same by torch, with what makes it faster."""
+    models, number, units = rows.shape
+    outputs = len(weights[0])
+    padding = lacking(outputs, rows.itemsize)
+    weight, bias = padded(weights, padding), padded(biases, padding)
+    parts = PARTS if number % PARTS == 0 else 1
+    if parts > 1:
+        weight, bias = (value.repeat_interleave(parts, 0) for value in (weight, bias))
+    found = by_torch(rows.reshape(models * parts, number // parts, units), weight, bias)
+    return found.view(models, number, outputs + padding)[..., :outputs]
+
+
+def padded(values: Sequence[Tensor], more: int) -> Tensor:
+    """Values `(O, ...)` of all models, each with so many rows of zeros below: `(R, O + more, ...)`, in one copy."""
+    if more == 0:
+        return torch.stack(list(values))
+    zeros = values[0].new_zeros(more, *values[0].shape[1:])
+    whole = torch.cat([piece for value in values for piece in (value, zeros)])
+    return whole.view(len(values), -1, *values[0].shape[1:])
+
+
+def kernels_take(rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> bool:
+    """Whether there are kernels for this. What is wrong with it, torch says best."""
     from ..engines.fused.clusters import linear
 
-    return as_they_are and linear.suits(rows, weight)
+    dtypes = {value.dtype for value in (*weights, *biases)}
+    if torch.is_autocast_enabled("cuda"):
+        fits = rows.dtype == torch.get_autocast_dtype("cuda")
+    else:
+        fits = dtypes == {rows.dtype}
+    shape = (len(weights[0]), rows.shape[-1])
+    return (
+        fits
+        and len(rows) == len(weights) == len(biases)
+        and all(weight.shape == shape and bias.shape == shape[:1] for weight, bias in zip(weights, biases, strict=True))
+        and all(value.device == rows.device for value in (*weights, *biases))
+        and linear.suits(rows, shape[0])
+    )
+
+
+def by_kernels(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The same by our own kernels."""
+    found: Tensor = ReadOut.apply(rows.contiguous(), weight.to(rows.dtype), bias.to(rows.dtype))  # type: ignore[no-untyped-call]
+    return found
 
 
 class ReadOut(torch.autograd.Function):

@@ -89,7 +89,7 @@ class Dyck2(Task):
 
     def source(self, split: Split, seed: int, device: torch.device) -> Source | None:
         strings = self.strings(split)
-        return DyckSource(strings, device) if strings.shape[1] else None
+        return source_of(strings, device) if strings.shape[1] else None
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return metrics.mean(self._errors(outputs, batch), batch.counts)
@@ -139,14 +139,12 @@ def bin_of(timescales: NDArray[np.integer], longest: int, bins: int = BINS) -> N
     return np.minimum((timescales.astype(np.int64) - 2) * bins // (longest - 2), bins - 1)
 
 
-class DyckSource(FixedSet):
+def source_of(strings: Strings, device: torch.device) -> FixedSet:
     """Some strings on a device: a byte a symbol, made into inputs and targets when they are picked."""
-
-    def __init__(self, strings: Strings, device: torch.device) -> None:
-        reading = brackets.read(strings)
-        bins = bin_of(reading.timescales.max(0), len(strings))
-        parts = (np.array(strings, order="C"), reading.open, (strings != PADDING).sum(0), bins)
-        super().__init__(show, tuple(torch.from_numpy(part).to(device) for part in parts))
+    reading = brackets.read(strings)
+    bins = bin_of(reading.timescales.max(0), len(strings))
+    parts = (np.array(strings, order="C"), reading.open, (strings != PADDING).sum(0), bins)
+    return FixedSet(show, tuple(torch.from_numpy(part).to(device) for part in parts))
 
 
 def show(parts: Parts) -> Batch:

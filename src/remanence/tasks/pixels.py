@@ -134,8 +134,8 @@ class Pixels(Classification):
 class Pictures:
     """A data set on a device, shared by all its splits and by all seeds that are trained together.
 
-    Bytes, and the steps first: picking a batch is one gather, which leaves that of a replica the way a recurrent layer
-    reads it.
+    Bytes, and the steps first: picking a batch is one gather. That of one replica is then the way a recurrent layer
+    reads it; those of several are put in order on their way to float32.
     """
 
     def __init__(self, images: Images, order: Tensor, known: PictureSet, device: torch.device) -> None:
@@ -149,18 +149,18 @@ class Pictures:
             "test": torch.from_numpy(np.asarray(images.test_labels)).to(device),
         }
 
-    def some(self, part: str, start: int, size: int) -> FixedSet:
+    def some(self, which: str, start: int, size: int) -> FixedSet:
         """Some pictures in a row. All that is kept of each is its number: pixels are looked up for a whole batch."""
-        numbers = torch.arange(start, start + size, device=self.labels[part].device)
-        return FixedSet(partial(self.show, part), (numbers,))
+        numbers = torch.arange(start, start + size, device=self.labels[which].device)
+        return FixedSet(partial(self.show, which), (numbers,))
 
-    def show(self, part: str, parts: Parts) -> Batch:
-        """The pictures with these numbers, `(B,)` or `(R, B)`."""
+    def show(self, which: str, parts: Parts) -> Batch:
+        """The training or test pictures with these numbers, `(B,)` or `(R, B)`."""
         (numbers,) = parts
-        found = self.pixels[part].index_select(1, numbers.flatten())
+        found = self.pixels[which].index_select(1, numbers.flatten())
         pixels = found.view(len(found), *numbers.shape, found.shape[-1]).movedim(0, -3)
         inputs = pixels.to(torch.float32, memory_format=torch.contiguous_format).div_(self.white)
-        return Batch(inputs, self.labels[part].index_select(0, numbers.flatten()).view(numbers.shape).long())
+        return Batch(inputs, self.labels[which].index_select(0, numbers.flatten()).view(numbers.shape).long())
 
 
 _LOADED: WeakValueDictionary[tuple[str, int, str], Pictures] = WeakValueDictionary()

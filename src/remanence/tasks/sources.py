@@ -71,7 +71,8 @@ class FixedSet:
     """A fixed number of sequences, kept as what they are made from.
 
     Args:
-        show: makes sequences from their parts, like `Synthetic.show`; the same for all replicas of a task.
+        show: makes sequences from their parts, the same for all replicas of a task. Like `Synthetic.show` it counts
+            dimensions from the end, and does not wait for the device.
         parts: of all sequences.
     """
 

@@ -226,7 +226,7 @@ __device__ __forceinline__ float2 two_values(const bfloat16* numbers) {
     return {__uint_as_float(both << 16), __uint_as_float(both & 0xFFFF0000u)};
 }
 
-// Four from global memory.
+// Four that are next to each other.
 __device__ __forceinline__ float4 four_values(const float* numbers) { return *(const float4*)numbers; }
 
 template <typename Half>

@@ -18,12 +18,13 @@ import torch
 
 from ....files import cache_folder, write
 
-STEPS = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "steps.cuh")
+RECURRENT = ("chip.cuh", "numbers.cuh", "functions.cuh", "gates.cuh", "cells.cuh", "steps.cuh")
+"""What a cell needs that goes from step to step."""
 HEADERS = {
-    "forward": (*STEPS, "kernels.cuh"),
-    "backward": (*STEPS, "kernels.cuh"),
-    "whole_forward": (*STEPS, "whole.cuh"),
-    "whole_backward": (*STEPS, "whole.cuh"),
+    "forward": (*RECURRENT, "kernels.cuh"),
+    "backward": (*RECURRENT, "kernels.cuh"),
+    "whole_forward": (*RECURRENT, "whole.cuh"),
+    "whole_backward": (*RECURRENT, "whole.cuh"),
     "linear_forward": ("chip.cuh", "linear.cuh"),
     "linear_backward": ("chip.cuh", "linear.cuh"),
 }

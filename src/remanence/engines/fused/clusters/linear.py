@@ -29,15 +29,15 @@ STAGES, ROWS = 2, 8
 """What a warp has on chip: so many times so many rows, one of them at work, the others on the way."""
 
 
-def suits(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether there are kernels for `(N, M, H)` and `(N, O, H)`."""
-    units, width = hidden.shape[-1], weight.shape[-2]
+def suits(hidden: Tensor, width: int) -> bool:
+    """Whether there are kernels for `(N, M, H)` and so many outputs."""
+    units = hidden.shape[-1]
     return (
         hidden.is_cuda
         and hidden.dtype in NUMBERS
-        and units <= WIDEST
+        and 4 <= units <= WIDEST
         and units % 4 == 0
-        and width <= OUTPUTS
+        and 1 <= width <= OUTPUTS
         and hidden.data_ptr() % 16 == 0  # where four numbers can be read at once
         and lacks(hidden.device) is None
     )
@@ -61,7 +61,7 @@ def slopes(hidden: Tensor, weight: Tensor, d_outputs: Tensor) -> tuple[Tensor, T
     width = weight.shape[1]
     parts = -(-PROGRAMS // replicas)
     d_hidden = torch.empty_like(hidden)
-    room = width * units + -(-width // 4) * 4  # whole vectors, see linear_backward.cu
+    room = width * units + -(-width // 4) * 4  # so that those of every replica begin with a whole vector
     sums = torch.empty(replicas, parts, room, dtype=torch.float32, device=hidden.device)
     kernel = _kernel("linear_backward", "5P2i", units, width, hidden.dtype, hidden.device)
     tensors = (hidden, weight, d_outputs, d_hidden, sums)

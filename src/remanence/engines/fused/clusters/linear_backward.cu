@@ -6,6 +6,7 @@ constexpr int SOME = ROWS * O;         // derivatives by outputs that a warp has
 constexpr int FEW = (SOME + 31) / 32;  // of which a thread reads so many
 constexpr int PITCH = (SOME + 3) / 4 * 4;
 constexpr int AHEAD = WARPS * STAGES * ROWS * 128 * sizeof(NUMBER);  // bytes
+static_assert(O * 32 * sizeof(float4) <= AHEAD, "in the end sums are where rows were");
 
 extern "C" __global__ void __launch_bounds__(THREADS) linear_backward(
     const NUMBER* hidden, const NUMBER* weight, const NUMBER* d_outputs, NUMBER* d_hidden, float* sums, int rows, int parts) {
@@ -61,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) linear_backward(
         __syncwarp();
         stage = (stage + 1) % STAGES;
     }
-    wait_for_fetches<0>();
+    wait_for_fetches<0>();  // of rows that are not there
 
     // The warps add what they have, one after the other.
     float4* total = (float4*)shared;

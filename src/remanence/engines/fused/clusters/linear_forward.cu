@@ -2,6 +2,7 @@
 
 constexpr int WIDE = (O + 3) / 4 * 4;
 constexpr int SUMS = ROWS * WIDE;
+static_assert(SUMS % 32 == 0, "every thread ends with as many sums");
 
 // The sums over all threads: of two partners each goes on with half of what they have, until all threads have different ones.
 template <int BITS, int HALF>
@@ -50,5 +51,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) linear_forward(
         }
         stage = (stage + 1) % STAGES;
     }
-    wait_for_fetches<0>();
+    wait_for_fetches<0>();  // of rows that are not there
 }
