@@ -50,6 +50,17 @@ def compiled(folder: Path, name: str, constants: Mapping[str, Any], forgotten: s
     return str(library).encode()
 
 
+def stand_in(module: Any, folder: Path, monkeypatch: Any, **forgotten: str) -> None:
+    """Let a module start its kernels on the simulated chip, each without what is forgotten of it."""
+
+    def machine_code(name: str, constants: Mapping[str, Any], chip: str) -> bytes:
+        return compiled(folder, name, constants, forgotten.get(name, ""))
+
+    monkeypatch.setattr(module, "Kernel", Kernel)
+    monkeypatch.setattr(module, "machine_code", machine_code)
+    monkeypatch.setattr(module, "architecture", lambda device: "simulated")
+
+
 class Kernel:
     """Like `driver.Kernel`."""
 

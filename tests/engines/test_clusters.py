@@ -550,6 +550,20 @@ def described(nvrtc: ctypes.CDLL, text: str, options: list[str]) -> str:
     return log
 
 
+@pytest.fixture
+def told(nvrtc: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """What the compiler tells of every kernel that is asked for."""
+    logs: list[str] = []
+
+    def compiled(text: str, options: list[str]) -> bytes:
+        logs.append(described(nvrtc, text, options))
+        return b""
+
+    monkeypatch.setattr(compiler, "compiled", compiled)
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
+    return logs
+
+
 SPILLED = 128
 """Bytes that a thread may spill to memory: a few registers. A slice of the matrix would be hundreds."""
 SPILLED_OF_MANY = 448
@@ -592,22 +606,13 @@ def title(cell: GatedCell, options: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(("cell", "options"), COMPILED, ids=[title(*case) for case in COMPILED])
 def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
-    nvrtc: ctypes.CDLL,
+    told: list[str],
     launches: Launches,
     cell: GatedCell,
     options: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
 ) -> None:
-    told: list[str] = []
-
-    def compiled(text: str, options: list[str]) -> bytes:
-        told.append(described(nvrtc, text, options))
-        return b""
-
-    monkeypatch.setattr(compiler, "compiled", compiled)
     monkeypatch.setattr(passes, "machine_code", compiler.machine_code)
-    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
     pass_through(cell, irregular=cell.takes_dt, **options)
     assert len(told) == len(launches.started) == (2 if options.get("save", True) else 1)
     for log in told:
@@ -623,9 +628,8 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
     ("units", "outputs", "dtype"), [(128, 16, torch.float32), (128, 10, torch.bfloat16), (4, 1, torch.float16)]
 )
 def test_read_outs_keep_their_numbers_in_registers(
-    nvrtc: ctypes.CDLL, name: str, units: int, outputs: int, dtype: torch.dtype
+    told: list[str], name: str, units: int, outputs: int, dtype: torch.dtype
 ) -> None:
-    constants = linear.constants(units, outputs, dtype).items()
-    options = ["--gpu-architecture=sm_90", "-std=c++17", *(f"-D{constant}={value}" for constant, value in constants)]
-    log = described(nvrtc, compiler.source(name), options)
+    compiler.machine_code(name, linear.constants(units, outputs, dtype), "sm_90")
+    (log,) = told
     assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log

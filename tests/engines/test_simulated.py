@@ -29,11 +29,7 @@ pytestmark = pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ comp
 
 @pytest.fixture(autouse=True)
 def _simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(passes, "Kernel", simulation.Kernel)
-    monkeypatch.setattr(
-        passes, "machine_code", lambda name, constants, chip: simulation.compiled(libraries, name, constants)
-    )
-    monkeypatch.setattr(passes, "architecture", lambda device: "simulated")
+    simulation.stand_in(passes, libraries, monkeypatch)
     monkeypatch.setattr(passes, "_processors", lambda device: 132)
     monkeypatch.setattr(passes, "largest_cluster", lambda device: plan.LARGEST)
     forget()
@@ -64,6 +60,7 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
     ),
     "a whole layer, two blocks": (JANETCell(Softsign()), 16, 20, 17, plan.make_whole(20, backward=False)),
     "a whole layer, two blocks, no padding": (JANETCell(Sigmoid()), 9, 32, 9, plan.make_whole(32, backward=False)),
+    "a whole layer, padding": (LSTMCell(Fast()), 9, 20, 9, plan.make_whole(20, backward=False)),
     "a whole layer with a part apart": (GRUCell(Refine()), 3, 16, 3, plan.make_whole(16, backward=False)),
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.Plan(4, 2, 1)),
 }

@@ -73,12 +73,19 @@ def test_permuted_shows_the_same_pixels_in_one_order_in_all_splits(small):
         assert torch.equal(shuffled.targets, rows.targets)
 
 
+def pictures(source):
+    """Where a source looks its pictures up."""
+    return source.show.func.__self__
+
+
 def test_files_are_read_once_for_all_splits_and_seeds_in_use(small):
     task = Pixels(data="small")
     sources = [task.source(split, seed, CPU) for split in SPLITS for seed in (1, 2, 3)]
     assert small.loads == ["small"]
+    assert len({pictures(source) for source in sources}) == 1
     mixed = Pixels(data="small", permuted=True).source("train", 1, CPU)
     assert small.loads == ["small"] * 2
+    assert pictures(mixed) is not pictures(sources[0])
     del sources, mixed
     task.source("train", 1, CPU)
     assert small.loads == ["small"] * 3

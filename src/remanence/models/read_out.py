@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..engines.machine import lacking
 
@@ -33,13 +34,14 @@ def read_out(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
     Returns:
         `(R, ..., M, O)`. Where outputs were padded it is the wider tensor without its padding, which nobody copies.
     """
+    weight, bias = torch.stack(list(weights)), torch.stack(list(biases))
     rows = hidden.flatten(1, -2)
     if not many(rows):
-        found = by_torch(rows, torch.stack(list(weights)), torch.stack(list(biases)))
-    elif kernels_take(rows, weights, biases):
-        found = by_kernels(rows, torch.stack(list(weights)), torch.stack(list(biases)))
+        found = by_torch(rows, weight, bias)
+    elif kernels_take(rows, weight, bias):
+        found = by_kernels(rows, weight, bias)
     else:
-        found = in_parts(rows, weights, biases)
+        found = in_parts(rows, weight, bias)
     return found.view(*hidden.shape[:-1], found.shape[-1])
 
 
@@ -53,12 +55,13 @@ def by_torch(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.baddbmm(bias.unsqueeze(1), rows, weight.mT)
 
 
-def in_parts(rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+def in_parts(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The same by torch, with what makes it faster."""
     models, number, units = rows.shape
-    outputs = len(weights[0])
+    outputs = weight.shape[1]
     padding = lacking(outputs, rows.itemsize)
-    weight, bias = padded(weights, padding), padded(biases, padding)
+    if padding:
+        weight, bias = pad(weight, (0, 0, 0, padding)), pad(bias, (0, padding))
     parts = PARTS if number % PARTS == 0 else 1
     if parts > 1:
         weight, bias = (value.repeat_interleave(parts, 0) for value in (weight, bias))
@@ -66,31 +69,22 @@ def in_parts(rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) 
     return found.view(models, number, outputs + padding)[..., :outputs]
 
 
-def padded(values: Sequence[Tensor], more: int) -> Tensor:
-    """Values `(O, ...)` of all models, each with so many rows of zeros below: `(R, O + more, ...)`, in one copy."""
-    if more == 0:
-        return torch.stack(list(values))
-    zeros = values[0].new_zeros(more, *values[0].shape[1:])
-    whole = torch.cat([piece for value in values for piece in (value, zeros)])
-    return whole.view(len(values), -1, *values[0].shape[1:])
-
-
-def kernels_take(rows: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> bool:
+def kernels_take(rows: Tensor, weight: Tensor, bias: Tensor) -> bool:
     """Whether there are kernels for this. What is wrong with it, torch says best."""
     from ..engines.fused.clusters import linear
 
-    dtypes = {value.dtype for value in (*weights, *biases)}
     if torch.is_autocast_enabled("cuda"):
         fits = rows.dtype == torch.get_autocast_dtype("cuda")
     else:
-        fits = dtypes == {rows.dtype}
-    shape = (len(weights[0]), rows.shape[-1])
+        fits = rows.dtype == weight.dtype == bias.dtype
+    models, _, units = rows.shape
+    outputs = weight.shape[1]
     return (
         fits
-        and len(rows) == len(weights) == len(biases)
-        and all(weight.shape == shape and bias.shape == shape[:1] for weight, bias in zip(weights, biases, strict=True))
-        and all(value.device == rows.device for value in (*weights, *biases))
-        and linear.suits(rows, shape[0])
+        and weight.shape == (models, outputs, units)
+        and bias.shape == (models, outputs)
+        and rows.device == weight.device == bias.device
+        and linear.suits(rows, outputs)
     )
 
 

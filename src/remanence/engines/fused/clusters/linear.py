@@ -12,6 +12,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from ...machine import lacking
 from .compiler import machine_code
 from .driver import Kernel, architecture
 from .engine import lacks
@@ -61,7 +62,7 @@ def slopes(hidden: Tensor, weight: Tensor, d_outputs: Tensor) -> tuple[Tensor, T
     width = weight.shape[1]
     parts = -(-PROGRAMS // replicas)
     d_hidden = torch.empty_like(hidden)
-    room = width * units + -(-width // 4) * 4  # so that those of every replica begin with a whole vector
+    room = width * (units + 1) + lacking(width, 4)  # so that those of every replica begin with a whole vector
     sums = torch.empty(replicas, parts, room, dtype=torch.float32, device=hidden.device)
     kernel = _kernel("linear_backward", "5P2i", units, width, hidden.dtype, hidden.device)
     tensors = (hidden, weight, d_outputs, d_hidden, sums)
