@@ -28,7 +28,7 @@ from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine
 every_cell = import_module("remanence.engines.check").every_cell
 
 BLOCKS = 4
-MOST = 512
+MOST = {1: 768, 2: 512}
 """Units, by the parts of a factor."""
 SHARED = 227 * 1024
 """Bytes of shared memory that a program may have on chips of compute capability 9.0 and 10.0."""
@@ -61,12 +61,13 @@ def _forgets() -> Iterator[None]:
 @pytest.mark.parametrize("backward", [False, True])
 def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: int, backward: bool) -> None:
     for processors, largest in ((1, 8), (16, 8), (78, 16), (132, 16)):
-        for units in range(16, min(MOST, 32 * largest) + 1, 16):
+        for units in range(16, MOST[parts] * largest // 16 + 1, 16):
             sizes = plan.make(units, rows, replicas, parts, backward, processors, largest)
+            assert sizes.wide == (units > 32 * largest)
             assert sizes.whole == plan.make(units, rows, replicas, parts, not backward, processors, largest).whole
             assert 1 <= sizes.cluster <= largest
             assert units <= sizes.cluster * sizes.warps * ((16 if backward else 8) if sizes.whole else 4)
-            assert sizes.tiles in (1, 2)
+            assert sizes.tiles in ((1, 2, 3) if sizes.wide and not backward else (1,) if sizes.wide else (1, 2))
             groups = sizes.groups(rows, replicas)
             assert groups % replicas == 0
             assert rows <= groups // replicas * 8 * sizes.tiles < rows + 8 * sizes.tiles
@@ -75,6 +76,14 @@ def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: i
 def test_few_rows_take_one_tile_and_many_take_two() -> None:
     assert plan.make(512, 8, 1, 1, False, 132, 16).tiles == 1
     assert plan.make(512, 1000, 1, 1, True, 132, 16).tiles == 2
+
+
+def test_wide_layers_have_as_many_tiles_as_save_a_round() -> None:
+    """Of seven clusters at once, forward, while there is room for them."""
+    tiles = {rows: plan.make(720, rows, 1, 1, False, 132, 16).tiles for rows in (1, 56, 57, 112, 113, 128, 1000)}
+    assert tiles == {1: 1, 56: 1, 57: 2, 112: 2, 113: 3, 128: 3, 1000: 3}
+    assert plan.make(768, 1000, 1, 1, False, 132, 16).tiles == 2
+    assert plan.make(720, 1000, 1, 1, True, 132, 16).tiles == 1
 
 
 def test_with_many_rows_a_program_has_all_of_a_narrow_layer() -> None:
@@ -181,13 +190,13 @@ def test_every_size_finds_room_in_shared_memory(
 ) -> None:
     launches.processors = processors
     precision = "tf32" if parts == 1 else "tf32x3"
-    for units in (*range(16, MOST, 80), MOST):
+    for units in (*range(16, MOST[parts], 80), MOST[parts]):
         for irregular in {False, cell.takes_dt}:
             pass_through(cell, units, rows=9, precision=precision, irregular=irregular)
             pass_through(cell, units, rows=9, precision=precision, irregular=irregular, save=False)
     assert launches.started
     assert max(launches.clusters) <= 16
-    assert max(launches.shared) <= engine.SHARED <= SHARED
+    assert max(launches.shared) <= plan.SHARED <= SHARED
 
 
 # Refusals.
@@ -230,10 +239,13 @@ def test_cells_of_up_to_four_blocks_are_taken(cell: GatedCell) -> None:
 @pytest.mark.parametrize("tf32", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_as_many_units_are_taken_as_find_room(dtype: torch.dtype, tf32: bool) -> None:
+    full = dtype == torch.float32 and not tf32
+    most = MOST[2 if full else 1]
     with float32_products(tf32):
-        assert engine.refuses(task(GRUCell(Fast()), MOST, dtype=dtype)) is None
-        reason = engine.refuses(task(GRUCell(Fast()), MOST + 1, dtype=dtype))
-    assert reason == "it keeps the recurrent matrix on chip, up to 512 units, and there are 513"
+        assert engine.refuses(task(GRUCell(Fast()), most, dtype=dtype)) is None
+        reason = engine.refuses(task(GRUCell(Fast()), most + 1, dtype=dtype))
+    exact = " in full float32" if full else ""
+    assert reason == f"it keeps the recurrent matrix on chip, up to {most} units{exact}, and there are {most + 1}"
 
 
 @pytest.mark.usefixtures("capable")
@@ -595,6 +607,9 @@ COMPILED += [
     (LSTMCell(PowerLaw()), {"units": 128, "rows": 1000, "unequal": True, "reverse": True}),
     (GRUCell(Refine()), {"units": 128, "rows": 1000, "inputs": passes.NARROW + 1}),
     (LSTMCell(Sigmoid()), {"units": 64, "rows": 1000, "save": False}),
+    (LSTMCell(Fast()), {"units": 720, "rows": 128}),
+    (LSTMCell(PowerLaw()), {"units": 720, "rows": 8, "unequal": True, "reverse": True}),
+    (GRUCell(Refine()), {"units": 768, "rows": 300, "dtype": torch.bfloat16}),
 ]
 
 

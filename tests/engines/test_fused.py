@@ -27,8 +27,8 @@ pytestmark = [
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not has_clusters(), reason="no CUDA device with clusters"))
 BOTH = pytest.mark.parametrize("engine", [CUDA, "triton"])
-MOST = 512
-"""Units that the engine "cuda" has room for."""
+MOST, MOST_IN_FULL = 768, 512
+"""Units that the engine "cuda" has room for, and in full float32."""
 
 SIZES = {  # T, B, H: one program and many, whole and broken tiles, one launch and several, resident and streamed
     "one-unit": (4, 3, 1),
@@ -38,6 +38,8 @@ SIZES = {  # T, B, H: one program and many, whole and broken tiles, one launch a
     "several-chunks": (5, 70, 200),
     "pixels": (4, 100, 512),
     "characters": (3, 40, 716),
+    "many-characters": (3, 130, 720),
+    "many-rounds": (4, 400, 768),
     "words": (3, 20, 1150),
     "streamed": (3, 5, 2048),
     "several-launches": (3, 300, 512),
@@ -53,7 +55,7 @@ def taken_in_full(sizes: dict[str, tuple[int, int, int]]) -> list[Any]:
     return [pytest.param("triton", size, id=f"triton-{name}") for name, size in sizes.items()] + [
         pytest.param(*CUDA.values, size, id=f"cuda-{name}", marks=CUDA.marks)
         for name, size in sizes.items()
-        if size[-1] <= MOST
+        if size[-1] <= MOST_IN_FULL
     ]
 
 
@@ -152,7 +154,7 @@ def test_many_rows_side_by_side_are_those_one_by_one_and_repeat(gate):
 
 
 PRECISE = [
-    *(("tf32", 128, 64), ("tf32", 256, 64), ("tf32", 512, 64), ("tf32", 128, MANY)),
+    *(("tf32", 128, 64), ("tf32", 256, 64), ("tf32", 512, 64), ("tf32", 720, 64), ("tf32", 128, MANY)),
     *(("ieee", 128, 64), ("ieee", 256, 64), ("ieee", 512, 64)),
 ]
 """Precision, units and rows."""
@@ -364,12 +366,14 @@ def test_what_is_no_number_stays_in_its_sequence(engine, number, maker, tf32):
     [
         (LSTMCell(gates.Fast()), 8, True, "cuda"),
         (LSTMCell(gates.Sigmoid()), 128, True, "cuda"),
-        (GRUCell(gates.PowerLaw()), MOST, False, "cuda"),
+        (GRUCell(gates.PowerLaw()), MOST_IN_FULL, False, "cuda"),
+        (LSTMCell(gates.Sigmoid()), MOST, True, "cuda"),
         (JANETCell(gates.UniformRefine()), MOST, True, "cuda"),
         (LSTMCell(gates.Refine(), coupled=True), 40, False, "cuda"),
         (LSTMCell(gates.Refine(), coupled=False), 40, False, "triton"),
-        (LSTMCell(gates.Fast()), MOST + 1, False, "triton"),
-        (LSTMCell(gates.Sigmoid()), MOST + 1, False, "torch"),
+        (LSTMCell(gates.Fast()), MOST_IN_FULL + 1, False, "triton"),
+        (LSTMCell(gates.Sigmoid()), MOST_IN_FULL + 1, False, "torch"),
+        (LSTMCell(gates.Sigmoid()), MOST + 1, True, "triton"),
         (LSTMCell(gates.Fast()), MOST + 1, True, "triton"),
     ],
 )

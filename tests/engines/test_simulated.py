@@ -63,6 +63,10 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
     "a whole layer, padding": (LSTMCell(Fast()), 9, 20, 9, plan.make_whole(20, backward=False)),
     "a whole layer with a part apart": (GRUCell(Refine()), 3, 16, 3, plan.make_whole(16, backward=False)),
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.Plan(4, 2, 1)),
+    "wide": (LSTMCell(Fast()), WIDE, 32, 11, plan.Plan(4, 2, 1, held=1)),
+    "wide, read ahead": (LSTMCell(PowerLaw(), coupled=True), WIDE, 80, 3, plan.Plan(12, 2, 1, held=2, ahead=3)),
+    "wide, three tiles": (GRUCell(Refine()), WIDE, 80, 20, plan.Plan(8, 3, 3, held=3, ahead=2)),
+    "wide, nothing on the shelf": (JANETCell(Softsign()), WIDE, 20, 9, plan.Plan(4, 2, 2, held=20, ahead=4)),
 }
 every_case = pytest.mark.parametrize(
     ("cell", "inputs", "units", "rows", "sizes"),
@@ -72,10 +76,12 @@ every_case = pytest.mark.parametrize(
 
 
 def force(sizes: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every launch be of these sizes; where a program has a whole layer, passes have their own."""
+    """Let every launch be of these sizes; where a program has a whole layer, or a wide one, passes have their own."""
 
     def make(units: int, rows: int, replicas: int, parts: int, backward: bool, *chip: int) -> plan.Plan:
-        return plan.make_whole(units, backward) if sizes.whole else sizes
+        if sizes.whole:
+            return plan.make_whole(units, backward)
+        return replace(sizes, tiles=1) if sizes.wide and backward else sizes
 
     monkeypatch.setattr(plan, "make", make)
 
@@ -103,7 +109,7 @@ def errors(
 )
 def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, special, monkeypatch) -> None:
     force(sizes, monkeypatch)
-    if sizes.whole:
+    if sizes.whole or sizes.wide:
         precision = checking.TF32  # the only one they have room for
     found = errors(cell, inputs, units, rows, sizes, precision, special)
     assert not isinstance(found, str), found
@@ -114,7 +120,11 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
     ("cell", "inputs"), [(LSTMCell(PowerLaw()), 5), (LSTMCell(PowerLaw()), WIDE), (GRUCell(Fast()), 5)]
 )
 @pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
-@pytest.mark.parametrize("sizes", [plan.Plan(4, 2, 1), plan.make_whole(32, backward=False)], ids=["clusters", "whole"])
+@pytest.mark.parametrize(
+    "sizes",
+    [plan.Plan(4, 2, 1), plan.make_whole(32, backward=False), plan.Plan(4, 2, 2, held=1)],
+    ids=["clusters", "whole", "wide"],
+)
 def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
     sizes, precision, cell, inputs, monkeypatch
 ) -> None:
@@ -125,14 +135,14 @@ def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
 
 
 WHOLE = plan.make_whole(32, backward=False)
-both_schemes = pytest.mark.parametrize(
+every_scheme = pytest.mark.parametrize(
     ("sizes", "precision"),
-    [(plan.Plan(4, 2, 2), checking.FULL), (WHOLE, checking.TF32)],
-    ids=["clusters", "whole"],
+    [(plan.Plan(4, 2, 2), checking.FULL), (WHOLE, checking.TF32), (plan.Plan(4, 2, 2, held=1), checking.TF32)],
+    ids=["clusters", "whole", "wide"],
 )
 
 
-@both_schemes
+@every_scheme
 @pytest.mark.parametrize("steps", [1, 2, plan.DEPTH])
 def test_few_steps_from_a_state_of_zeros(steps, sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
@@ -145,10 +155,10 @@ def test_few_steps_from_a_state_of_zeros(steps, sizes, precision, monkeypatch) -
 
 @pytest.mark.parametrize("cell", [LSTMCell(Fast()), GRUCell(Sigmoid())], ids=str)
 @pytest.mark.parametrize("rows", [9, 8])  # 8 times 5 steps are products in parts
-@both_schemes
+@every_scheme
 def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cell, monkeypatch) -> None:
     """Not even one that has diverged."""
-    force(sizes if sizes.whole else plan.Plan(4, 1, 1), monkeypatch)
+    force(sizes if sizes.whole else replace(sizes, cluster=1, tiles=1), monkeypatch)
     with float32_products(precision.tf32):
         run_side_by_side(cell, checking.Sizes(5, rows, 3, 16))
 
@@ -193,7 +203,7 @@ def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
-@both_schemes
+@every_scheme
 def test_an_infinite_bias_saturates_gates(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
     task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 2, 3, 32), torch.float32, torch.device("cpu"))
@@ -215,7 +225,7 @@ def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
     assert found.beyond(checking.TF32.tolerance) is None
 
 
-@both_schemes
+@every_scheme
 def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
     task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 9, 5, 32), torch.float32, torch.device("cpu"))
@@ -226,7 +236,7 @@ def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -
     assert found.beyond(precision.tolerance) is None
 
 
-@both_schemes
+@every_scheme
 def test_a_derivative_that_is_no_number_reaches_every_weight(sizes, precision, monkeypatch) -> None:
     """Also the one that CUDA makes, whose bits are all ones."""
     force(sizes, monkeypatch)
@@ -240,7 +250,7 @@ def test_a_derivative_that_is_no_number_reaches_every_weight(sizes, precision, m
     assert all(gradient.isnan().any() for gradient in found)
 
 
-@both_schemes
+@every_scheme
 def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
     task = checking.make_task(
@@ -276,6 +286,8 @@ def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
         ("two programs, two groups", "wait_for_fetches<DEPTH - 2>();"),
         ("a whole layer", "__syncthreads();"),
         ("a whole layer", "        wait_for_fetches<DEPTH - "),
+        ("wide", "meet();"),
+        ("wide", "__syncthreads();"),
     ],
 )
 def test_a_kernel_that_does_not_wait_is_found(case, forgotten, libraries, monkeypatch) -> None:
@@ -286,7 +298,7 @@ def test_a_kernel_that_does_not_wait_is_found(case, forgotten, libraries, monkey
         return simulation.compiled(libraries, name, constants, left_out)
 
     monkeypatch.setattr(passes, "machine_code", compiled)
-    precision = checking.TF32 if CASES[case][-1].whole else checking.FULL
+    precision = checking.TF32 if CASES[case][-1].whole or CASES[case][-1].wide else checking.FULL
 
     def goes_wrong(seed: int) -> bool:
         monkeypatch.setattr(simulation.Kernel, "seed", seed)
@@ -298,7 +310,7 @@ def test_a_kernel_that_does_not_wait_is_found(case, forgotten, libraries, monkey
     assert any(map(goes_wrong, range(8)))
 
 
-@both_schemes
+@every_scheme
 @pytest.mark.parametrize("cell", [LSTMCell(PowerLaw()), GRUCell(PowerLaw()), JANETCell(Sigmoid())], ids=str)
 def test_the_compiler_is_told_how_results_are_laid_out(cell, sizes, precision, monkeypatch) -> None:
     """Of two layers side by side, whose derivatives the kernel leaves in one tensor."""

@@ -10,19 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import gcd
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from ..machine import lacking, matrix_products
-
-ROWS = 64
-"""Sums that a long one is made of."""
-PARTS = 8
-"""Products that one over the rows of a replica is made of, at most."""
+from ..machine import matrix_products
+from . import products
+from .blocks import cut
 
 
 @dataclass(frozen=True)
@@ -156,8 +151,8 @@ class Found(NamedTuple):
 class Recurrence(Protocol):
     """The part of both passes that goes from step to step, by kernels of one kind."""
 
-    def narrow(self, width: int) -> int:
-        """How many of so many inputs are multiplied by their matrix on the way, and not before: all or none."""
+    def narrow(self, kind: Kind, given: Given) -> int:
+        """How many of the inputs are multiplied by their matrix on the way, and not before: all or none."""
 
     def keeps_before(self, kind: Kind, given: Given) -> bool:
         """Whether it leaves all h_{t-1} beside all h_t."""
@@ -234,9 +229,9 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple
 def _projected(kind: Kind, given: Given, save: bool) -> Tensor | None:
     """What the inputs contribute to the pre-activations, `(N, T B, G H)`; room for these if the recurrence does it."""
     inputs, weight = given.inputs.flatten(-3, -2), given.weight_ih
-    if not recurrence(kind).narrow(inputs.shape[-1]):
+    if not recurrence(kind).narrow(kind, given):
         with matrix_products(kind.precision == "tf32"):
-            return _times(inputs, weight.mT)
+            return products.by_weight(inputs, weight)
     return inputs.new_empty(*inputs.shape[:-1], weight.shape[-2]) if save else None
 
 
@@ -270,22 +265,28 @@ def backward(
     with matrix_products(kind.precision == "tf32"):
         d_inputs = found.inputs
         if wanted.inputs and d_inputs is None:
-            d_inputs = _by_inputs(d_pre, given.weight_ih, kind.blocks).view(inputs.shape)
+            d_inputs = products.derivatives_by_inputs(d_pre, given.weight_ih, kind.blocks).view(inputs.shape)
         real = units if real is None else real
         if found.weight_ih is None:
-            d_weight_ih = _by_block(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
+            d_weight_ih = products.derivatives_by_weight(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
         else:
-            d_weight_ih = _of_blocks(found.weight_ih, kind.blocks, real)
-        d_weight_hh = _recurrent(d_pre, kept, given.hidden, kind, kind.blocks, real)
-        d_bias_ih = d_bias_hh = _over_rows(d_pre) if found.bias is None else found.bias
+            d_weight_ih = cut(found.weight_ih, kind.blocks, real, inputs.shape[-1])
+        d_weight_hh = _by_recurrent_weight(kind, given, kept, d_pre, kind.blocks, real)
+        d_bias_ih = d_bias_hh = products.sum_over_rows(d_pre) if found.bias is None else found.bias
         if d_parts is not None:
             flat = d_parts.flatten(-3, -2)
             own = slice(kind.split * real, (kind.split + 1) * real)
-            d_weight_hh[..., own, :] = _recurrent(flat, kept, given.hidden, kind, 1, real)
+            d_weight_hh[..., own, :] = _by_recurrent_weight(kind, given, kept, flat, 1, real)
             block = slice(kind.split * units, (kind.split + 1) * units)
             d_bias_hh = d_bias_ih.clone()
-            d_bias_hh[..., block] = _over_rows(flat) if found.bias_hn is None else found.bias_hn
+            d_bias_hh[..., block] = products.sum_over_rows(flat) if found.bias_hn is None else found.bias_hn
     return Slopes(d_inputs, d_weight_ih, d_weight_hh, d_bias_ih, d_bias_hh, found.p_hat, found.dt, *d_state)
+
+
+def _by_recurrent_weight(kind: Kind, given: Given, kept: Kept, d_pre: Tensor, blocks: int, real: int) -> Tensor:
+    if kept.before is not None:
+        return products.derivatives_of_replicas(d_pre, kept.before.flatten(-3, -2), blocks, real)
+    return products.derivatives_by_recurrent_weight(d_pre, kept.outputs, given.hidden, blocks, real, kind.reverse)
 
 
 def _through_time(
@@ -325,82 +326,3 @@ def _through_time(
     by = Derivatives(d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt, wanted.inputs)
     found = recurrence(kind).backward(kind, given, scale, kept, by)
     return d_pre, d_parts, found, d_state
-
-
-def _recurrent(d_pre: Tensor, kept: Kept, hidden: Tensor | None, kind: Kind, blocks: int, real: int) -> Tensor:
-    """The sum over steps of d_pre_t^T h_{t-1}, with d_pre `(N, T B, ...)`."""
-    if kept.before is not None:
-        return _in_parts(d_pre, kept.before.flatten(-3, -2)[..., :real], blocks, real)
-    rows = kept.outputs.shape[-2]
-    h = kept.outputs.flatten(-3, -2)[..., :real]
-    count = h.shape[-2] - rows
-    if kind.reverse:
-        later, before, first = d_pre[..., :count, :], h[..., rows:, :], d_pre[..., count:, :]
-    else:
-        later, before, first = d_pre[..., rows:, :], h[..., :count, :], d_pre[..., :rows, :]
-    total = _by_block(later, before, blocks, real)
-    if hidden is not None:
-        total += _by_block(first, hidden[..., :real], blocks, real)
-    return total
-
-
-def _in_parts(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor:
-    """`_by_block` of several replicas, each in parts: torch spreads a few long products over few processors."""
-    replicas, rows, _ = d_pre.shape
-    parts = gcd(rows, PARTS)
-    d_pre, factors = (value.reshape(replicas * parts, rows // parts, -1) for value in (d_pre, factors))
-    total = _by_block(d_pre, factors, blocks, units)
-    return total.view(replicas, parts, *total.shape[1:]).sum(1)
-
-
-def _over_rows(d_pre: Tensor) -> Tensor:
-    """The sum over all steps and sequences, in float32.
-
-    In two goes: torch sums very many rows with a buffer that is as large as what is summed.
-    """
-    *lead, rows, width = d_pre.shape
-    rest = rows % ROWS
-    total = d_pre[..., rows - rest :, :].sum(-2, dtype=torch.float32)
-    if rest == rows:
-        return total
-    first = d_pre[..., : rows - rest, :].reshape(*lead, ROWS, -1, width)
-    return total + first.sum(-2, dtype=torch.float32).sum(-2)
-
-
-def _by_block(d_pre: Tensor, factors: Tensor, blocks: int, units: int) -> Tensor:
-    """d_pre^T factors, of the first `units` of every block, `(N, G units, ...)`."""
-    width = d_pre.shape[-1] // blocks
-    if width == units:
-        return _times(d_pre.mT, factors)
-    total = factors.new_empty(*factors.shape[:-2], blocks * units, factors.shape[-1])
-    for block in range(blocks):
-        part = d_pre[..., block * width : block * width + units].mT
-        _times(part, factors, out=total[..., block * units : (block + 1) * units, :])
-    return total
-
-
-def _of_blocks(matrix: Tensor, blocks: int, units: int) -> Tensor:
-    """The first `units` rows of every block."""
-    if matrix.shape[-2] == blocks * units:
-        return matrix
-    *lead, rows, width = matrix.shape
-    return matrix.view(*lead, blocks, rows // blocks, width)[..., :units, :].flatten(-3, -2)
-
-
-def _by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
-    """d_pre weight, where d_pre may have padding in every block that the weight has not."""
-    width, units = d_pre.shape[-1] // blocks, weight.shape[-2] // blocks
-    if width == units:
-        more = lacking(weight.shape[-1], weight.itemsize)
-        return _times(d_pre, pad(weight, (0, more)))[..., : weight.shape[-1]] if more else _times(d_pre, weight)
-    parts = [d_pre[..., block * width : block * width + units] for block in range(blocks)]
-    rows = weight.reshape(*weight.shape[:-2], blocks, units, -1).unbind(-3)
-    total = _times(parts[0], rows[0])
-    for part, row in zip(parts[1:], rows[1:], strict=True):
-        total.addmm_(part, row) if total.dim() == 2 else total.baddbmm_(part, row)
-    return total
-
-
-def _times(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """a @ b, of all replicas."""
-    return torch.mm(a, b, out=out) if a.dim() == 2 else torch.bmm(a, b, out=out)

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from . import launch
+from .blocks import padded
 from .launch import Final, Given, Kept, Kind, Wanted
-from .padding import padded, with_padding, without_padding
+from .padding import with_padding, without_padding
 
 FIELDS = len(Given._fields)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
+from .blocks import padded
 from .launch import Given, Kind, Slopes
 
 ALIGNMENT = 16
@@ -34,24 +32,6 @@ def with_padding(blocks: int, given: Given) -> Given:
         )
     given = Given(*(None if value is None else value.contiguous() for value in given))  # type: ignore[arg-type]
     return given if given.lengths is None else given._replace(lengths=given.lengths.to(torch.int32))
-
-
-def padded(whole: Tensor, amounts: Sequence[int], blocks: int = 0) -> Tensor:
-    """With zeros after the last entries of its last dimensions.
-
-    Args:
-        whole: any tensor.
-        amounts: how many, as `torch.nn.functional.pad` takes them.
-        blocks: if any, the first of these dimensions is so many blocks, each padded on its own.
-    """
-    if not any(amounts):
-        return whole
-    if not blocks:
-        return pad(whole, tuple(amounts))
-    first = whole.dim() - len(amounts) // 2
-    shape = whole.shape
-    apart = whole.reshape(*shape[:first], blocks, -1, *shape[first + 1 :])
-    return pad(apart, tuple(amounts)).flatten(first, first + 1)
 
 
 def without_padding(kind: Kind, slopes: Slopes, units: int) -> list[Tensor | None]:

@@ -165,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     meet();
 
     const int own = steady((me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2));  // this thread's unit and row in a tile
-    const int factor_at = steady(me.q * 8 + me.g), size_at = steady(me.q);
+    const int factor_at = steady(me.q * 8 + turned(me.g, me.q)), size_at = steady(me.q);
     auto receive = [&](int s) {  // what was sent in step s
         wait_for(box + 8 * (s & 1), (s >> 1) & 1);
         if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
@@ -230,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             most = max(most, from_partner(most, 4));
             most = max(most, from_partner(most, 8));
             Range range_here = range_of(most);
-            uint2* halves = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + j * UNITS * 8 + own;
+            uint2* halves = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + j * UNITS * 8 + turned(own, me.g);
 #pragma unroll
             for (int block = 0; block < 4; ++block) factor[block] *= range_here.times;
             *halves = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};

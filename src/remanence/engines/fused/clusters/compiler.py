@@ -25,6 +25,8 @@ HEADERS = {
     "backward": (*RECURRENT, "kernels.cuh"),
     "whole_forward": (*RECURRENT, "whole.cuh"),
     "whole_backward": (*RECURRENT, "whole.cuh"),
+    "wide_forward": (*RECURRENT, "kernels.cuh", "wide.cuh"),
+    "wide_backward": (*RECURRENT, "kernels.cuh", "wide.cuh"),
     "linear_forward": ("chip.cuh", "linear.cuh"),
     "linear_backward": ("chip.cuh", "linear.cuh"),
 }

@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 
 from ...base import Result, Task
+from ...machine import tf32_in_recurrent_layers
 from .. import engine as fused
 from . import plan
 from .compiler import CompilerError, compiled
@@ -18,8 +19,6 @@ SIDE_BY_SIDE = True
 
 GENERATIONS = (9, 10)
 """Major compute capabilities of the chips with clusters and enough shared memory."""
-SHARED = 224 * 1024
-"""Bytes of shared memory that the largest programs need."""
 
 
 def refuses(task: Task) -> str | None:
@@ -30,9 +29,11 @@ def refuses(task: Task) -> str | None:
     reason = fused.unsuited(task) or lacks(device)
     if reason is not None:
         return reason
-    most = min(plan.MOST_UNITS, 32 * largest_cluster(device))
+    parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
+    most = plan.most_units(parts, largest_cluster(device))
     if task.width > most:
-        return f"it keeps the recurrent matrix on chip, up to {most} units, and there are {task.width}"
+        exact = " in full float32" if parts > 1 else ""
+        return f"it keeps the recurrent matrix on chip, up to {most} units{exact}, and there are {task.width}"
     blocks = task.weights["weight_hh"].shape[0] // task.width
     if blocks > plan.BLOCKS:
         return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
@@ -66,7 +67,7 @@ def _largest_cluster(device: torch.device) -> int:
     code = _nothing(architecture(device))
     for cluster in range(plan.LARGEST, 1, -1):
         with suppress(DriverError):
-            if Kernel(code, "nothing", "", 256, cluster, SHARED, device).at_once():
+            if Kernel(code, "nothing", "", 256, cluster, plan.SHARED, device).at_once():
                 return cluster
     return 1
 

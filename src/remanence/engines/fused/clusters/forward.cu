@@ -95,9 +95,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
             offset at = ((offset)me.replica * B + row) * H + unit + u;
             four[u] = clamped_to_half(entry(first_hidden, at, row < B && unit + u < H));
         }
-        ((uint2*)hiddens)[i] = {as_halves(four[0], four[1]), as_halves(four[2], four[3])};
+        int place = i / 8 * 8 + turned(i % 8, i / 8);
+        ((uint2*)hiddens)[place] = {as_halves(four[0], four[1]), as_halves(four[2], four[3])};
         if (PARTS == 2)
-            ((uint2*)(hiddens + PART))[i] = {as_halves(finer(four[0]), finer(four[1])), as_halves(finer(four[2]), finer(four[3]))};
+            ((uint2*)(hiddens + PART))[place] = {as_halves(finer(four[0]), finer(four[1])), as_halves(finer(four[2]), finer(four[3]))};
     }
 
     const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
@@ -152,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s);
 
     // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
-    const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + me.q * 16;
+    const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.warp) * 8;
     word place[(CLUSTER + 7) / 8], boxes[(CLUSTER + 7) / 8];
 #pragma unroll
     for (int i = 0; i < (CLUSTER + 7) / 8; ++i) {
@@ -164,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     meet();
 
     const int mine = steady((2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3));  // in a page of a box
-    const int factor_at = steady(me.q * 8 + me.g), input_at = steady(me.g * ROW + 2 * EIGHTS * me.q);
+    const int factor_at = steady(me.q * 8 + turned(me.g, me.q)), input_at = steady(me.g * ROW + 2 * EIGHTS * me.q);
     for (int s = 0; s < T; ++s) {
         if (s > 0) store_step(s - 1);
         fetch_step(s + DEPTH - 1);

@@ -49,6 +49,9 @@ constexpr bool ROOM = SLICE <= 64 && TOGETHER * THREADS <= 512;
 template <typename Number>
 __device__ __forceinline__ Number steady(Number x) { return ROOM ? pinned(x) : x; }
 
+// Where a row of eight stands, of a unit or of four units: a warp reads four of these at once, each in banks of its own.
+__device__ __forceinline__ int turned(int row, int column) { return row ^ (column & 2) * 2; }
+
 struct Place {
     int lane, warp, g, q, rank, unit, replica, group, first_row;
     bool unit_there;

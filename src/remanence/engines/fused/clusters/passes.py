@@ -27,9 +27,14 @@ def parts_of(kind: Kind, dtype: torch.dtype) -> int:
     return plan.parts(dtype, kind.precision == "tf32")
 
 
-def narrow(width: int) -> int:
+def narrow(kind: Kind, given: Given) -> int:
     """How many inputs the kernels multiply, see `launch.Recurrence`."""
-    return width if width <= NARROW else 0
+    return _narrow(given, _plan(kind, given, backward=False))
+
+
+def _narrow(given: Given, sizes: plan.Plan) -> int:
+    width = given.inputs.shape[-1]
+    return 0 if sizes.wide or width > NARROW else width
 
 
 def keeps_before(kind: Kind, given: Given) -> bool:
@@ -44,12 +49,12 @@ def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
 
 def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
     """All steps; fills what it is given, see `launch.forward`."""
-    *lead, steps, rows, width = given.inputs.shape
+    *lead, steps, rows, _ = given.inputs.shape
     units = given.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
     dtype, device = given.inputs.dtype, given.inputs.device
     sizes = _plan(kind, given, backward=False)
-    inputs = narrow(width)
+    inputs = _narrow(given, sizes)
     kernel = _forward(
         kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, device
     )
@@ -72,7 +77,7 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     assert kept.pre is not None
     sizes = _plan(kind, given, backward=True)
     groups = sizes.groups(rows, replicas)
-    inputs = narrow(width)
+    inputs = _narrow(given, sizes)
     d_inputs = torch.empty_like(given.inputs) if by.wants_inputs and _does_inputs(kind, given, sizes) else None
     kernel = _backward(
         kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, d_inputs is not None, device
@@ -105,7 +110,7 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
 def _does_inputs(kind: Kind, given: Given, sizes: plan.Plan) -> bool:
     """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units."""
     unpadded = given.weight_ih.shape[-2] == kind.blocks * given.weight_hh.shape[-1]
-    return sizes.whole and kind.split < 0 and unpadded and narrow(given.inputs.shape[-1]) > 0
+    return sizes.whole and kind.split < 0 and unpadded and _narrow(given, sizes) > 0
 
 
 def _wide(value: Tensor | None) -> Tensor | None:
@@ -154,6 +159,9 @@ def _forward(
     if sizes.whole:
         name, signature = "whole_forward", "20P2i3f"
         shared = plan.whole_forward_shared(units, dtype.itemsize, kind.blocks, left, inputs)
+    elif sizes.wide:
+        name, signature = "wide_forward", "19P2i3f"
+        shared = plan.wide_forward_shared(sizes)
     else:
         name, signature = "forward", "19P2i3f"
         shared = plan.forward_shared(sizes, parts, kind.blocks, left, inputs)
@@ -179,6 +187,9 @@ def _backward(
         name, signature = "whole_backward", "24P3i3f"
         pages = (1 + kind.has_age, 1 + parted)
         shared = plan.whole_backward_shared(units, dtype.itemsize, kind.blocks, *pages, inputs, d_inputs)
+    elif sizes.wide:
+        name, signature = "wide_backward", "22P3i3f"
+        shared = plan.wide_backward_shared(sizes)
     else:
         name, signature = "backward", "22P3i3f"
         given, left = kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted
@@ -200,6 +211,7 @@ def _constants(
         "CLUSTER": sizes.cluster,
         "TILES": sizes.tiles,
         "TOGETHER": sizes.together,
+        **({"HELD": sizes.held, "READ_AHEAD": sizes.ahead} if sizes.wide else {}),
         "PARTS": parts_of(kind, dtype),
         "BOUNDED": int(kind.cell == "lstm"),
         "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and dtype == torch.float32),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
-REGISTERS = 128
-"""Registers of a thread that a slice of the matrix may take: as many as there are warps in a cluster."""
 LARGEST = 16
 """Programs of a cluster, on a whole chip."""
 BLOCKS = 4
@@ -30,6 +29,15 @@ class Plan:
     """Programs that are to fit on a processor, for which the compiler saves registers."""
     whole: bool = False
     """Whether a program has the whole layer, see whole.cuh: each of its warps has eight units, or sixteen."""
+    held: int = 0
+    """Tiles of the matrix that a thread of a wide layer has in registers, see wide.cuh; in others all are."""
+    ahead: int = 0
+    """Tiles of the others that it reads before it needs them."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether registers do not hold the matrix."""
+        return self.held > 0
 
     def groups(self, rows: int, replicas: int) -> int:
         """Clusters."""
@@ -41,10 +49,26 @@ def parts(dtype: torch.dtype, tf32: bool) -> int:
     return 2 if dtype == torch.float32 and not tf32 else 1
 
 
-MOST_UNITS = 4 * REGISTERS
-"""Of a layer."""
+MOST_UNITS = 32
+"""Of a program whose registers hold its slice of the matrix."""
+MOST_UNITS_WIDE = 48
+"""Of one that has a shelf for what they do not hold."""
+NEIGHBOURS = 18
+"""Processors of which all programs of a cluster are, on a whole chip."""
+SHARED = 224 * 1024
+"""Bytes of shared memory that a program may have."""
 MOST_UNITS_WHOLE = 128
 """Of one that a program has to itself."""
+
+
+def most_units(parts: int, largest: int) -> int:
+    """Units of a layer that there is room for.
+
+    Args:
+        parts: of a factor.
+        largest: how many programs of a cluster the chip takes.
+    """
+    return (MOST_UNITS_WIDE if parts == 1 else MOST_UNITS) * largest
 
 
 def shelf(plan: Plan, parts: int) -> int:
@@ -54,6 +78,7 @@ def shelf(plan: Plan, parts: int) -> int:
     return -(-plan.cluster // 4) * plan.warps * 32 * plan.warps * 16
 
 
+@lru_cache(maxsize=1024)
 def make(
     units: int,
     rows: int,
@@ -78,12 +103,14 @@ def make(
         parts: of a factor.
         backward: whether it is the backward pass.
         processors: of the chip.
-        largest: how many programs of a cluster the chip takes, at least a 32nd of the units.
+        largest: how many programs of a cluster the chip takes, enough for `most_units`.
         countable: whether 32 bits count all vectors of pre-activations, as a program with the whole layer does.
     """
     groups = replicas * -(-rows // 8)
     small = -(-units // 16)
     room = processors - processors // 16  # clusters are of neighbouring processors: not all of the chip can be used
+    if units > MOST_UNITS * largest:
+        return make_wide(units, groups, backward, processors)
     if small <= largest and groups * small <= processors:
         return Plan(4, small, 1)
     if units <= MOST_UNITS_WHOLE and parts == 1 and countable and groups * small > 2 * processors:
@@ -102,6 +129,27 @@ def make_whole(units: int, backward: bool) -> Plan:
     """Sizes for a task where every program has the whole layer; a thread has one unit, or two in the backward pass."""
     warps = -(-units // 16) * (1 if backward else 2)
     return Plan(warps, 1, 1, (8 if backward else 16) // warps, whole=True)
+
+
+def make_wide(units: int, groups: int, backward: bool, processors: int) -> Plan:
+    """Sizes for a task of more units than registers hold, see wide.cuh.
+
+    Forward, with more tiles of eight rows than clusters that run at once, a cluster has two or three.
+
+    Args:
+        units: of the layer.
+        groups: tiles of eight rows.
+        backward: whether it is the backward pass.
+        processors: of the chip.
+    """
+    warps, cluster = MOST_UNITS_WIDE // 4, -(-units // MOST_UNITS_WIDE)
+    if backward:
+        return Plan(warps, cluster, 1, held=20, ahead=4)
+    for tiles in range(min(3, -(-groups // max(1, processors // NEIGHBOURS))), 1, -1):
+        sizes = Plan(warps, cluster, tiles, held=20, ahead=6)
+        if wide_forward_shared(sizes) <= SHARED:
+            return sizes
+    return Plan(warps, cluster, 1, held=22, ahead=8)
 
 
 def forward_shared(plan: Plan, parts: int, blocks: int, left: int, inputs: int) -> int:
@@ -139,6 +187,23 @@ def _boxes(plan: Plan, given: int, left: int, row: int) -> int:
     rows = 8 * plan.tiles
     page = rows * (4 * plan.warps + 4)
     return 4 * (DEPTH * (given * page + rows * row + rows) + 2 * left * page)
+
+
+def wide_forward_shared(plan: Plan) -> int:
+    """Bytes of shared memory of a program of a wide layer, forward, see wide_forward.cu."""
+    tiles = plan.cluster * plan.warps // 4
+    return 128 + 2 * 64 * plan.cluster * plan.warps * plan.tiles + _shelved(plan, tiles)
+
+
+def wide_backward_shared(plan: Plan) -> int:
+    """Bytes of shared memory of a program of a wide layer, backward, see wide_backward.cu."""
+    units = 4 * plan.warps
+    tiles = plan.warps * -(-plan.cluster // 4)
+    return 128 + 2 * (plan.cluster * units * 8 * 4 + units * 8 * 8 + plan.warps * 8 * 4) + _shelved(plan, tiles)
+
+
+def _shelved(plan: Plan, tiles: int) -> int:
+    return max(0, tiles - plan.held) * 32 * plan.warps * 16
 
 
 def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: int) -> int:

@@ -1,0 +1,174 @@
+// The forward pass of a wide layer; wide.cuh says how, ../kernels.py what the tensors are.
+
+constexpr int CHUNKS = CLUSTER * WARPS;              // of four units, of the whole layer
+constexpr int SENT = CHUNKS * 64 * TILES;            // bytes of h_t
+constexpr int CHAINS = TILES == 1 ? 4 : 2;           // sums that do not wait for each other
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
+    NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
+    const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
+    const float* first_age, NUMBER* hidden, float* cells, float* ages, NUMBER* parts, float* last_hidden,
+    float* last_cell, float* last_age, int T, int B, float eps, float fixed_p, float beta) {
+    // Shared memory: two letterboxes, two times h_t as [tile][chunk][row][unit], the shelf.
+    unsigned char* hiddens = shared + 128;
+    unsigned char* shelf = hiddens + 2 * SENT;
+    const Place me = whereabouts(B);
+    const word box = two_letterboxes(SENT);
+
+    // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 two blocks further.
+    matrix += (offset)me.replica * BLOCKS * H * H;
+    auto four_at = [&](int half, int k) {
+        int block = (me.g >> 2) + 2 * half, column = 16 * k + 4 * me.q;
+        bool there = block < BLOCKS && me.unit_there && column < H;
+        return there ? four_values(matrix + ((offset)block * H + me.unit) * H + column) : float4{0, 0, 0, 0};
+    };
+    word largest = 0;
+#pragma unroll 4
+    for (int k = 0; k < SLICED; ++k) largest = max(largest, max(largest_of_four(four_at(0, k)), largest_of_four(four_at(1, k))));
+    const Range range = range_of(largest_of(largest));
+    Stock<SLICED> stock;
+#pragma unroll
+    for (int k = 0; k < SLICED; ++k) {
+        float4 one = four_at(0, k), other = four_at(1, k);
+        auto two = [&](float x, float y) { return as_halves(x * range.times, y * range.times); };
+        stock.keep(shelf, k, {two(one.x, one.y), two(other.x, other.y), two(one.z, one.w), two(other.z, other.w)});
+    }
+
+    float bias[4] = {0, 0, 0, 0}, apart = 0.0f;
+#pragma unroll
+    for (int block = 0; block < BLOCKS; ++block) {
+        offset at = ((offset)me.replica * BLOCKS + block) * H + me.unit;
+        float recurrent = entry(bias_hh, at, me.unit_there);
+        bias[block] = entry(bias_ih, at, me.unit_there);
+        if (block == SPLIT) apart = recurrent; else bias[block] += recurrent;
+    }
+    const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, me.unit_there);
+    State state[TILES];
+    int length[TILES];
+#pragma unroll
+    for (int j = 0; j < TILES; ++j) {
+        offset at = ((offset)me.replica * B + me.row[j]) * H + me.unit;
+        state[j] = {entry(first_hidden, at, me.there[j]), entry(first_cell, at, me.there[j]),
+                    HAS_AGE ? entry(first_age, at, me.there[j]) : 0.0f};
+        length[j] = HAS_LENGTHS && me.row[j] < B ? lengths[(offset)me.replica * B + me.row[j]] : 0;
+    }
+    // h_0 of all units, from memory: every program fills its own.
+    for (int i = threadIdx.x; i < TILES * CHUNKS * 8; i += THREADS) {
+        int row = me.first_row + i / (CHUNKS * 8) * 8 + i % 8, unit = i / 8 % CHUNKS * 4;
+        float four[4];
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+            offset at = ((offset)me.replica * B + row) * H + unit + u;
+            four[u] = clamped_to_half(entry(first_hidden, at, row < B && unit + u < H));
+        }
+        ((uint2*)hiddens)[i / 8 * 8 + turned(i % 8, i / 8)] = {as_halves(four[0], four[1]), as_halves(four[2], four[3])};
+    }
+
+    // Where this thread's numbers of a step are, in tensors of H numbers a row; what the inputs contribute to the next step.
+    const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
+    offset here = (first + me.row[0]) * H + me.unit, time_here = first + me.row[0];
+    auto pre_at = [&](offset here, int j, int block) {
+        return (here - me.unit) * BLOCKS + me.unit + (offset)(j * 8 * BLOCKS + block) * H;
+    };
+    float given[TILES][BLOCKS], time[TILES];
+    auto read_step = [&](offset here, offset time_here) {
+#pragma unroll
+        for (int j = 0; j < TILES; ++j) {
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block)
+                given[j][block] = me.there[j] ? value_of(pre[pre_at(here, j, block)]) : 0.0f;
+            time[j] = HAS_DT && me.row[j] < B ? dt[time_here + 8 * j] : 1.0f;
+        }
+    };
+    if (T > 0) read_step(here, time_here);
+
+    // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
+    const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.warp) * 8;
+    word place[(CLUSTER + 7) / 8], boxes[(CLUSTER + 7) / 8];
+#pragma unroll
+    for (int i = 0; i < (CLUSTER + 7) / 8; ++i) {
+        word rank = me.g + 8 * i < CLUSTER ? me.g + 8 * i : 0;
+        place[i] = address_in(rank, own), boxes[i] = address_in(rank, box);
+    }
+    __syncthreads();
+    meet();
+
+    const bool upper = me.g >= 4;
+    for (int s = 0; s < T; ++s, here += stride * H, time_here += stride) {
+        float z[TILES][4] = {}, hn[TILES], step[TILES];
+#pragma unroll
+        for (int j = 0; j < TILES; ++j) {
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) z[j][block] = given[j][block] + bias[block];
+            step[j] = time[j];
+        }
+        if (s < T - 1) read_step(here + stride * H, time_here + stride);
+        stock.read_ahead(shelf);
+        if (s > 0) {
+            wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
+            if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
+        }
+        float sums[TILES][CHAINS][4] = {};
+        const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + me.q * 8 + turned(me.g, me.q);
+#pragma unroll
+        for (int k = 0; k < SLICED; ++k)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) stock.times(sums[j][k % CHAINS], shelf, k, factor[(j * CHUNKS + 4 * k) * 8]);
+
+#pragma unroll
+        for (int j = 0; j < TILES; ++j) {
+            float* sum = sums[j][0];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (CHAINS == 4) sum[i] += sums[j][CHAINS - 2][i] + sums[j][CHAINS - 1][i];
+                sum[i] = (sum[i] + sums[j][1][i]) * range.size;
+            }
+            float product[4];
+            share_out(sum, upper, product);
+            hn[j] = 0.0f;
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block)
+                if (block == SPLIT) hn[j] = apart + product[block]; else z[j][block] += product[block];
+            State next = CELL_FORWARD(z[j], hn[j], state[j], p, step[j], eps, beta);
+            if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
+        }
+
+        if (s < T - 1)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) {  // the four units of the warp in two rows, as sixteen bytes
+                word half = as_halves(clamped_to_half(state[j].hidden), 0.0f), other = from_partner(half, 4);
+                word two = me.g & 1 ? other | half << 16 : half | other << 16;
+                other = from_partner(two, 8);
+                word low = me.g & 2 ? other : two, high = me.g & 2 ? two : other;
+                word low2 = from_partner(low, 16), high2 = from_partner(high, 16);
+                word shift = ((s + 1) & 1) * SENT + j * CHUNKS * 64;
+#pragma unroll
+                for (int i = 0; i < (CLUSTER + 7) / 8; ++i)
+                    if (me.g + 8 * i < CLUSTER)
+                        deliver(place[i] + shift, boxes[i] + 8 * ((s + 1) & 1), upper ? low2 : low, upper ? high2 : high,
+                                upper ? low : low2, upper ? high : high2);
+            }
+
+#pragma unroll
+        for (int j = 0; j < TILES; ++j)
+            if (me.there[j]) {
+                offset at = here + (offset)j * 8 * H;
+                if (SAVE) {
+#pragma unroll
+                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(here, j, block), to_keep(z[j][block]));
+                    cells[at] = state[j].cell;
+                    if (HAS_AGE) ages[at] = state[j].age;
+                    if (SPLIT >= 0) store(parts + at, to_keep(hn[j]));
+                }
+                store(hidden + at, state[j].hidden);
+            }
+    }
+#pragma unroll
+    for (int j = 0; j < TILES; ++j)
+        if (me.there[j]) {
+            offset end = ((offset)me.replica * B + me.row[j]) * H + me.unit;
+            last_hidden[end] = state[j].hidden;
+            last_cell[end] = state[j].cell;
+            if (HAS_AGE) last_age[end] = state[j].age;
+        }
+}

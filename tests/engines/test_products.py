@@ -1,0 +1,95 @@
+"""Products with padding are those without it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from remanence.engines.fused import products
+from remanence.engines.fused.plan import Chip
+
+BLOCKS, WIDTH, UNITS, STEPS, ROWS, INPUTS = 3, 16, 13, 6, 4, 7
+
+
+@pytest.fixture(params=[(), (2,)], ids=["alone", "replicas"])
+def lead(request: pytest.FixtureRequest) -> tuple[int, ...]:
+    return request.param
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def real(d_pre: Tensor) -> Tensor:
+    """Without the padding of every block."""
+    return d_pre.unflatten(-1, (BLOCKS, WIDTH))[..., :UNITS].flatten(-2)
+
+
+@pytest.fixture
+def d_pre(lead: tuple[int, ...]) -> Tensor:
+    return draw(*lead, STEPS * ROWS, BLOCKS * WIDTH)
+
+
+@pytest.mark.parametrize("large", [1, 2**20], ids=["padded", "as they are"])
+def test_inputs(large: int, lead: tuple[int, ...], d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "LARGE", large)
+    inputs, weight = draw(*lead, STEPS * ROWS, INPUTS), draw(*lead, BLOCKS * UNITS, INPUTS)
+    torch.testing.assert_close(products.by_weight(inputs, weight), inputs @ weight.mT)
+    by_inputs = products.derivatives_by_inputs(d_pre, weight, BLOCKS)
+    torch.testing.assert_close(by_inputs, real(d_pre) @ weight)
+    by_weight = products.derivatives_by_weight(d_pre, inputs, BLOCKS, UNITS)
+    torch.testing.assert_close(by_weight, real(d_pre).mT @ inputs)
+    assert by_weight.is_contiguous()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("first", [False, True], ids=["from zero", "from a state"])
+def test_recurrent_weight(reverse: bool, first: bool, lead: tuple[int, ...], d_pre: Tensor) -> None:
+    outputs, hidden = draw(*lead, STEPS, ROWS, WIDTH), draw(*lead, ROWS, WIDTH)
+    before = torch.cat([hidden.unsqueeze(-3) * first, (outputs.flip(-3) if reverse else outputs)[..., :-1, :, :]], -3)
+    before = (before.flip(-3) if reverse else before).flatten(-3, -2)
+    expected = real(d_pre).mT @ before[..., :UNITS]
+    found = products.derivatives_by_recurrent_weight(
+        d_pre, outputs, hidden if first else None, BLOCKS, UNITS, reverse=reverse
+    )
+    torch.testing.assert_close(found, expected)
+    assert found.is_contiguous()
+    if lead:
+        torch.testing.assert_close(products.derivatives_of_replicas(d_pre, before, BLOCKS, UNITS), expected)
+
+
+def test_biases(d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    for sums in (1, 5, 64):
+        monkeypatch.setattr(products, "SUMS", sums)
+        torch.testing.assert_close(products.sum_over_rows(d_pre), d_pre.sum(-2).float())
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "units", "parts"),
+    [
+        (19200, 2880, 720, 5),  # 69 tiles of 132
+        (19072, 2880, 720, 8),
+        (78400, 2048, 512, 1),  # 32: torch has parts of its own
+        (1400, 4608, 1152, 1),  # 180
+        (19201, 2880, 720, 7),
+        (19209, 2880, 720, 3),
+        (19207, 2880, 720, 1),  # a prime
+    ],
+)
+def test_a_product_that_would_leave_processors_idle_is_in_parts(
+    rows: int, width: int, units: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "chip", lambda device: Chip(processors=132, shared=0))
+    d_pre, factors = torch.empty(rows, width, device="meta"), torch.empty(rows, units, device="meta")
+    assert products._parts(d_pre, factors) == parts
+    assert products._parts(d_pre.bfloat16(), factors.bfloat16()) == 1
+    assert products._parts(d_pre[None], factors[None]) == 1
+
+
+def test_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_parts", lambda d_pre, factors: 4)
+    d_pre, inputs = draw(STEPS * ROWS, BLOCKS * WIDTH), draw(STEPS * ROWS, INPUTS)
+    found = products.derivatives_by_weight(d_pre, inputs, BLOCKS, UNITS)
+    torch.testing.assert_close(found, real(d_pre).mT @ inputs)
+    assert found.is_contiguous()
