@@ -1,7 +1,7 @@
 """One training step of a few layers, for a profiler, and what it saw as a file.
 
     ncu --csv --print-units base --metrics "$(python docs/profiled.py metrics)" \
-        -k 'regex:^(whole_)?(forward|backward)$' python docs/profiled.py > profile.csv
+        -k 'regex:^(whole_|wide_)?(forward|backward)$' python docs/profiled.py > profile.csv
     python docs/profiled.py kept profile.csv results/bench/h200-ncu.json
 
 The file is what docs/performance.md shows.
@@ -31,7 +31,8 @@ METRICS = {
 """What is kept of a kernel, and ncu's name for it; times come in nanoseconds."""
 STALLS = ("wait", "short_scoreboard", "long_scoreboard", "barrier", "mio_throttle", "math_pipe_throttle")
 """What warps wait for."""
-KEPT = "ncu --csv --print-units base --metrics METRICS -k 'regex:^(whole_)?(forward|backward)$' python docs/profiled.py"
+NAMES = "'regex:^(whole_|wide_)?(forward|backward)$'"
+KEPT = f"ncu --csv --print-units base --metrics METRICS -k {NAMES} python docs/profiled.py"
 
 
 class Layer(NamedTuple):
@@ -52,6 +53,7 @@ LAYERS = (
     Layer("fast", 256, 100, 784),
     Layer("fast", 512, 100, 784),
     Layer("fast", 400, 20, 70),
+    Layer("fast", 716, 128, 150),
 )
 GATES = {"fast": "fast", "plstm": "power_law"}
 
@@ -83,7 +85,7 @@ def kernels(lines: Iterable[str]) -> list[dict[str, Any]]:
         names[row["ID"]] = row["Kernel Name"].split("(")[0]
         found.setdefault(row["ID"], {})[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
     expected = [(layer, kernel) for layer in LAYERS for kernel in ("forward", "backward")]
-    if [name.removeprefix("whole_") for name in names.values()] != [kernel for _, kernel in expected]:
+    if [name.rpartition("_")[-1] for name in names.values()] != [kernel for _, kernel in expected]:
         raise ValueError(f"expected kernels forward and backward of {len(LAYERS)} layers, got {list(names.values())}")
     return [
         {
