@@ -28,7 +28,7 @@ from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine
 every_cell = import_module("remanence.engines.check").every_cell
 
 BLOCKS = 4
-MOST = {1: 768, 2: 512}
+MOST = {1: 1152, 2: 512}
 """Units, by the parts of a factor."""
 SHARED = 227 * 1024
 """Bytes of shared memory that a program may have on chips of compute capability 9.0 and 10.0."""
@@ -61,7 +61,7 @@ def _forgets() -> Iterator[None]:
 @pytest.mark.parametrize("backward", [False, True])
 def test_clusters_have_all_units_and_all_rows(parts: int, rows: int, replicas: int, backward: bool) -> None:
     for processors, largest in ((1, 8), (16, 8), (78, 16), (132, 16)):
-        for units in range(16, MOST[parts] * largest // 16 + 1, 16):
+        for units in range(16, plan.most_units(parts, largest) + 1, 16):
             sizes = plan.make(units, rows, replicas, parts, backward, processors, largest)
             assert sizes.wide == (units > 32 * largest)
             assert sizes.whole == plan.make(units, rows, replicas, parts, not backward, processors, largest).whole
@@ -232,6 +232,14 @@ def test_cells_of_up_to_four_blocks_are_taken(cell: GatedCell) -> None:
         assert reason is None
     else:
         assert reason == "it has room for 4 blocks of pre-activations, and the cell has 5"
+
+
+def test_the_rest_of_the_matrix_is_streamed_on_a_whole_chip_alone() -> None:
+    assert [plan.most_units(1, largest) for largest in (1, 8, 16)] == [48, 384, MOST[1]]
+    assert [plan.most_units(2, largest) for largest in (1, 8, 16)] == [32, 256, MOST[2]]
+    assert not plan.make(768, 8, 1, 1, True, 132, 16).streamed
+    some, more = (plan.make(1152, 8, 1, 1, backward, 132, 16) for backward in (False, True))
+    assert 0 < some.streamed < more.streamed < 72  # of 72 tiles
 
 
 @pytest.mark.usefixtures("capable")
@@ -609,6 +617,8 @@ COMPILED += [
     (LSTMCell(Fast()), {"units": 720, "rows": 128}),
     (LSTMCell(PowerLaw()), {"units": 720, "rows": 8, "unequal": True, "reverse": True}),
     (GRUCell(Refine()), {"units": 768, "rows": 300, "dtype": torch.bfloat16}),
+    (LSTMCell(PowerLaw()), {"units": 1152, "rows": 20}),
+    (JANETCell(Fast()), {"units": 832, "rows": 20, "unequal": True, "dtype": torch.float16}),
 ]
 
 

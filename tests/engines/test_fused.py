@@ -27,7 +27,7 @@ pytestmark = [
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not has_clusters(), reason="no CUDA device with clusters"))
 BOTH = pytest.mark.parametrize("engine", [CUDA, "triton"])
-MOST, MOST_IN_FULL = 768, 512
+MOST, MOST_IN_FULL = 1152, 512
 """Units that the engine "cuda" has room for, and in full float32."""
 
 SIZES = {  # T, B, H: one program and many, whole and broken tiles, one launch and several, resident and streamed
@@ -40,6 +40,7 @@ SIZES = {  # T, B, H: one program and many, whole and broken tiles, one launch a
     "characters": (3, 40, 716),
     "many-characters": (3, 130, 720),
     "many-rounds": (4, 400, 768),
+    "a-cellar": (5, 70, 828),
     "words": (3, 20, 1150),
     "streamed": (3, 5, 2048),
     "several-launches": (3, 300, 512),
@@ -154,7 +155,14 @@ def test_many_rows_side_by_side_are_those_one_by_one_and_repeat(gate):
 
 
 PRECISE = [
-    *(("tf32", 128, 64), ("tf32", 256, 64), ("tf32", 512, 64), ("tf32", 720, 64), ("tf32", 128, MANY)),
+    *(
+        ("tf32", 128, 64),
+        ("tf32", 256, 64),
+        ("tf32", 512, 64),
+        ("tf32", 720, 64),
+        ("tf32", 1152, 24),
+        ("tf32", 128, MANY),
+    ),
     *(("ieee", 128, 64), ("ieee", 256, 64), ("ieee", 512, 64)),
 ]
 """Precision, units and rows."""

@@ -417,6 +417,8 @@ inline void store_four(bfloat16* to, float4 four) {
     to[0] = {bfloat16_of(four.x)}, to[1] = {bfloat16_of(four.y)}, to[2] = {bfloat16_of(four.z)}, to[3] = {bfloat16_of(four.w)};
 }
 
+inline uint4 from_memory(const uint4* place) { return *place; }
+
 inline int pinned(int x) { return x; }
 inline offset pinned(offset x) { return x; }
 

@@ -246,6 +246,14 @@ __device__ __forceinline__ void store_four(bfloat16* to, float4 four) {
     *(uint2*)to = {as_bfloats(four.x, four.y), as_bfloats(four.z, four.w)};
 }
 
+// Sixteen bytes of memory, from the L2 cache, asked for here and not later.
+__device__ __forceinline__ uint4 from_memory(const uint4* place) {
+    uint4 four;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w) : "l"(place));
+    return four;
+}
+
 // A number stays in its register: the compiler forgets what it was computed from, which it would compute again and again.
 __device__ __forceinline__ int pinned(int x) { asm("" : "+r"(x)); return x; }
 

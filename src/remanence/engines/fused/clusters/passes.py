@@ -65,6 +65,8 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     )
     if sizes.whole:
         tensors = (*tensors, kept.before)
+    elif sizes.wide:
+        tensors = (*tensors, _cellar(sizes, replicas, device))
     kernel.start(sizes.groups(rows, replicas), *map(_address, tensors), steps, rows, kind.eps, kind.fixed_p, kind.beta)
 
 
@@ -94,6 +96,8 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     )
     if sizes.whole:
         tensors = (*tensors, None if d_inputs is None else _aligned(given.weight_ih.contiguous()), d_inputs)
+    elif sizes.wide:
+        tensors = (*tensors, _cellar(sizes, replicas, device))
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
     totals = shares.sum(-2)
     blocks = kind.blocks * units
@@ -104,6 +108,15 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
         weight_ih=totals[..., kinds * units :].view(*lead, blocks, width).to(dtype) if inputs else None,
         bias=totals[..., :blocks],
         bias_hn=totals[..., blocks : blocks + units] if kind.split >= 0 else None,
+    )
+
+
+def _cellar(sizes: plan.Plan, replicas: int, device: torch.device) -> Tensor | None:
+    """Memory for the part of the matrix that has no room on the chip."""
+    if not sizes.streamed:
+        return None
+    return torch.empty(
+        replicas * sizes.cluster * sizes.streamed * 32 * sizes.warps, 4, dtype=torch.int32, device=device
     )
 
 
@@ -160,7 +173,7 @@ def _forward(
         name, signature = "whole_forward", "20P2i3f"
         shared = plan.whole_forward_shared(units, dtype.itemsize, kind.blocks, left, inputs)
     elif sizes.wide:
-        name, signature = "wide_forward", "19P2i3f"
+        name, signature = "wide_forward", "20P2i3f"
         shared = plan.wide_forward_shared(sizes)
     else:
         name, signature = "forward", "19P2i3f"
@@ -188,7 +201,7 @@ def _backward(
         pages = (1 + kind.has_age, 1 + parted)
         shared = plan.whole_backward_shared(units, dtype.itemsize, kind.blocks, *pages, inputs, d_inputs)
     elif sizes.wide:
-        name, signature = "wide_backward", "22P3i3f"
+        name, signature = "wide_backward", "23P3i3f"
         shared = plan.wide_backward_shared(sizes)
     else:
         name, signature = "backward", "22P3i3f"
@@ -211,7 +224,7 @@ def _constants(
         "CLUSTER": sizes.cluster,
         "TILES": sizes.tiles,
         "TOGETHER": sizes.together,
-        **({"HELD": sizes.held, "READ_AHEAD": sizes.ahead} if sizes.wide else {}),
+        **({"HELD": sizes.held, "READ_AHEAD": sizes.ahead, "STREAMED": sizes.streamed} if sizes.wide else {}),
         "PARTS": parts_of(kind, dtype),
         "BOUNDED": int(kind.cell == "lstm"),
         "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and dtype == torch.float32),

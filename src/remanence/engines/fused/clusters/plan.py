@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -33,6 +33,8 @@ class Plan:
     """Tiles of the matrix that a thread of a wide layer has in registers, see wide.cuh; in others all are."""
     ahead: int = 0
     """Tiles of the others that it reads before it needs them."""
+    streamed: int = 0
+    """Tiles that there is no room for on the chip."""
 
     @property
     def wide(self) -> bool:
@@ -53,6 +55,8 @@ MOST_UNITS = 32
 """Of a program whose registers hold its slice of the matrix."""
 MOST_UNITS_WIDE = 48
 """Of one that has a shelf for what they do not hold."""
+MOST_UNITS_STREAMED = 72
+"""Of one that reads the rest in every step."""
 NEIGHBOURS = 18
 """Processors of which all programs of a cluster are, on a whole chip."""
 SHARED = 224 * 1024
@@ -68,7 +72,9 @@ def most_units(parts: int, largest: int) -> int:
         parts: of a factor.
         largest: how many programs of a cluster the chip takes.
     """
-    return (MOST_UNITS_WIDE if parts == 1 else MOST_UNITS) * largest
+    if parts > 1:
+        return MOST_UNITS * largest
+    return (MOST_UNITS_STREAMED if largest == LARGEST else MOST_UNITS_WIDE) * largest
 
 
 def shelf(plan: Plan, parts: int) -> int:
@@ -109,6 +115,8 @@ def make(
     groups = replicas * -(-rows // 8)
     small = -(-units // 16)
     room = processors - processors // 16  # clusters are of neighbouring processors: not all of the chip can be used
+    if units > MOST_UNITS_WIDE * largest:
+        return make_streamed(units, backward)
     if units > MOST_UNITS * largest:
         return make_wide(units, groups, backward, processors)
     if small <= largest and groups * small <= processors:
@@ -150,6 +158,14 @@ def make_wide(units: int, groups: int, backward: bool, processors: int) -> Plan:
         if wide_forward_shared(sizes) <= SHARED:
             return sizes
     return Plan(warps, cluster, 1, held=22, ahead=8)
+
+
+def make_streamed(units: int, backward: bool) -> Plan:
+    """Sizes for a task of more units than the chip holds: as much of the matrix in the cellar as has no room."""
+    warps = -(-units // (4 * LARGEST))
+    sizes = Plan(warps, LARGEST, 1, held=max(1, 60 - 4 * warps), ahead=6)
+    lacking = (wide_backward_shared(sizes) if backward else wide_forward_shared(sizes)) - SHARED
+    return replace(sizes, streamed=max(0, -(-lacking // _tile(sizes))))
 
 
 def forward_shared(plan: Plan, parts: int, blocks: int, left: int, inputs: int) -> int:
@@ -203,7 +219,12 @@ def wide_backward_shared(plan: Plan) -> int:
 
 
 def _shelved(plan: Plan, tiles: int) -> int:
-    return max(0, tiles - plan.held) * 32 * plan.warps * 16
+    return max(0, tiles - plan.held - plan.streamed) * _tile(plan)
+
+
+def _tile(plan: Plan) -> int:
+    """Bytes of a tile of all threads."""
+    return 32 * plan.warps * 16
 
 
 def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: int) -> int:

@@ -1,44 +1,66 @@
 // The scheme of kernels.cuh for layers of more units than registers hold.
 //
-// Of the tiles of its slice of the matrix a thread keeps HELD in registers; all others are on the shelf. That leaves no room in
-// shared memory for boxes. What a step needs threads read into registers, a step ahead, and what it leaves they write from there.
+// Of the tiles of its slice of the matrix a thread keeps HELD in registers; others are on the shelf, and STREAMED, for which there
+// is no room on the chip, in its L2 cache, in the *cellar*. There is no room in shared memory for boxes either: what a step needs
+// threads read into registers, a step ahead, and what it leaves they write from there.
 
-constexpr int SLICED = CLUSTER * SQUARES;            // tiles of sixteen units of the layer
+constexpr int SLICED = CLUSTER * WARPS / 4;          // tiles of sixteen units of the layer
 constexpr int LOOKED = (SLICED + WARPS - 1) / WARPS; // of those that a warp computes in the backward pass, at most
 
-// Where tile k of `all` is, shelved ones evenly among the others: its number among the held or the shelved ones.
+// The slice of a thread: ALL tiles, those of each place evenly among the others.
 template <int ALL>
 struct Stock {
-    static constexpr int KEPT = HELD < ALL ? HELD : ALL, SHELVED = ALL - KEPT;
-    static constexpr int AHEAD = READ_AHEAD < SHELVED ? READ_AHEAD : SHELVED;
+    static constexpr int NEAR = ALL - STREAMED, KEPT = HELD < NEAR ? HELD : NEAR, SHELVED = NEAR - KEPT;
+    static constexpr int SOURCE = STREAMED ? STREAMED : SHELVED, AHEAD = READ_AHEAD < SOURCE ? READ_AHEAD : SOURCE;
     word slice[KEPT][4];
-    uint4 ahead[AHEAD + !AHEAD];
+    uint4 ahead[AHEAD + !AHEAD];  // tiles that have been asked for: of the cellar the next, of the shelf the first
+    unsigned char* shelf;
+    uint4* cellar;
 
-    __device__ __forceinline__ static constexpr int before(int k) { return k * SHELVED / ALL; }  // how many are on the shelf
-    __device__ __forceinline__ static constexpr bool shelved(int k) { return before(k + 1) > before(k); }
+    // How many of the first k tiles are in the cellar, and how many of those that are not on the shelf.
+    __device__ __forceinline__ static constexpr int streamed(int k) { return k * STREAMED / ALL; }
+    __device__ __forceinline__ static constexpr int shelved(int k) { return (k - streamed(k)) * SHELVED / NEAR; }
+    __device__ __forceinline__ static constexpr bool is_streamed(int k) { return streamed(k + 1) > streamed(k); }
+    __device__ __forceinline__ static constexpr bool is_shelved(int k) { return shelved(k + 1) > shelved(k); }
 
-    __device__ __forceinline__ void keep(unsigned char* shelf, int k, uint4 tile) {
-        if (shelved(k)) {
-            *on_shelf(shelf, before(k)) = tile;
+    // The cellar is shared by all groups, which put the same into it.
+    __device__ __forceinline__ Stock(unsigned char* shelf, uint4* cellar, const Place& me)
+        : shelf(shelf), cellar(cellar + ((offset)me.replica * CLUSTER + me.rank) * STREAMED * THREADS + threadIdx.x) {}
+
+    __device__ __forceinline__ void keep(int k, uint4 tile) {
+        if (is_streamed(k)) {
+            cellar[streamed(k) * THREADS] = tile;
+        } else if (is_shelved(k)) {
+            *on_shelf(shelf, shelved(k)) = tile;
         } else {
-            word* held = slice[k - before(k)];
+            word* held = slice[k - streamed(k) - shelved(k)];
             held[0] = tile.x, held[1] = tile.y, held[2] = tile.z, held[3] = tile.w;
         }
     }
 
-    // Take the first from the shelf while there is nothing to multiply them with yet.
-    __device__ __forceinline__ void read_ahead(unsigned char* shelf) {
+    // Ask for the first while there is nothing to multiply them with yet.
+    __device__ __forceinline__ void read_ahead() {
 #pragma unroll
-        for (int k = 0; k < AHEAD; ++k) ahead[k] = *on_shelf(shelf, k);
+        for (int i = 0; i < AHEAD; ++i) ahead[i] = STREAMED ? from_memory(cellar + i * THREADS) : *on_shelf(shelf, i);
     }
 
-    __device__ __forceinline__ void times(float* sums, unsigned char* shelf, int k, uint2 factor) const {
-        if (shelved(k)) {
-            uint4 tile = before(k) < AHEAD ? ahead[before(k) < AHEAD ? before(k) : 0] : *on_shelf(shelf, before(k));
+    __device__ __forceinline__ uint4 taken(int k) {
+        int at = is_streamed(k) ? streamed(k) : shelved(k);
+        if (is_streamed(k)) {
+            uint4 tile = ahead[at % (AHEAD + !AHEAD)];
+            if (at + AHEAD < STREAMED) ahead[at % (AHEAD + !AHEAD)] = from_memory(cellar + (at + AHEAD) * THREADS);
+            return tile;
+        }
+        return !STREAMED && at < AHEAD ? ahead[at < AHEAD ? at : 0] : *on_shelf(shelf, at);
+    }
+
+    __device__ __forceinline__ void times(float* sums, int k, uint2 factor) {
+        if (is_streamed(k) || is_shelved(k)) {
+            uint4 tile = taken(k);
             word words[4] = {tile.x, tile.y, tile.z, tile.w};
             multiply(sums, words, factor);
         } else {
-            multiply(sums, slice[k - before(k)], factor);
+            multiply(sums, slice[k - streamed(k) - shelved(k)], factor);
         }
     }
 };

@@ -11,7 +11,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
-    float* d_first_age, float* totals, float* d_dt, int N, int T, int B, float eps, float fixed_p, float beta) {
+    float* d_first_age, float* totals, float* d_dt, uint4* cellar, int N, int T, int B, float eps, float fixed_p, float beta) {
     // Shared memory: two letterboxes; two times shares as [program][unit][row], derivatives as [unit][row][block] and what
     // they were divided by as [warp][row]; the shelf.
     unsigned char* shares = shared + 128;
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
                 largest = max(largest, max(magnitude(two.x), magnitude(two.y)));
             }
     const Range range = range_of(largest_of(largest));
-    Stock<LOOKED * WARPS> stock;
+    Stock<LOOKED * WARPS> stock(shelf, cellar, me);
 #pragma unroll
     for (int k = 0; k < WARPS; ++k)
 #pragma unroll
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
 #pragma unroll
             for (int block = 0; block < 4; ++block) of[block] = two_at(i, k, block);
             auto two = [&](float x, float y) { return as_halves(x * range.times, y * range.times); };
-            stock.keep(shelf, k * LOOKED + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
+            stock.keep(k * LOOKED + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
         }
 
     const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, me.unit_there);
@@ -83,9 +83,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     word place[LOOKED], boxes[LOOKED];
 #pragma unroll
     for (int i = 0; i < LOOKED; ++i) {
-        int tile = me.warp + WARPS * i, unit = 16 * (tile % SQUARES) + 2 * me.g + (me.q & 1);
-        word here = shared_address(shares) + ((me.rank * UNITS + unit) * 8 + 4 * (me.q >> 1)) * 4;
-        word rank = tile < SLICED ? tile / SQUARES : 0;
+        int tile = me.warp + WARPS * i, unit = 16 * tile + 2 * me.g + (me.q & 1);
+        word here = shared_address(shares) + ((me.rank * UNITS + unit % UNITS) * 8 + 4 * (me.q >> 1)) * 4;
+        word rank = tile < SLICED ? unit / UNITS : 0;
         place[i] = address_in(rank, here), boxes[i] = address_in(rank, box);
     }
     __syncthreads();
@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
             d += from_partner(d, 8);
             if ((me.g & 3) == 0 && me.row[0] < B) d_dt[(offset)(me.rank * WARPS + me.warp) * N * T * B + time_here] = d;
         }
-        stock.read_ahead(shelf);
+        stock.read_ahead();
         __syncthreads();
 
         float sums[LOOKED][4] = {};
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
 #pragma unroll
             for (int i = 0; i < LOOKED; ++i) {
                 float product[4] = {};
-                stock.times(product, shelf, k * LOOKED + i, d);
+                stock.times(product, k * LOOKED + i, d);
                 sums[i][0] = fmaf(product[0], by.x, sums[i][0]);
                 sums[i][1] = fmaf(product[1], by.y, sums[i][1]);
                 sums[i][2] = fmaf(product[2], by.x, sums[i][2]);

@@ -8,7 +8,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
     const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_age, NUMBER* hidden, float* cells, float* ages, NUMBER* parts, float* last_hidden,
-    float* last_cell, float* last_age, int T, int B, float eps, float fixed_p, float beta) {
+    float* last_cell, float* last_age, uint4* cellar, int T, int B, float eps, float fixed_p, float beta) {
     // Shared memory: two letterboxes for every tile, two times h_t as [tile][chunk][row][unit], the shelf.
     unsigned char* hiddens = shared + 128;
     unsigned char* shelf = hiddens + 2 * TILES * SENT;
@@ -26,12 +26,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
 #pragma unroll 4
     for (int k = 0; k < SLICED; ++k) largest = max(largest, max(largest_of_four(four_at(0, k)), largest_of_four(four_at(1, k))));
     const Range range = range_of(largest_of(largest));
-    Stock<SLICED> stock;
+    Stock<SLICED> stock(shelf, cellar, me);
 #pragma unroll
     for (int k = 0; k < SLICED; ++k) {
         float4 one = four_at(0, k), other = four_at(1, k);
         auto two = [&](float x, float y) { return as_halves(x * range.times, y * range.times); };
-        stock.keep(shelf, k, {two(one.x, one.y), two(other.x, other.y), two(one.z, one.w), two(other.z, other.w)});
+        stock.keep(k, {two(one.x, one.y), two(other.x, other.y), two(one.z, one.w), two(other.z, other.w)});
     }
 
     float bias[4] = {0, 0, 0, 0}, apart = 0.0f;
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
         for (int j = 0; j < TILES; ++j) read_step(j, here, time_here);
 
     // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
-    const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.warp) * 8;
+    const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.rank * WARPS + me.warp) * 8;
     word place[(CLUSTER + 7) / 8], boxes[(CLUSTER + 7) / 8];
 #pragma unroll
     for (int i = 0; i < (CLUSTER + 7) / 8; ++i) {
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             for (int block = 0; block < BLOCKS; ++block) z[block] = given[j][block] + bias[block];
             const float step = time[j];
             if (s < T - 1) read_step(j, here + stride * H, time_here + stride);
-            if (TILES == 1) stock.read_ahead(shelf);
+            if (TILES == 1 || STREAMED) stock.read_ahead();
             const word open = box + 16 * j + 8 * (s & 1), other_box = 16 * j + 8 * ((s + 1) & 1);
             if (s > 0) {
                 wait_for(open, ((s - 1) >> 1) & 1);
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             float sums[CHAINS][4] = {};
             const uint2* factor = (const uint2*)(hiddens + ((s & 1) * TILES + j) * SENT) + me.q * 8 + turned(me.g, me.q);
 #pragma unroll
-            for (int k = 0; k < SLICED; ++k) stock.times(sums[k % CHAINS], shelf, k, factor[4 * k * 8]);
+            for (int k = 0; k < SLICED; ++k) stock.times(sums[k % CHAINS], k, factor[4 * k * 8]);
 #pragma unroll
             for (int i = 0; i < 4; ++i) sums[0][i] = (sums[0][i] + sums[1][i] + sums[2][i] + sums[3][i]) * range.size;
             float product[4];
