@@ -79,9 +79,10 @@ def test_few_rows_take_one_tile_and_many_take_two() -> None:
 
 
 def test_wide_layers_have_as_many_tiles_as_save_a_round() -> None:
-    """Of seven clusters at once, forward."""
+    """Of seven clusters at once, forward, while there is room for them."""
     tiles = {rows: plan.make(720, rows, 1, 1, False, 132, 16).tiles for rows in (1, 56, 57, 112, 113, 128, 1000)}
     assert tiles == {1: 1, 56: 1, 57: 2, 112: 2, 113: 3, 128: 3, 1000: 3}
+    assert plan.make(768, 1000, 1, 1, False, 132, 16).tiles == 2
     assert plan.make(720, 1000, 1, 1, True, 132, 16).tiles == 1
 
 

@@ -65,9 +65,9 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.Plan(4, 2, 1)),
     "wide": (LSTMCell(Fast()), WIDE, 32, 11, plan.Plan(4, 2, 1, held=1)),
     "wide, read ahead": (LSTMCell(PowerLaw(), coupled=True), WIDE, 80, 3, plan.Plan(12, 2, 1, held=2, ahead=3)),
-    "wide, three tiles": (GRUCell(Refine()), WIDE, 80, 20, plan.Plan(8, 3, 3, held=3)),
+    "wide, three tiles": (GRUCell(Refine()), WIDE, 80, 20, plan.Plan(8, 3, 3, held=3, ahead=2)),
     "streamed": (LSTMCell(PowerLaw()), WIDE, 144, 9, plan.Plan(9, 4, 1, held=1, ahead=2, streamed=5)),
-    "streamed, two tiles": (GRUCell(Fast()), WIDE, 64, 11, plan.Plan(4, 4, 2, held=1, ahead=3, streamed=2)),
+    "streamed, two blocks": (JANETCell(Fast()), WIDE, 112, 11, plan.Plan(7, 4, 1, held=2, ahead=6, streamed=3)),
     "wide, nothing on the shelf": (JANETCell(Softsign()), WIDE, 20, 9, plan.Plan(4, 2, 2, held=20, ahead=4)),
 }
 every_case = pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import remanence as rm
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from remanence.engines import KNOWN
 from remanence.engines.machine import float32_products
-from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine
+from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign, UniformRefine
 
 checking = import_module("remanence.engines.check")
 TOLERANCE = checking.TF32.tolerance
@@ -40,6 +40,13 @@ TASKS: list[tuple[GatedCell, int, int]] = [  # units and rows: whole and broken 
     (LSTMCell(PowerLaw()), 400, 20),
     (LSTMCell(UniformRefine(), coupled=True), 512, 130),
     (GRUCell(Sigmoid()), 512, 1),
+    (LSTMCell(Fast()), 528, 8),
+    (JANETCell(PowerLaw()), 716, 64),
+    (LSTMCell(PowerLaw(), coupled=True), 716, 128),
+    (GRUCell(Refine()), 768, 300),
+    (JANETCell(Softsign()), 828, 70),
+    (GRUCell(Fast()), 1024, 9),
+    (LSTMCell(PowerLaw()), 1150, 20),
 ]
 
 

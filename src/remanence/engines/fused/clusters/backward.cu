@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     float* inbox = (float*)(sizes + 2 * SIZES);
     float* outbox = inbox + DEPTH * INBOX;
     const Place me = whereabouts(B);
-    const word box = letterboxes(SENT);
+    const word box = two_letterboxes(SENT);
 
     // The slice of the matrix, transposed: rows are all units, columns the blocks of this program's units.
     matrix += (offset)me.replica * BLOCKS * H * H;

@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     float* inbox = (float*)(hiddens + 2 * SENT);
     float* outbox = inbox + DEPTH * INBOX;
     const Place me = whereabouts(B);
-    const word box = letterboxes(SENT);
+    const word box = two_letterboxes(SENT);
 
     // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 two blocks further.
     matrix += (offset)me.replica * BLOCKS * H * H;

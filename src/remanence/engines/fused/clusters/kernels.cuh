@@ -124,16 +124,13 @@ __device__ __forceinline__ void share_out(const float* sum, bool upper, float* b
     blocks[2] = upper ? other : sum[2], blocks[3] = upper ? sum[3] : other;
 }
 
-// So many pairs of letterboxes at the start of shared memory, each box for so many bytes.
-template <int PAIRS = 1>
-__device__ __forceinline__ word letterboxes(word bytes) {
+// Two letterboxes at the start of shared memory, each for so many bytes.
+__device__ __forceinline__ word two_letterboxes(word bytes) {
     const word box = shared_address(shared);
     if (threadIdx.x == 0) {
-#pragma unroll
-        for (int i = 0; i < 2 * PAIRS; ++i) make_letterbox(box + 8 * i);
+        make_letterbox(box), make_letterbox(box + 8);
         letterboxes_made();
-#pragma unroll
-        for (int i = 0; i < 2 * PAIRS; ++i) expect(box + 8 * i, bytes);
+        expect(box, bytes), expect(box + 8, bytes);
     }
     return box;
 }

@@ -142,7 +142,7 @@ def make_whole(units: int, backward: bool) -> Plan:
 def make_wide(units: int, groups: int, backward: bool, processors: int) -> Plan:
     """Sizes for a task of more units than registers hold, see wide.cuh.
 
-    Forward, with more tiles of eight rows than clusters that run at once, a cluster has two or three, in turns.
+    Forward, with more tiles of eight rows than clusters that run at once, a cluster has two or three.
 
     Args:
         units: of the layer.
@@ -154,7 +154,7 @@ def make_wide(units: int, groups: int, backward: bool, processors: int) -> Plan:
     if backward:
         return Plan(warps, cluster, 1, held=20, ahead=4)
     for tiles in range(min(3, -(-groups // max(1, processors // NEIGHBOURS))), 1, -1):
-        sizes = Plan(warps, cluster, tiles, held=24)
+        sizes = Plan(warps, cluster, tiles, held=20, ahead=6)
         if wide_forward_shared(sizes) <= SHARED:
             return sizes
     return Plan(warps, cluster, 1, held=22, ahead=8)

@@ -5,6 +5,7 @@
 // threads read into registers, a step ahead, and what it leaves they write from there.
 
 constexpr int SLICED = CLUSTER * WARPS / 4;          // tiles of sixteen units of the layer
+static_assert(TILES == 1 || STREAMED == 0);          // what comes from the cellar is multiplied once
 constexpr int LOOKED = (SLICED + WARPS - 1) / WARPS; // of those that a warp computes in the backward pass, at most
 
 // The slice of a thread: ALL tiles, those of each place evenly among the others.

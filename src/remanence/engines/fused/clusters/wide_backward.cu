@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     unsigned char* shelf = sizes + 2 * SIZES;
     const Place me = whereabouts(B);
     const bool there = me.there[0];
-    const word box = letterboxes(SENT);
+    const word box = two_letterboxes(SENT);
 
     // The slice of the matrix, transposed: rows are all units, columns the blocks of this program's units.
     matrix += (offset)me.replica * BLOCKS * H * H;

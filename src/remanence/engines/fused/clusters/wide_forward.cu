@@ -1,19 +1,19 @@
 // The forward pass of a wide layer; wide.cuh says how, ../kernels.py what the tensors are.
 
 constexpr int CHUNKS = CLUSTER * WARPS;              // of four units, of the whole layer
-constexpr int SENT = CHUNKS * 64;                    // bytes of h_t of a tile
-constexpr int CHAINS = 4;                            // sums that do not wait for each other
+constexpr int SENT = CHUNKS * 64 * TILES;            // bytes of h_t
+constexpr int CHAINS = TILES == 1 ? 4 : 2;           // sums that do not wait for each other
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
     const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_age, NUMBER* hidden, float* cells, float* ages, NUMBER* parts, float* last_hidden,
     float* last_cell, float* last_age, uint4* cellar, int T, int B, float eps, float fixed_p, float beta) {
-    // Shared memory: two letterboxes for every tile, two times h_t as [tile][chunk][row][unit], the shelf.
+    // Shared memory: two letterboxes, two times h_t as [tile][chunk][row][unit], the shelf.
     unsigned char* hiddens = shared + 128;
-    unsigned char* shelf = hiddens + 2 * TILES * SENT;
+    unsigned char* shelf = hiddens + 2 * SENT;
     const Place me = whereabouts(B);
-    const word box = letterboxes<TILES>(SENT);
+    const word box = two_letterboxes(SENT);
 
     // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 two blocks further.
     matrix += (offset)me.replica * BLOCKS * H * H;
@@ -71,15 +71,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
         return (here - me.unit) * BLOCKS + me.unit + (offset)(j * 8 * BLOCKS + block) * H;
     };
     float given[TILES][BLOCKS], time[TILES];
-    auto read_step = [&](int j, offset here, offset time_here) {
+    auto read_step = [&](offset here, offset time_here) {
 #pragma unroll
-        for (int block = 0; block < BLOCKS; ++block)
-            given[j][block] = me.there[j] ? value_of(pre[pre_at(here, j, block)]) : 0.0f;
-        time[j] = HAS_DT && me.row[j] < B ? dt[time_here + 8 * j] : 1.0f;
+        for (int j = 0; j < TILES; ++j) {
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block)
+                given[j][block] = me.there[j] ? value_of(pre[pre_at(here, j, block)]) : 0.0f;
+            time[j] = HAS_DT && me.row[j] < B ? dt[time_here + 8 * j] : 1.0f;
+        }
     };
-    if (T > 0)
-#pragma unroll
-        for (int j = 0; j < TILES; ++j) read_step(j, here, time_here);
+    if (T > 0) read_step(here, time_here);
 
     // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
     const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.rank * WARPS + me.warp) * 8;
@@ -92,61 +93,75 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     __syncthreads();
     meet();
 
-    // Tiles take turns: what one has sent is on its way while the others are computed.
     const bool upper = me.g >= 4;
     for (int s = 0; s < T; ++s, here += stride * H, time_here += stride) {
+        float z[TILES][4] = {}, hn[TILES], step[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
-            float z[4] = {}, hn = 0.0f;
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) z[block] = given[j][block] + bias[block];
-            const float step = time[j];
-            if (s < T - 1) read_step(j, here + stride * H, time_here + stride);
-            if (TILES == 1 || STREAMED) stock.read_ahead();
-            const word open = box + 16 * j + 8 * (s & 1), other_box = 16 * j + 8 * ((s + 1) & 1);
-            if (s > 0) {
-                wait_for(open, ((s - 1) >> 1) & 1);
-                if (threadIdx.x == 0) expect(open, SENT);
+            for (int block = 0; block < BLOCKS; ++block) z[j][block] = given[j][block] + bias[block];
+            step[j] = time[j];
+        }
+        if (s < T - 1) read_step(here + stride * H, time_here + stride);
+        stock.read_ahead();
+        if (s > 0) {
+            wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
+            if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
+        }
+        float sums[TILES][CHAINS][4] = {};
+        const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + me.q * 8 + turned(me.g, me.q);
+#pragma unroll
+        for (int k = 0; k < SLICED; ++k)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) stock.times(sums[j][k % CHAINS], k, factor[(j * CHUNKS + 4 * k) * 8]);
+
+#pragma unroll
+        for (int j = 0; j < TILES; ++j) {
+            float* sum = sums[j][0];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (CHAINS == 4) sum[i] += sums[j][CHAINS - 2][i] + sums[j][CHAINS - 1][i];
+                sum[i] = (sum[i] + sums[j][1][i]) * range.size;
             }
-            float sums[CHAINS][4] = {};
-            const uint2* factor = (const uint2*)(hiddens + ((s & 1) * TILES + j) * SENT) + me.q * 8 + turned(me.g, me.q);
-#pragma unroll
-            for (int k = 0; k < SLICED; ++k) stock.times(sums[k % CHAINS], k, factor[4 * k * 8]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) sums[0][i] = (sums[0][i] + sums[1][i] + sums[2][i] + sums[3][i]) * range.size;
             float product[4];
-            share_out(sums[0], upper, product);
+            share_out(sum, upper, product);
+            hn[j] = 0.0f;
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block)
-                if (block == SPLIT) hn = apart + product[block]; else z[block] += product[block];
-            State next = CELL_FORWARD(z, hn, state[j], p, step, eps, beta);
+                if (block == SPLIT) hn[j] = apart + product[block]; else z[j][block] += product[block];
+            State next = CELL_FORWARD(z[j], hn[j], state[j], p, step[j], eps, beta);
             if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
+        }
 
-            if (s < T - 1) {  // the four units of the warp in two rows, as sixteen bytes
+        if (s < T - 1)
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) {  // the four units of the warp in two rows, as sixteen bytes
                 word half = as_halves(clamped_to_half(state[j].hidden), 0.0f), other = from_partner(half, 4);
                 word two = me.g & 1 ? other | half << 16 : half | other << 16;
                 other = from_partner(two, 8);
                 word low = me.g & 2 ? other : two, high = me.g & 2 ? two : other;
                 word low2 = from_partner(low, 16), high2 = from_partner(high, 16);
-                word shift = (((s + 1) & 1) * TILES + j) * SENT;
+                word shift = ((s + 1) & 1) * SENT + j * CHUNKS * 64;
 #pragma unroll
                 for (int i = 0; i < (CLUSTER + 7) / 8; ++i)
                     if (me.g + 8 * i < CLUSTER)
-                        deliver(place[i] + shift, boxes[i] + other_box, upper ? low2 : low, upper ? high2 : high,
+                        deliver(place[i] + shift, boxes[i] + 8 * ((s + 1) & 1), upper ? low2 : low, upper ? high2 : high,
                                 upper ? low : low2, upper ? high : high2);
             }
+
+#pragma unroll
+        for (int j = 0; j < TILES; ++j)
             if (me.there[j]) {
                 offset at = here + (offset)j * 8 * H;
                 if (SAVE) {
 #pragma unroll
-                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(here, j, block), to_keep(z[block]));
+                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(here, j, block), to_keep(z[j][block]));
                     cells[at] = state[j].cell;
                     if (HAS_AGE) ages[at] = state[j].age;
-                    if (SPLIT >= 0) store(parts + at, to_keep(hn));
+                    if (SPLIT >= 0) store(parts + at, to_keep(hn[j]));
                 }
                 store(hidden + at, state[j].hidden);
             }
-        }
     }
 #pragma unroll
     for (int j = 0; j < TILES; ++j)
