@@ -334,16 +334,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                 if (HAS_AGE) d_first_age[start + here[j]] = d_age[j];
             }
     totals += (offset)me.group * (TOTALS + BLOCKS * INPUTS) * H + me.unit;
-    auto leave_total = [&](int kind, float total) {
-        total += from_partner(total, 1);
-        total += from_partner(total, 2);
-        total += from_partner(total, 16);
-        if (me.q == 0 && me.g < 4 && me.unit_there) totals[kind * H] = total;
-    };
 #pragma unroll
-    for (int block = 0; block < BLOCKS; ++block) leave_total(block, d_bias[block]);
-    if (SPLIT >= 0) leave_total(BLOCKS, d_bias_hn);
-    if (HAS_AGE) leave_total(KINDS, d_p * p * (1.0f - p));
+    for (int block = 0; block < BLOCKS; ++block) leave_total(me, totals, block, d_bias[block]);
+    if (SPLIT >= 0) leave_total(me, totals, BLOCKS, d_bias_hn);
+    if (HAS_AGE) leave_total(me, totals, KINDS, d_p * p * (1.0f - p));
 #pragma unroll
     for (int k = 0; k < EIGHTS; ++k)
 #pragma unroll

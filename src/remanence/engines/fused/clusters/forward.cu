@@ -1,6 +1,5 @@
 // The forward pass; kernels.cuh says how, ../kernels.py what the tensors are. With narrow inputs `pre` is only written, if SAVE.
 
-constexpr int CHUNKS = CLUSTER * WARPS;              // of four units, of the whole layer
 constexpr int INNER = CLUSTER * SQUARES;             // tiles of sixteen columns of the matrix
 constexpr int PART = CHUNKS * 64 * TILES;            // bytes of h_t, or of its finer part
 constexpr int SENT = PARTS * PART;
@@ -68,14 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
             input_slice[k][e] = factor_of(there ? value_of(input_matrix[at]) : 0.0f);
         }
 
-    float bias[4] = {0, 0, 0, 0}, apart = 0.0f;
-#pragma unroll
-    for (int block = 0; block < BLOCKS; ++block) {
-        offset at = ((offset)me.replica * BLOCKS + block) * H + me.unit;
-        float recurrent = entry(bias_hh, at, me.unit_there);
-        bias[block] = entry(bias_ih, at, me.unit_there);
-        if (block == SPLIT) apart = recurrent; else bias[block] += recurrent;
-    }
+    const Bias bias = bias_of(bias_ih, bias_hh, me);
     const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, me.unit_there);
     State state[TILES];
     int length[TILES];
@@ -86,20 +78,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
                     HAS_AGE ? entry(first_age, at, me.there[j]) : 0.0f};
         length[j] = HAS_LENGTHS && me.row[j] < B ? lengths[(offset)me.replica * B + me.row[j]] : 0;
     }
-    // h_0 of all units, from memory: every program fills its own.
-    for (int i = threadIdx.x; i < TILES * CHUNKS * 8; i += THREADS) {
-        int row = me.first_row + i / (CHUNKS * 8) * 8 + i % 8, unit = i / 8 % CHUNKS * 4;
-        float four[4];
-#pragma unroll
-        for (int u = 0; u < 4; ++u) {
-            offset at = ((offset)me.replica * B + row) * H + unit + u;
-            four[u] = clamped_to_half(entry(first_hidden, at, row < B && unit + u < H));
-        }
-        int place = i / 8 * 8 + turned(i % 8, i / 8);
-        ((uint2*)hiddens)[place] = {as_halves(four[0], four[1]), as_halves(four[2], four[3])};
-        if (PARTS == 2)
-            ((uint2*)(hiddens + PART))[place] = {as_halves(finer(four[0]), finer(four[1])), as_halves(finer(four[2]), finer(four[3]))};
-    }
+    fill_with_first(hiddens, first_hidden, me, B);
 
     const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
     // What this thread fetches and stores in every step.
@@ -187,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
                 if (!INPUTS) z[j][block] = value_of(((const NUMBER*)(stage + block * PAGE))[j * 8 * PITCH + mine]);
-                z[j][block] += bias[block];
+                z[j][block] += bias.of[block];
             }
             step[j] = HAS_DT ? stage[DT + me.row[j] - me.first_row] : 1.0f;
         }
@@ -229,7 +208,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
             hn[j] = 0.0f;
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block)
-                if (block == SPLIT) hn[j] = apart + product[block]; else z[j][block] += product[block];
+                if (block == SPLIT) hn[j] = bias.apart + product[block]; else z[j][block] += product[block];
             State next = CELL_FORWARD(z[j], hn[j], state[j], p, step[j], eps, beta);
             if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
         }
@@ -273,12 +252,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         __syncthreads();
     }
     store_step(T - 1);
-#pragma unroll
-    for (int j = 0; j < TILES; ++j)
-        if (me.there[j]) {
-            offset end = ((offset)me.replica * B + me.row[j]) * H + me.unit;
-            last_hidden[end] = state[j].hidden;
-            last_cell[end] = state[j].cell;
-            if (HAS_AGE) last_age[end] = state[j].age;
-        }
+    leave_states(state, last_hidden, last_cell, last_age, me, B);
 }

@@ -31,6 +31,7 @@ constexpr int UNITS = 4 * WARPS;
 constexpr int SQUARES = WARPS / 4;                // tiles of sixteen units that a program has
 constexpr int PITCH = UNITS + 4;                  // of a row in a box, which lets a warp's threads all read at once
 constexpr int PAGE = TILES * 8 * PITCH;           // numbers of one kind in a box
+constexpr int CHUNKS = CLUSTER * WARPS;           // of four units, of the whole layer
 constexpr int FOURS = TILES * 8 * (UNITS / 4);    // how many times four they are
 
 // Registers of a thread that hold its slice of the matrix. Where there are none left for the finer parts, those are in shared
@@ -133,4 +134,57 @@ __device__ __forceinline__ word two_letterboxes(word bytes) {
         expect(box, bytes), expect(box + 8, bytes);
     }
     return box;
+}
+
+// Biases of a unit; that of the recurrent part which is kept apart is.
+struct Bias { float of[4], apart; };
+
+__device__ __forceinline__ Bias bias_of(const float* bias_ih, const float* bias_hh, const Place& me) {
+    Bias bias = {};
+#pragma unroll
+    for (int block = 0; block < BLOCKS; ++block) {
+        offset at = ((offset)me.replica * BLOCKS + block) * H + me.unit;
+        float recurrent = entry(bias_hh, at, me.unit_there);
+        bias.of[block] = entry(bias_ih, at, me.unit_there);
+        if (block == SPLIT) bias.apart = recurrent; else bias.of[block] += recurrent;
+    }
+    return bias;
+}
+
+// h_0 of all units, from memory, as [part][tile][chunk][row][unit]: every program fills its own.
+__device__ __forceinline__ void fill_with_first(unsigned char* hiddens, const float* first_hidden, const Place& me, int B) {
+    for (int i = threadIdx.x; i < TILES * CHUNKS * 8; i += THREADS) {
+        int row = me.first_row + i / (CHUNKS * 8) * 8 + i % 8, unit = i / 8 % CHUNKS * 4;
+        float four[4];
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+            offset at = ((offset)me.replica * B + row) * H + unit + u;
+            four[u] = clamped_to_half(entry(first_hidden, at, row < B && unit + u < H));
+        }
+        int place = i / 8 * 8 + turned(i % 8, i / 8);
+        ((uint2*)hiddens)[place] = {as_halves(four[0], four[1]), as_halves(four[2], four[3])};
+        if (PARTS == 2)
+            ((uint2*)(hiddens + TILES * CHUNKS * 64))[place] = {
+                as_halves(finer(four[0]), finer(four[1])), as_halves(finer(four[2]), finer(four[3]))};
+    }
+}
+
+__device__ __forceinline__ void leave_states(
+    const State* state, float* last_hidden, float* last_cell, float* last_age, const Place& me, int B) {
+#pragma unroll
+    for (int j = 0; j < TILES; ++j)
+        if (me.there[j]) {
+            offset end = ((offset)me.replica * B + me.row[j]) * H + me.unit;
+            last_hidden[end] = state[j].hidden;
+            last_cell[end] = state[j].cell;
+            if (HAS_AGE) last_age[end] = state[j].age;
+        }
+}
+
+// A sum over the rows of a unit.
+__device__ __forceinline__ void leave_total(const Place& me, float* totals, int kind, float total) {
+    total += from_partner(total, 1);
+    total += from_partner(total, 2);
+    total += from_partner(total, 16);
+    if (me.q == 0 && me.g < 4 && me.unit_there) totals[kind * H] = total;
 }

@@ -1,6 +1,5 @@
 // The forward pass of a wide layer; wide.cuh says how, ../kernels.py what the tensors are.
 
-constexpr int CHUNKS = CLUSTER * WARPS;              // of four units, of the whole layer
 constexpr int SENT = CHUNKS * 64 * TILES;            // bytes of h_t
 constexpr int CHAINS = TILES == 1 ? 4 : 2;           // sums that do not wait for each other
 
@@ -34,14 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
         stock.keep(k, {two(one.x, one.y), two(other.x, other.y), two(one.z, one.w), two(other.z, other.w)});
     }
 
-    float bias[4] = {0, 0, 0, 0}, apart = 0.0f;
-#pragma unroll
-    for (int block = 0; block < BLOCKS; ++block) {
-        offset at = ((offset)me.replica * BLOCKS + block) * H + me.unit;
-        float recurrent = entry(bias_hh, at, me.unit_there);
-        bias[block] = entry(bias_ih, at, me.unit_there);
-        if (block == SPLIT) apart = recurrent; else bias[block] += recurrent;
-    }
+    const Bias bias = bias_of(bias_ih, bias_hh, me);
     const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, me.unit_there);
     State state[TILES];
     int length[TILES];
@@ -52,17 +44,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
                     HAS_AGE ? entry(first_age, at, me.there[j]) : 0.0f};
         length[j] = HAS_LENGTHS && me.row[j] < B ? lengths[(offset)me.replica * B + me.row[j]] : 0;
     }
-    // h_0 of all units, from memory: every program fills its own.
-    for (int i = threadIdx.x; i < TILES * CHUNKS * 8; i += THREADS) {
-        int row = me.first_row + i / (CHUNKS * 8) * 8 + i % 8, unit = i / 8 % CHUNKS * 4;
-        float four[4];
-#pragma unroll
-        for (int u = 0; u < 4; ++u) {
-            offset at = ((offset)me.replica * B + row) * H + unit + u;
-            four[u] = clamped_to_half(entry(first_hidden, at, row < B && unit + u < H));
-        }
-        ((uint2*)hiddens)[i / 8 * 8 + turned(i % 8, i / 8)] = {as_halves(four[0], four[1]), as_halves(four[2], four[3])};
-    }
+    fill_with_first(hiddens, first_hidden, me, B);
 
     // Where this thread's numbers of a step are, in tensors of H numbers a row; what the inputs contribute to the next step.
     const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
@@ -99,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) z[j][block] = given[j][block] + bias[block];
+            for (int block = 0; block < BLOCKS; ++block) z[j][block] = given[j][block] + bias.of[block];
             step[j] = time[j];
         }
         if (s < T - 1) read_step(here + stride * H, time_here + stride);
@@ -128,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             hn[j] = 0.0f;
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block)
-                if (block == SPLIT) hn[j] = apart + product[block]; else z[j][block] += product[block];
+                if (block == SPLIT) hn[j] = bias.apart + product[block]; else z[j][block] += product[block];
             State next = CELL_FORWARD(z[j], hn[j], state[j], p, step[j], eps, beta);
             if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
         }
@@ -163,12 +145,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
                 store(hidden + at, state[j].hidden);
             }
     }
-#pragma unroll
-    for (int j = 0; j < TILES; ++j)
-        if (me.there[j]) {
-            offset end = ((offset)me.replica * B + me.row[j]) * H + me.unit;
-            last_hidden[end] = state[j].hidden;
-            last_cell[end] = state[j].cell;
-            if (HAS_AGE) last_age[end] = state[j].age;
-        }
+    leave_states(state, last_hidden, last_cell, last_age, me, B);
 }
