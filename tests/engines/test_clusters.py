@@ -253,7 +253,7 @@ def test_as_many_units_are_taken_as_find_room(dtype: torch.dtype, tf32: bool) ->
         assert engine.refuses(task(GRUCell(Fast()), most, dtype=dtype)) is None
         reason = engine.refuses(task(GRUCell(Fast()), most + 1, dtype=dtype))
     exact = " in full float32" if full else ""
-    assert reason == f"it keeps the recurrent matrix on chip, up to {most} units{exact}, and there are {most + 1}"
+    assert reason == f"it has room for {most} units{exact}, and there are {most + 1}"
 
 
 @pytest.mark.usefixtures("capable")

@@ -75,6 +75,7 @@ def test_biases(d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
         (19201, 2880, 720, 7),
         (19209, 2880, 720, 3),
         (19207, 2880, 720, 1),  # a prime
+        (0, 2880, 720, 1),
     ],
 )
 def test_a_product_that_would_leave_processors_idle_is_in_parts(
@@ -85,6 +86,16 @@ def test_a_product_that_would_leave_processors_idle_is_in_parts(
     assert products._parts(d_pre, factors) == parts
     assert products._parts(d_pre.bfloat16(), factors.bfloat16()) == 1
     assert products._parts(d_pre[None], factors[None]) == 1
+
+
+@pytest.mark.parametrize("rows", [0, ROWS])
+def test_one_step_has_none_before_it(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "chip", lambda device: Chip(processors=132, shared=0))
+    outputs, d_pre = torch.ones(1, rows, 720), torch.ones(rows, 2880)
+    found = products.derivatives_by_recurrent_weight(d_pre, outputs, outputs[0], 4, 716, reverse=False)
+    assert torch.equal(found, torch.full((4 * 716, 716), float(rows)))
+    assert not products.derivatives_by_recurrent_weight(d_pre, outputs, None, 4, 716, reverse=True).any()
+    assert torch.equal(products.derivatives_by_weight(d_pre, outputs[0], 4, 716), torch.full((2864, 720), float(rows)))
 
 
 def test_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

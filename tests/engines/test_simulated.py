@@ -68,6 +68,7 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
     "wide, three tiles": (GRUCell(Refine()), WIDE, 80, 20, plan.Plan(8, 3, 3, held=3, ahead=2)),
     "streamed": (LSTMCell(PowerLaw()), WIDE, 144, 9, plan.Plan(9, 4, 1, held=1, ahead=2, streamed=5)),
     "streamed, two blocks": (JANETCell(Fast()), WIDE, 112, 11, plan.Plan(7, 4, 1, held=2, ahead=6, streamed=3)),
+    "wide, ten programs": (LSTMCell(Fast()), WIDE, 160, 2, plan.Plan(4, 10, 1, held=3, ahead=2)),
     "wide, nothing on the shelf": (JANETCell(Softsign()), WIDE, 20, 9, plan.Plan(4, 2, 2, held=20, ahead=4)),
 }
 every_case = pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, 
         assert clusters.run(task).output.isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["two programs, two groups", "a whole layer"])
+@pytest.mark.parametrize("name", ["two programs, two groups", "a whole layer", "wide"])
 def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
     cell, inputs, units, rows, sizes = CASES[name]
     force(sizes, monkeypatch)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import remanence as rm
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
-from remanence.engines import KNOWN
+from remanence.engines import KNOWN, stacked
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign, UniformRefine
 
@@ -65,6 +65,18 @@ def test_any_size_is_the_loops(engine: str, cell: GatedCell, units: int, batch: 
     found = checking.errors_of(KNOWN[engine], task)
     assert not isinstance(found, str), found
     assert found.beyond(TOLERANCE) is None
+
+
+@pytest.mark.parametrize("engine", [CUDA])
+@pytest.mark.parametrize("units", [528, 784])
+def test_wide_layers_side_by_side_are_those_alone(engine: str, units: int) -> None:
+    """Each has a part of its matrix to itself, on the shelf or in the cellar."""
+    device = torch.device("cuda", torch.cuda.current_device())
+    sizes = checking.Sizes(4, 20, 5, units)
+    tasks = [checking.make_task(LSTMCell(Fast()), sizes, torch.float32, device, seed=seed) for seed in range(3)]
+    whole = KNOWN[engine].run(stacked(tasks)).output
+    for task, output in zip(tasks, whole, strict=True):
+        assert torch.equal(output, KNOWN[engine].run(task).output)
 
 
 @pytest.mark.parametrize("units", [716, 828])

@@ -115,7 +115,7 @@ def _parts(d_pre: Tensor, factors: Tensor) -> int:
 
     Where more than half would have none, torch sees to it by itself.
     """
-    if d_pre.dim() > 2 or d_pre.dtype != torch.float32:
+    if d_pre.dim() > 2 or d_pre.dtype != torch.float32 or not d_pre.numel():
         return 1
     rows, width = d_pre.shape
     processors = chip(d_pre.device).processors

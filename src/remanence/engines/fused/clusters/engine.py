@@ -33,7 +33,7 @@ def refuses(task: Task) -> str | None:
     most = plan.most_units(parts, largest_cluster(device))
     if task.width > most:
         exact = " in full float32" if parts > 1 else ""
-        return f"it keeps the recurrent matrix on chip, up to {most} units{exact}, and there are {task.width}"
+        return f"it has room for {most} units{exact}, and there are {task.width}"
     blocks = task.weights["weight_hh"].shape[0] // task.width
     if blocks > plan.BLOCKS:
         return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"

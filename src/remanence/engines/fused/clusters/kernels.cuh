@@ -28,10 +28,10 @@
 // its way.
 
 constexpr int UNITS = 4 * WARPS;
+constexpr int CHUNKS = CLUSTER * WARPS;           // of four units, of the whole layer
 constexpr int SQUARES = WARPS / 4;                // tiles of sixteen units that a program has
 constexpr int PITCH = UNITS + 4;                  // of a row in a box, which lets a warp's threads all read at once
 constexpr int PAGE = TILES * 8 * PITCH;           // numbers of one kind in a box
-constexpr int CHUNKS = CLUSTER * WARPS;           // of four units, of the whole layer
 constexpr int FOURS = TILES * 8 * (UNITS / 4);    // how many times four they are
 
 // Registers of a thread that hold its slice of the matrix. Where there are none left for the finer parts, those are in shared

@@ -58,7 +58,7 @@ MOST_UNITS_WIDE = 48
 MOST_UNITS_STREAMED = 72
 """Of one that reads the rest in every step."""
 NEIGHBOURS = 18
-"""Processors of which all programs of a cluster are, on a whole chip."""
+"""Processors of a part of the chip: all programs of a cluster are on one part, and large clusters alone on it."""
 SHARED = 224 * 1024
 """Bytes of shared memory that a program may have."""
 MOST_UNITS_WHOLE = 128

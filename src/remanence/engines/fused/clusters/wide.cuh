@@ -6,7 +6,7 @@
 
 constexpr int SLICED = CLUSTER * WARPS / 4;          // tiles of sixteen units of the layer
 static_assert(TILES == 1 || STREAMED == 0);          // what comes from the cellar is multiplied once
-constexpr int LOOKED = (SLICED + WARPS - 1) / WARPS; // of those that a warp computes in the backward pass, at most
+constexpr int PRODUCTS = (SLICED + WARPS - 1) / WARPS; // of those that a warp computes, backward
 
 // The slice of a thread: ALL tiles, those of each place evenly among the others.
 template <int ALL>

@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         return there ? two_values(matrix + ((offset)block * H + unit) * H + row) : float2{0, 0};
     };
     word largest = 0;
-    for (int i = 0; i < LOOKED; ++i)
+    for (int i = 0; i < PRODUCTS; ++i)
         for (int k = 0; k < WARPS; ++k)
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
@@ -39,16 +39,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
                 largest = max(largest, max(magnitude(two.x), magnitude(two.y)));
             }
     const Range range = range_of(largest_of(largest));
-    Stock<LOOKED * WARPS> stock(shelf, cellar, me);
+    Stock<PRODUCTS * WARPS> stock(shelf, cellar, me);
 #pragma unroll
     for (int k = 0; k < WARPS; ++k)
 #pragma unroll
-        for (int i = 0; i < LOOKED; ++i) {
+        for (int i = 0; i < PRODUCTS; ++i) {
             float2 of[4];
 #pragma unroll
             for (int block = 0; block < 4; ++block) of[block] = two_at(i, k, block);
             auto two = [&](float x, float y) { return as_halves(x * range.times, y * range.times); };
-            stock.keep(k * LOOKED + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
+            stock.keep(k * PRODUCTS + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
         }
 
     const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, me.unit_there);
@@ -80,9 +80,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
 
     // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
     // four rows of unit 2 g, those of odd q of the next.
-    word place[LOOKED], boxes[LOOKED];
+    word place[PRODUCTS], boxes[PRODUCTS];
 #pragma unroll
-    for (int i = 0; i < LOOKED; ++i) {
+    for (int i = 0; i < PRODUCTS; ++i) {
         int tile = me.warp + WARPS * i, unit = 16 * tile + 2 * me.g + (me.q & 1);
         word here = shared_address(shares) + ((me.rank * UNITS + unit % UNITS) * 8 + 4 * (me.q >> 1)) * 4;
         word rank = tile < SLICED ? unit / UNITS : 0;
@@ -150,16 +150,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         stock.read_ahead();
         __syncthreads();
 
-        float sums[LOOKED][4] = {};
+        float sums[PRODUCTS][4] = {};
         const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + me.q * 8 + turned(me.g, me.q);
 #pragma unroll
         for (int k = 0; k < WARPS; ++k) {
             uint2 d = halves[4 * k * 8];
             float2 by = ((const float2*)(sizes + (s & 1) * SIZES))[k * 4 + me.q];
 #pragma unroll
-            for (int i = 0; i < LOOKED; ++i) {
+            for (int i = 0; i < PRODUCTS; ++i) {
                 float product[4] = {};
-                stock.times(product, k * LOOKED + i, d);
+                stock.times(product, k * PRODUCTS + i, d);
                 sums[i][0] = fmaf(product[0], by.x, sums[i][0]);
                 sums[i][1] = fmaf(product[1], by.y, sums[i][1]);
                 sums[i][2] = fmaf(product[2], by.x, sums[i][2]);
@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
             }
         }
 #pragma unroll
-        for (int i = 0; i < LOOKED; ++i)
+        for (int i = 0; i < PRODUCTS; ++i)
             if (me.warp + WARPS * i < SLICED) {
                 bool odd = me.q & 1;
                 float* sum = sums[i];
