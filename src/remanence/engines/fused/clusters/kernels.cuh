@@ -169,6 +169,29 @@ __device__ __forceinline__ void fill_with_first(unsigned char* hiddens, const fl
     }
 }
 
+__device__ __forceinline__ void take_states(
+    State* state, int* length, const float* first_hidden, const float* first_cell, const float* first_age, const int* lengths,
+    const Place& me, int B) {
+#pragma unroll
+    for (int j = 0; j < TILES; ++j) {
+        offset at = ((offset)me.replica * B + me.row[j]) * H + me.unit;
+        state[j] = {entry(first_hidden, at, me.there[j]), entry(first_cell, at, me.there[j]),
+                    HAS_AGE ? entry(first_age, at, me.there[j]) : 0.0f};
+        length[j] = HAS_LENGTHS && me.row[j] < B ? lengths[(offset)me.replica * B + me.row[j]] : 0;
+    }
+}
+
+// Of the warp's four units two rows, those of q, from a float16 of every thread, in the lower half of a word.
+__device__ __forceinline__ uint4 gathered(word half, const Place& me) {
+    const bool upper = me.g >= 4;
+    word other = from_partner(half, 4);
+    word two = me.g & 1 ? other | half << 16 : half | other << 16;
+    other = from_partner(two, 8);
+    word low = me.g & 2 ? other : two, high = me.g & 2 ? two : other;
+    word low2 = from_partner(low, 16), high2 = from_partner(high, 16);
+    return {upper ? low2 : low, upper ? high2 : high, upper ? low : low2, upper ? high : high2};
+}
+
 __device__ __forceinline__ void leave_states(
     const State* state, float* last_hidden, float* last_cell, float* last_age, const Place& me, int B) {
 #pragma unroll

@@ -37,13 +37,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     const float p = exponent_of(p_hat, fixed_p, (offset)me.replica * H + me.unit, me.unit_there);
     State state[TILES];
     int length[TILES];
-#pragma unroll
-    for (int j = 0; j < TILES; ++j) {
-        offset at = ((offset)me.replica * B + me.row[j]) * H + me.unit;
-        state[j] = {entry(first_hidden, at, me.there[j]), entry(first_cell, at, me.there[j]),
-                    HAS_AGE ? entry(first_age, at, me.there[j]) : 0.0f};
-        length[j] = HAS_LENGTHS && me.row[j] < B ? lengths[(offset)me.replica * B + me.row[j]] : 0;
-    }
+    take_states(state, length, first_hidden, first_cell, first_age, lengths, me, B);
     fill_with_first(hiddens, first_hidden, me, B);
 
     // Where this thread's numbers of a step are, in tensors of H numbers a row; what the inputs contribute to the next step.
@@ -118,17 +112,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
         if (s < T - 1)
 #pragma unroll
             for (int j = 0; j < TILES; ++j) {  // the four units of the warp in two rows, as sixteen bytes
-                word half = as_halves(clamped_to_half(state[j].hidden), 0.0f), other = from_partner(half, 4);
-                word two = me.g & 1 ? other | half << 16 : half | other << 16;
-                other = from_partner(two, 8);
-                word low = me.g & 2 ? other : two, high = me.g & 2 ? two : other;
-                word low2 = from_partner(low, 16), high2 = from_partner(high, 16);
+                const uint4 sent = gathered(as_halves(clamped_to_half(state[j].hidden), 0.0f), me);
                 word shift = ((s + 1) & 1) * SENT + j * CHUNKS * 64;
 #pragma unroll
                 for (int i = 0; i < (CLUSTER + 7) / 8; ++i)
                     if (me.g + 8 * i < CLUSTER)
-                        deliver(place[i] + shift, boxes[i] + 8 * ((s + 1) & 1), upper ? low2 : low, upper ? high2 : high,
-                                upper ? low : low2, upper ? high : high2);
+                        deliver(place[i] + shift, boxes[i] + 8 * ((s + 1) & 1), sent.x, sent.y, sent.z, sent.w);
             }
 
 #pragma unroll
