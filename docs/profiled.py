@@ -54,6 +54,7 @@ LAYERS = (
     Layer("fast", 512, 100, 784),
     Layer("fast", 400, 20, 70),
     Layer("fast", 716, 128, 150),
+    Layer("fast", 1150, 20, 70),
 )
 GATES = {"fast": "fast", "plstm": "power_law"}
 

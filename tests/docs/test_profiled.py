@@ -29,7 +29,7 @@ def test_every_kernel_gets_its_own_numbers(profiled):
 
 
 def test_other_kernels_are_refused(profiled):
-    with pytest.raises(ValueError, match=r"^expected kernels forward and backward of 8 layers, got"):
+    with pytest.raises(ValueError, match=r"^expected kernels forward and backward of 9 layers, got"):
         profiled.kernels(lines(profiled, ["forward"]))
 
 

@@ -70,10 +70,16 @@ def test_any_size_is_the_loops(engine: str, cell: GatedCell, units: int, batch: 
 @pytest.mark.parametrize("engine", [CUDA])
 @pytest.mark.parametrize("units", [528, 784])
 def test_wide_layers_side_by_side_are_those_alone(engine: str, units: int) -> None:
-    """Each has a part of its matrix to itself, on the shelf or in the cellar."""
+    """Each has a part of its matrix to itself, on the shelf or in the cellar.
+
+    Inputs and their weights are eighths: torch rounds to TF32 in some products and not in others.
+    """
     device = torch.device("cuda", torch.cuda.current_device())
     sizes = checking.Sizes(4, 20, 5, units)
     tasks = [checking.make_task(LSTMCell(Fast()), sizes, torch.float32, device, seed=seed) for seed in range(3)]
+    for task in tasks:
+        for value in (task.inputs, task.weights["weight_ih"]):
+            value.detach().mul_(8).round_().div_(8)
     whole = KNOWN[engine].run(stacked(tasks)).output
     for task, output in zip(tasks, whole, strict=True):
         assert torch.equal(output, KNOWN[engine].run(task).output)
