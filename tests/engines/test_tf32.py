@@ -72,10 +72,11 @@ def test_any_size_is_the_loops(engine: str, cell: GatedCell, units: int, batch: 
 def test_wide_layers_side_by_side_are_those_alone(engine: str, units: int) -> None:
     """Each has a part of its matrix to itself, on the shelf or in the cellar.
 
-    Inputs and their weights are eighths: torch rounds to TF32 in some products and not in others.
+    To the last bit, as there are no more tiles than clusters at once: with more, sums have another order. Inputs and
+    their weights are eighths, as torch rounds to TF32 in some products and not in others.
     """
     device = torch.device("cuda", torch.cuda.current_device())
-    sizes = checking.Sizes(4, 20, 5, units)
+    sizes = checking.Sizes(4, 9, 5, units)
     tasks = [checking.make_task(LSTMCell(Fast()), sizes, torch.float32, device, seed=seed) for seed in range(3)]
     for task in tasks:
         for value in (task.inputs, task.weights["weight_ih"]):
