@@ -31,9 +31,10 @@ def d_pre(lead: tuple[int, ...]) -> Tensor:
     return draw(*lead, STEPS * ROWS, BLOCKS * WIDTH)
 
 
-@pytest.mark.parametrize("large", [1, 2**20], ids=["padded", "as they are"])
-def test_inputs(large: int, lead: tuple[int, ...], d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("large", "few"), [(1, 1), (2**20, 2**24)], ids=["padded", "as they are"])
+def test_inputs(large: int, few: int, lead: tuple[int, ...], d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "LARGE", large)
+    monkeypatch.setattr(products, "FEW", few)
     inputs, weight = draw(*lead, STEPS * ROWS, INPUTS), draw(*lead, BLOCKS * UNITS, INPUTS)
     torch.testing.assert_close(products.by_weight(inputs, weight), inputs @ weight.mT)
     by_inputs = products.derivatives_by_inputs(d_pre, weight, BLOCKS)
@@ -57,6 +58,27 @@ def test_recurrent_weight(reverse: bool, first: bool, lead: tuple[int, ...], d_p
     assert found.is_contiguous()
     if lead:
         torch.testing.assert_close(products.derivatives_of_replicas(d_pre, before, BLOCKS, UNITS), expected)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["from zero", "from a state"])
+def test_recurrent_weight_of_units_without_padding(
+    first: bool, lead: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the product h is padded to rows of whole vectors."""
+    d_pre, hidden = draw(*lead, STEPS * ROWS, BLOCKS * UNITS), draw(*lead, ROWS, UNITS)
+    h = draw(*lead, STEPS, ROWS, UNITS)
+    widths: list[int] = []
+
+    def times(a: Tensor, b: Tensor) -> Tensor:
+        widths.append(b.shape[-1])
+        return a @ b
+
+    monkeypatch.setattr(products, "times", times)
+    found = products.derivatives_by_recurrent_weight(d_pre, h, hidden if first else None, BLOCKS, UNITS, reverse=False)
+    before = torch.cat([hidden.unsqueeze(-3) * first, h[..., :-1, :, :]], -3).flatten(-3, -2)
+    torch.testing.assert_close(found, d_pre.mT @ before)
+    assert widths == [UNITS + 1] * (1 + first)
+    assert found.is_contiguous()
 
 
 def test_biases(d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,10 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
     "streamed, two blocks": (JANETCell(Fast()), WIDE, 112, 11, plan.Plan(7, 4, 1, held=2, ahead=6, streamed=3)),
     "wide, ten programs": (LSTMCell(Fast()), WIDE, 160, 2, plan.Plan(4, 10, 1, held=3, ahead=2)),
     "wide, nothing on the shelf": (JANETCell(Softsign()), WIDE, 20, 9, plan.Plan(4, 2, 2, held=20, ahead=4)),
+    "wide, no padding": (LSTMCell(PowerLaw()), WIDE, 30, 9, plan.Plan(4, 2, 2, held=1)),
+    "wide, padding": (GRUCell(PowerLaw()), WIDE, 30, 9, plan.Plan(4, 2, 2, held=1)),
+    "wide, a part apart, no padding": (GRUCell(Fast()), WIDE, 28, 9, plan.Plan(4, 2, 1, held=1)),
+    "streamed, an odd number of units": (LSTMCell(Fast()), 3, 141, 9, plan.Plan(9, 4, 1, held=1, ahead=2, streamed=5)),
 }
 every_case = pytest.mark.parametrize(
     ("cell", "inputs", "units", "rows", "sizes"),
@@ -124,15 +128,15 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
 )
 @pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
 @pytest.mark.parametrize(
-    "sizes",
-    [plan.Plan(4, 2, 1), plan.make_whole(32, backward=False), plan.Plan(4, 2, 2, held=1)],
+    ("sizes", "units"),
+    [(plan.Plan(4, 2, 1), 32), (plan.make_whole(32, backward=False), 32), (plan.Plan(4, 2, 2, held=1), 30)],
     ids=["clusters", "whole", "wide"],
 )
 def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
-    sizes, precision, cell, inputs, monkeypatch
+    sizes, units, precision, cell, inputs, monkeypatch
 ) -> None:
     force(sizes, monkeypatch)
-    found = errors(cell, inputs, 32, 5, sizes, precision, False)
+    found = errors(cell, inputs, units, 5, sizes, precision, False)
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
 
@@ -154,6 +158,28 @@ def test_few_steps_from_a_state_of_zeros(steps, sizes, precision, monkeypatch) -
         found = checking.errors_of(clusters, replace(task, state=engines.Zeros((32, 32, 32))))
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "units", "dtype", "padded"),
+    [
+        (LSTMCell(Fast()), 29, torch.float32, 29),  # all rows of four blocks are whole vectors
+        (JANETCell(Fast()), 30, torch.float32, 30),
+        (JANETCell(Fast()), 29, torch.float32, 32),
+        (GRUCell(Fast()), 28, torch.float32, 28),
+        (GRUCell(Fast()), 30, torch.float32, 32),  # what is kept apart has one block
+        (LSTMCell(Fast()), 30, torch.bfloat16, 30),
+        (LSTMCell(Fast()), 29, torch.bfloat16, 32),
+    ],
+)
+def test_wide_layers_have_no_more_padding_than_products_need(cell, units, dtype, padded, monkeypatch) -> None:
+    force(plan.Plan(4, 2, 1, held=1), monkeypatch)
+    task = checking.make_task(cell, checking.Sizes(2, 3, WIDE, units), dtype, torch.device("cpu"))
+    task.weights["weight_hh"].requires_grad_()
+    with float32_products(True):
+        output = clusters.run(task).output
+    assert output.shape[-1] == units
+    assert output.stride(-2) == padded
 
 
 @pytest.mark.parametrize("cell", [LSTMCell(Fast()), GRUCell(Sigmoid())], ids=str)

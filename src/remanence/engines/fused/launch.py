@@ -9,7 +9,7 @@ operation that can be left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 import torch
@@ -45,8 +45,12 @@ class Kind:
         return self.gate == "power_law"
 
 
+ALIGNMENT = 16
+"""What H is a multiple of for most kernels: rows of whole vectors are read and written several times as fast."""
+
+
 class Given(NamedTuple):
-    """What a pass starts from, H a multiple of 16, all contiguous."""
+    """What a pass starts from, H as `Recurrence.alignment` says, all contiguous."""
 
     inputs: Tensor
     """`(N, T, B, I)`."""
@@ -151,6 +155,9 @@ class Found(NamedTuple):
 class Recurrence(Protocol):
     """The part of both passes that goes from step to step, by kernels of one kind."""
 
+    def alignment(self, kind: Kind, given: Given) -> int:
+        """What H has to be a multiple of, from what is given before it is: 1 or `ALIGNMENT`."""
+
     def narrow(self, kind: Kind, given: Given) -> int:
         """How many of the inputs are multiplied by their matrix on the way, and not before: all or none."""
 
@@ -180,7 +187,12 @@ class Recurrence(Protocol):
 
 def recurrence(kind: Kind) -> Recurrence:
     """Whose kernels run it."""
-    if kind.kernels == "cuda":
+    return _recurrence(kind.kernels)
+
+
+@cache
+def _recurrence(kernels: str) -> Recurrence:
+    if kernels == "cuda":
         from .clusters import passes
 
         return passes

@@ -22,7 +22,7 @@ FIELDS = len(Given._fields)
 
 
 def fused(kind: Kind, given: Given, save: bool) -> tuple[Tensor, Final]:
-    """All steps: outputs `(N, T, B, H)` and the last state, padded; N only if there are several tasks.
+    """All steps: outputs `(N, T, B, H)` and the last state, some padded; N only if there are several tasks.
 
     Args:
         kind: which kernel.
@@ -35,10 +35,16 @@ def fused(kind: Kind, given: Given, save: bool) -> tuple[Tensor, Final]:
     elif save:
         outputs, hidden, cell, age = _Fused.apply(kind, *given)  # type: ignore[no-untyped-call]
     else:
-        given, scale = launch.prepared(kind, with_padding(kind.blocks, given))
+        given, scale = _ready(kind, given)
         kept, final = launch.forward(kind, given, scale, save=False)
         return kept.outputs, _narrowed(final, kept.outputs)
     return outputs, Final(hidden, cell, age if kind.has_age else None)
+
+
+def _ready(kind: Kind, given: Given) -> tuple[Given, Tensor | None]:
+    """As the kernels take it, padded no more than they need."""
+    alignment = launch.recurrence(kind).alignment(kind, given)
+    return launch.prepared(kind, with_padding(kind.blocks, given, alignment))
 
 
 def _narrowed(final: Final, outputs: Tensor) -> Final:
@@ -59,7 +65,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, kind: Kind, *fields: Tensor | None) -> Any:
         unpadded = Given(*fields)  # type: ignore[arg-type]
-        given, scale = launch.prepared(kind, with_padding(kind.blocks, unpadded))
+        given, scale = _ready(kind, unpadded)
         kept, final = launch.forward(kind, given, scale, save=True)
         ctx.kind, ctx.units = kind, unpadded.weight_hh.shape[-1]
         ctx.overwritten = False

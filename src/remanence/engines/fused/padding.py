@@ -6,15 +6,12 @@ import torch
 from torch import Tensor
 
 from .blocks import padded
-from .launch import Given, Kind, Slopes
-
-ALIGNMENT = 16
-"""Units are padded to a multiple of this: rows of whole vectors are read and written several times as fast."""
+from .launch import ALIGNMENT, Given, Kind, Slopes
 
 
-def with_padding(blocks: int, given: Given) -> Given:
-    """All of it as the kernels take it: padded where it has to be, contiguous."""
-    more = -given.weight_hh.shape[-1] % ALIGNMENT
+def with_padding(blocks: int, given: Given, alignment: int = ALIGNMENT) -> Given:
+    """All of it as the kernels take it: units padded to a multiple of the alignment, contiguous."""
+    more = -given.weight_hh.shape[-1] % alignment
     if more:
 
         def wider(value: Tensor | None, *amounts: int, by_block: bool = False) -> Tensor | None:

@@ -10,7 +10,6 @@ from math import gcd
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from ..machine import lacking
 from .blocks import cut, padded
@@ -18,6 +17,8 @@ from .plan import chip
 
 LARGE = 2**20
 """Numbers from which on inputs are copied to pad them."""
+NARROW, FEW = 16, 2**24
+"""A matrix of up to so many columns is not padded to multiply fewer numbers than that: the host counts more."""
 PARTS = 8
 """Products that one over many rows is made of, at most."""
 TILE = (128, 256)
@@ -29,19 +30,21 @@ SUMS = 64
 def by_weight(inputs: Tensor, weight: Tensor) -> Tensor:
     """What inputs `(N, T B, I)` contribute to the pre-activations."""
     more = _more(inputs)
-    return times(pad(inputs, (0, more)), pad(weight, (0, more)).mT) if more else times(inputs, weight.mT)
+    return times(padded(inputs, (0, more)), padded(weight, (0, more)).mT)
 
 
 def derivatives_by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
     """d_pre weight, `(N, T B, I)`, where d_pre may have padding in every block that the weight has not."""
-    rows, columns = (d_pre.shape[-1] - weight.shape[-2]) // blocks, lacking(weight.shape[-1], weight.itemsize)
-    return times(d_pre, padded(weight, (0, columns, 0, rows), blocks))[..., : weight.shape[-1]]
+    width, rows = weight.shape[-1], (d_pre.shape[-1] - weight.shape[-2]) // blocks
+    as_it_is = width == 1 or (width <= NARROW and d_pre.numel() < FEW)
+    columns = 0 if as_it_is else lacking(width, weight.itemsize)
+    product = times(d_pre, padded(weight, (0, columns, 0, rows), blocks))
+    return product[..., :width] if columns else product
 
 
 def derivatives_by_weight(d_pre: Tensor, inputs: Tensor, blocks: int, units: int) -> Tensor:
     """d_pre^T inputs, of the first `units` of every block, `(N, G units, I)`."""
-    more = _more(inputs)
-    factors = pad(inputs, (0, more)) if more else inputs
+    factors = padded(inputs, (0, _more(inputs)))
     return _over_steps(d_pre, factors, blocks, units, inputs.shape[-1], _parts(d_pre, factors))
 
 
@@ -60,14 +63,16 @@ def derivatives_by_recurrent_weight(
     """
     rows = outputs.shape[-2]
     h = outputs.flatten(-3, -2)
+    whole = (0, lacking(h.shape[-1], h.itemsize))
     count = h.shape[-2] - rows
     if reverse:
         later, before, first = d_pre[..., :count, :], h[..., rows:, :], d_pre[..., count:, :]
     else:
         later, before, first = d_pre[..., rows:, :], h[..., :count, :], d_pre[..., :rows, :]
+    before = padded(before, whole)
     total = _over_steps(later, before, blocks, units, units, _parts(later, before))
     if hidden is not None:
-        total += _over_steps(first, hidden, blocks, units, units)
+        total += _over_steps(first, padded(hidden, whole), blocks, units, units)
     return total
 
 

@@ -11,13 +11,18 @@ from torch import Tensor
 
 from . import by_steps, cells, direct, gates, plan
 from .kernels import backward_kernel, forward_kernel
-from .launch import Found
+from .launch import ALIGNMENT, Found
 
 if TYPE_CHECKING:
     from .launch import Derivatives, Final, Given, Kept, Kind
 
 HALVED_FROM = 256
 """From so many units on a forward pass in TF32 takes its factors in 16 bits, see `split`."""
+
+
+def alignment(kind: Kind, given: Given) -> int:
+    """What the number of units has to be a multiple of, see `launch.Recurrence`."""
+    return ALIGNMENT
 
 
 def narrow(kind: Kind, given: Given) -> int:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..launch import Found
+from ...machine import lacking
+from ..launch import ALIGNMENT, Found
 from . import plan
 from .compiler import machine_code
 from .driver import Kernel, architecture
@@ -25,6 +26,20 @@ NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bf
 def parts_of(kind: Kind, dtype: torch.dtype) -> int:
     """How many float16 numbers stand for a factor of a product."""
     return plan.parts(dtype, kind.precision == "tf32")
+
+
+def alignment(kind: Kind, given: Given) -> int:
+    """What the number of units has to be a multiple of, see `launch.Recurrence`.
+
+    The kernels for wide layers take any; the products around them take rows of whole vectors, of pre-activations and
+    of what is kept apart.
+    """
+    units = given.weight_hh.shape[-1]
+    if units % ALIGNMENT == 0:
+        return 1
+    whole = units if kind.split >= 0 else kind.blocks * units
+    any_units = _plan(kind, given, backward=False).wide and not lacking(whole, given.inputs.itemsize)
+    return 1 if any_units else ALIGNMENT
 
 
 def narrow(kind: Kind, given: Given) -> int:

@@ -8,6 +8,18 @@ constexpr int SLICED = CLUSTER * WARPS / 4;          // tiles of sixteen units o
 static_assert(TILES == 1 || STREAMED == 0);          // what comes from the cellar is multiplied once
 constexpr int PRODUCTS = (SLICED + WARPS - 1) / WARPS; // of those that a warp computes, backward
 
+// Two or four numbers of a row of the matrix, zero after its end. Rows may start where no vector does.
+__device__ __forceinline__ float2 two_in_row(const NUMBER* row, int column) {
+    if (H % 2 == 0) return column < H ? two_values(row + column) : float2{0, 0};
+    return {column < H ? value_of(row[column]) : 0.0f, column + 1 < H ? value_of(row[column + 1]) : 0.0f};
+}
+
+__device__ __forceinline__ float4 four_in_row(const NUMBER* row, int column) {
+    if (H % 4 == 0) return column < H ? four_values(row + column) : float4{0, 0, 0, 0};
+    float2 one = two_in_row(row, column), other = two_in_row(row, column + 2);
+    return {one.x, one.y, other.x, other.y};
+}
+
 // The slice of a thread: ALL tiles, those of each place evenly among the others.
 template <int ALL>
 struct Stock {

@@ -27,8 +27,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     // Rows g and g + 8 of a tile are of units next to each other.
     auto two_at = [&](int i, int k, int block) {
         int row = 16 * (me.warp + WARPS * i) + 2 * me.g, unit = me.rank * UNITS + 4 * k + me.q;
-        bool there = block < BLOCKS && row < H && unit < H;
-        return there ? two_values(matrix + ((offset)block * H + unit) * H + row) : float2{0, 0};
+        bool there = block < BLOCKS && unit < H;
+        return there ? two_in_row(matrix + ((offset)block * H + unit) * H, row) : float2{0, 0};
     };
     word largest = 0;
     for (int i = 0; i < PRODUCTS; ++i)

@@ -17,9 +17,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 two blocks further.
     matrix += (offset)me.replica * BLOCKS * H * H;
     auto four_at = [&](int half, int k) {
-        int block = (me.g >> 2) + 2 * half, column = 16 * k + 4 * me.q;
-        bool there = block < BLOCKS && me.unit_there && column < H;
-        return there ? four_values(matrix + ((offset)block * H + me.unit) * H + column) : float4{0, 0, 0, 0};
+        int block = (me.g >> 2) + 2 * half;
+        bool there = block < BLOCKS && me.unit_there;
+        return there ? four_in_row(matrix + ((offset)block * H + me.unit) * H, 16 * k + 4 * me.q) : float4{0, 0, 0, 0};
     };
     word largest = 0;
 #pragma unroll 4
