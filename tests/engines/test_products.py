@@ -44,6 +44,33 @@ def test_inputs(large: int, few: int, lead: tuple[int, ...], d_pre: Tensor, monk
     assert by_weight.is_contiguous()
 
 
+@pytest.fixture
+def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of what the products from now on multiply by."""
+    found: list[int] = []
+
+    def times(a: Tensor, b: Tensor) -> Tensor:
+        found.append(b.shape[-1])
+        return a @ b
+
+    monkeypatch.setattr(products, "times", times)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("inputs", "few", "expected"),
+    [(7, 1, 8), (7, 2**24, 7), (1, 1, 1), (products.NARROW + 1, 2**24, products.NARROW + 2)],
+    ids=["many numbers", "few numbers", "a vector", "wide"],
+)
+def test_narrow_inputs_are_padded_where_it_pays(
+    inputs: int, few: int, expected: int, widths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "FEW", few)
+    d_pre, weight = draw(STEPS * ROWS, BLOCKS * UNITS), draw(BLOCKS * UNITS, inputs)
+    torch.testing.assert_close(products.derivatives_by_inputs(d_pre, weight, BLOCKS), d_pre @ weight)
+    assert widths == [expected]
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("first", [False, True], ids=["from zero", "from a state"])
 def test_recurrent_weight(reverse: bool, first: bool, lead: tuple[int, ...], d_pre: Tensor) -> None:
@@ -61,19 +88,10 @@ def test_recurrent_weight(reverse: bool, first: bool, lead: tuple[int, ...], d_p
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["from zero", "from a state"])
-def test_recurrent_weight_of_units_without_padding(
-    first: bool, lead: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recurrent_weight_of_units_without_padding(first: bool, lead: tuple[int, ...], widths: list[int]) -> None:
     """For the product h is padded to rows of whole vectors."""
     d_pre, hidden = draw(*lead, STEPS * ROWS, BLOCKS * UNITS), draw(*lead, ROWS, UNITS)
     h = draw(*lead, STEPS, ROWS, UNITS)
-    widths: list[int] = []
-
-    def times(a: Tensor, b: Tensor) -> Tensor:
-        widths.append(b.shape[-1])
-        return a @ b
-
-    monkeypatch.setattr(products, "times", times)
     found = products.derivatives_by_recurrent_weight(d_pre, h, hidden if first else None, BLOCKS, UNITS, reverse=False)
     before = torch.cat([hidden.unsqueeze(-3) * first, h[..., :-1, :, :]], -3).flatten(-3, -2)
     torch.testing.assert_close(found, d_pre.mT @ before)

@@ -192,6 +192,13 @@ def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cel
         run_side_by_side(cell, checking.Sizes(5, rows, 3, 16))
 
 
+def test_rows_of_an_odd_matrix_end_where_the_next_begins(monkeypatch) -> None:
+    """The last one of a layer too, before another that has diverged."""
+    force(plan.Plan(4, 2, 1, held=1), monkeypatch)
+    with float32_products(True):
+        run_side_by_side(LSTMCell(Fast()), checking.Sizes(5, 9, 3, 29))
+
+
 def run_side_by_side(cell: GatedCell, sizes: object) -> None:
     """Three, of which one is nothing but no numbers."""
     tasks = [checking.make_task(cell, sizes, torch.float32, torch.device("cpu"), seed=seed) for seed in range(3)]
