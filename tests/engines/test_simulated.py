@@ -21,6 +21,7 @@ from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from remanence.engines.fused import engine, operator, padding
 from remanence.engines.fused.clusters import passes, plan
 from remanence.engines.machine import float32_products
+from remanence.engines.pieces import run_in_pieces
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign
 
 checking = import_module("remanence.engines.check")
@@ -190,6 +191,26 @@ def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cel
     force(sizes if sizes.whole else replace(sizes, cluster=1, tiles=1), monkeypatch)
     with float32_products(precision.tf32):
         run_side_by_side(cell, checking.Sizes(5, rows, 3, 16))
+
+
+@every_scheme
+def test_pieces_of_a_sequence_are_all_of_it(sizes, precision, monkeypatch) -> None:
+    """With derivatives from every step and the last state, back to the first."""
+    force(sizes, monkeypatch)
+    task = checking.make_task(
+        LSTMCell(PowerLaw()), checking.Sizes(5, 9, 3, 32), torch.float32, torch.device("cpu"), unequal=True
+    )
+    leaves = [task.inputs, *task.weights.values(), *task.state]
+    for leaf in leaves:
+        leaf.requires_grad_()
+    found = []
+    for pieces in (1, 3):
+        with float32_products(precision.tf32):
+            (result,) = run_in_pieces(lambda tasks: [clusters.run(one) for one in tasks], [task], pieces)
+            total = result.output.square().sum() + sum(part.square().sum() for part in result.state)
+            found.append([result.output, *result.state, *torch.autograd.grad(total, leaves)])
+    for whole, parts in zip(*found, strict=True):
+        torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-4)
 
 
 def test_rows_of_an_odd_matrix_end_where_the_next_begins(monkeypatch) -> None:

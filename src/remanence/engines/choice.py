@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 import torch
@@ -15,6 +16,7 @@ from . import cpu, fused, loop, native, side_by_side
 from .base import Engine, Result, Task
 from .fused import clusters
 from .machine import tf32_in_recurrent_layers
+from .pieces import run_in_pieces
 
 KNOWN: dict[str, Engine] = {
     "cuda": cast(Engine, clusters),
@@ -68,8 +70,16 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
     return engines
 
 
-def run(name: str, tasks: Sequence[Task]) -> list[Result]:
-    """Run tasks of one kind and shape, each with weights of its own: in one launch where the engine can."""
+def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:
+    """Run tasks of one kind and shape, each with weights of its own: in one launch where the engine can.
+
+    Args:
+        name: "auto", or an engine's.
+        tasks: what to run.
+        pieces: if any, in how many pieces to run what is to be differentiated, see `run_in_pieces`.
+    """
+    if pieces and torch.is_grad_enabled():
+        return run_in_pieces(partial(run, name), tasks, pieces)
     engine = choose(name, tasks[0], several=len(tasks) > 1)
     if len(tasks) == 1 or not runs_side_by_side(engine):
         return [engine.run(task) for task in tasks]

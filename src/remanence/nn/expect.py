@@ -27,3 +27,10 @@ def expect_size(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"expected {name} to be a positive integer, got {value!r}")
     return value
+
+
+def expect_count(name: str, value: int) -> int:
+    """The value, if it is an integer and not negative."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"expected {name} to be 0 or a positive integer, got {value!r}")
+    return value

@@ -40,6 +40,8 @@ class LSTM(Recurrent):
         timescales: `Chrono`, `Uniform`, `InverseGamma` or `Fixed` of `remanence.timescales`, or a list with one (or
             None) per layer.
         weight_drop: probability of dropping an entry of `weight_hh`, drawn once per call.
+        recompute: number of pieces of a sequence that training computes twice to keep only the states between them:
+            8 need less than half of the memory, and the time of a second forward pass. 0 keeps everything.
         engine: how to run: "auto", or the name of an engine.
 
     Called as `output, (h_n, c_n) = layer(input, state, dt)`, see `forward`; power_law carries its age as well:
@@ -64,6 +66,7 @@ class LSTM(Recurrent):
         forget_bias: ForgetBias = None,
         timescales: Timescales | Sequence[Timescales | None] | None = None,
         weight_drop: float = 0.0,
+        recompute: int = 0,
         engine: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -82,6 +85,7 @@ class LSTM(Recurrent):
             forget_bias=forget_bias,
             timescales=timescales,
             weight_drop=weight_drop,
+            recompute=recompute,
             engine=engine,
             device=device,
             dtype=dtype,
@@ -124,6 +128,7 @@ class PowerLawLSTM(LSTM):
         forget_bias: ForgetBias = None,
         timescales: Timescales | Sequence[Timescales | None] | None = None,
         weight_drop: float = 0.0,
+        recompute: int = 0,
         engine: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -142,6 +147,7 @@ class PowerLawLSTM(LSTM):
             forget_bias=forget_bias,
             timescales=timescales,
             weight_drop=weight_drop,
+            recompute=recompute,
             engine=engine,
             device=device,
             dtype=dtype,

@@ -17,7 +17,7 @@ from ..gates import Gate
 from ..timescales import Timescales
 from . import biases
 from .dropout import drop_weights
-from .expect import expect_probability, expect_size
+from .expect import expect_count, expect_probability, expect_size
 from .sequence import Inputs, Sequences
 
 State = Any
@@ -54,6 +54,7 @@ class Recurrent(nn.Module):
         forget_bias: where the forget gate starts: a bias, "matched" for a forget value of 0.731, None for the default.
         timescales: timescales to start with, for all layers or one entry (or None) per layer.
         weight_drop: probability of dropping an entry of the recurrent matrices, drawn once per call.
+        recompute: number of pieces of a sequence that training computes twice to keep only the states between them.
         engine: how to run: "auto", or the name of an engine.
     """
 
@@ -72,6 +73,7 @@ class Recurrent(nn.Module):
         forget_bias: ForgetBias = None,
         timescales: Timescales | Sequence[Timescales | None] | None = None,
         weight_drop: float = 0.0,
+        recompute: int = 0,
         engine: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -87,6 +89,7 @@ class Recurrent(nn.Module):
         self.bidirectional = bool(bidirectional)
         self.proj_size = self._expect_proj_size(proj_size)
         self.weight_drop = expect_probability("weight_drop", weight_drop)
+        self.recompute = expect_count("recompute", recompute)
         self.engine = engines.check_name(engine)
         self.forget_bias = forget_bias
         self.timescales = biases.per_layer(timescales, num_layers)
@@ -258,7 +261,7 @@ def run(
     for index, place in enumerate(first.places):
         tasks = [each.task(index, place) for each in runs]
         if recorded is None:
-            results = engines.run(first.engine, tasks)
+            results = engines.run(first.engine, tasks, first.recompute)
         else:
             result, seen = engines.loop.record(tasks[0])
             recorded.append(seen)
@@ -324,6 +327,7 @@ _DEFAULTS = {
     "bidirectional": False,
     "forget_bias": None,
     "weight_drop": 0.0,
+    "recompute": 0,
     "engine": "auto",
 }
 

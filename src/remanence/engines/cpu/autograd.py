@@ -34,8 +34,9 @@ class Recurrence(Function):
         names = (*FIELDS, *plan.units)
         wanted = {name for name, want in zip(names, ctx.needs_input_grad[1:], strict=False) if want}
         count = len(ctx.needs_input_grad) - 1
-        given = unflatten(plan, ctx.saved_tensors[:count])
-        _, hidden, pre, *rest = ctx.saved_tensors[count:]
+        saved = ctx.saved_tensors  # which torch.utils.checkpoint gives once
+        given = unflatten(plan, saved[:count])
+        _, hidden, pre, *rest = saved[count:]
         parts = len(plan.kernel.state)
         history = History(hidden, pre, tuple(rest[:parts]), tuple(rest[parts:]))
         with torch.no_grad():

@@ -76,20 +76,22 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        saved = ctx.saved_tensors  # which torch.utils.checkpoint gives once
         if not torch.is_grad_enabled():
-            return _differentiate(ctx, *grads)
+            return _differentiate(ctx, saved, *grads)
         # A graph of the derivatives is asked for: they are given, and refuse to be differentiated again.
-        inputs = [value for value in (*ctx.saved_tensors, *grads) if value is not None]
+        inputs = [value for value in (*saved, *grads) if value is not None]
         none = object()
         slopes = _Once.apply(  # type: ignore[no-untyped-call]
-            lambda: [none if s is None else s for s in _differentiate(ctx, *grads)], *inputs
+            lambda: [none if s is None else s for s in _differentiate(ctx, saved, *grads)], *inputs
         )
         return tuple(None if slope is none else slope for slope in slopes)
 
 
-def _differentiate(ctx: Any, d_outputs: Tensor | None, *d_final: Tensor | None) -> tuple[Tensor | None, ...]:
+def _differentiate(
+    ctx: Any, saved: Sequence[Any], d_outputs: Tensor | None, *d_final: Tensor | None
+) -> tuple[Tensor | None, ...]:
     kind: Kind = ctx.kind
-    saved = ctx.saved_tensors
     given, kept, scale = Given(*saved[:FIELDS]), Kept(*saved[FIELDS:-1]), saved[-1]
     if ctx.overwritten:  # by a backward pass before this one: made again, bit for bit the same
         more = given.weight_hh.shape[-1] - ctx.units
@@ -238,12 +240,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _differentiate_compiled(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-    given = Given(*ctx.saved_tensors[:FIELDS])
+    saved = ctx.saved_tensors
+    given = Given(*saved[:FIELDS])
     wanted = _wanted(ctx.needs_input_grad[:FIELDS])
     kind = Kind(*ctx.parts)
     known = [None if grad is None else grad.contiguous() for grad in grads[: 3 + kind.has_age]]
     known += [None] * (4 - len(known))
-    slopes = launch.Slopes(*fused_backward(*ctx.saved_tensors, *known, *wanted, *ctx.parts))
+    slopes = launch.Slopes(*fused_backward(*saved, *known, *wanted, *ctx.parts))
     # The GRU's cell is its hidden state once more: that it counts twice is the business of whoever passed it twice.
     found = [slopes.inputs if wanted.inputs else None, slopes.weight_ih, slopes.weight_hh]
     found += [None if b is None else s for b, s in ((given.bias_ih, slopes.bias_ih), (given.bias_hh, slopes.bias_hh))]

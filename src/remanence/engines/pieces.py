@@ -1,0 +1,63 @@
+"""Sequences in pieces: only the states between them are kept, and the backward pass computes what is inside again.
+
+It costs a second forward pass, and needs the memory of one piece instead of that of the sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from .base import Result, Task
+from .untraced import untraced
+
+Run = Callable[[Sequence[Task]], list[Result]]
+
+
+@untraced
+def run_in_pieces(run: Run, tasks: Sequence[Task], pieces: int) -> list[Result]:
+    """Run tasks of one kind and shape in pieces of about the same number of steps.
+
+    Args:
+        run: runs tasks.
+        tasks: what to run.
+        pieces: how many there are at most.
+    """
+    from torch.utils.checkpoint import checkpoint
+
+    parts = list(zip(*(_cut(task, pieces) for task in tasks), strict=True))
+    if tasks[0].reverse:
+        parts.reverse()
+    done: list[list[Result]] = []
+    for part in parts:
+        before: Sequence[Task | Result] = done[-1] if done else tasks
+        here = [replace(task, state=one.state) for task, one in zip(part, before, strict=True)]
+        done.append(checkpoint(run, here, use_reentrant=False, preserve_rng_state=False))
+    last = done[-1]
+    if tasks[0].reverse:
+        done.reverse()
+    outputs = [torch.cat([result.output for result in results], -3) for results in zip(*done, strict=True)]
+    return [Result(output, result.state) for output, result in zip(outputs, last, strict=True)]
+
+
+def _cut(task: Task, pieces: int) -> Iterator[Task]:
+    """The pieces of a task, each as if it were all."""
+    steps = task.inputs.shape[-3]
+    size = -(-steps // pieces)
+    for number, inputs in enumerate(torch.split(task.inputs, size, -3)):
+        start = number * size
+        dt, lengths = task.dt, task.lengths
+        yield replace(
+            task,
+            inputs=inputs,
+            dt=None if dt is None else dt[..., start : start + size, :],
+            lengths=None if lengths is None else _within(lengths, start, inputs.shape[-3]),
+        )
+
+
+def _within(lengths: Tensor, start: int, steps: int) -> Tensor:
+    """How many of the steps from `start` on every sequence has: none, where it ends before."""
+    return (lengths - start).clamp(0, steps)
