@@ -15,6 +15,7 @@ from remanence.engines.fused.clusters import compiler
 
 COMPILER = shutil.which("c++")
 CHIP = Path(__file__).parent / "simulated" / "chip.hpp"
+STANDARD = CHIP.with_name("standard.hpp")
 START = """
 extern "C" int simulate(const char* packed, int groups, int cluster, int threads, int shared_bytes, int seed) {{
     return simulated::run({name}, packed, groups, cluster, threads, shared_bytes, seed);
@@ -30,7 +31,6 @@ MISTAKES = {
 
 def compiled(folder: Path, name: str, constants: Mapping[str, Any], forgotten: str = "") -> bytes:
     """The path of a library with the kernel, in place of machine code; what is `forgotten` is left out of its text."""
-    assert COMPILER is not None
     _, *headers, kernel = compiler.files(name)
     steps = kernel.read_text("utf-8")
     assert forgotten in steps
@@ -43,11 +43,24 @@ def compiled(folder: Path, name: str, constants: Mapping[str, Any], forgotten: s
     if not library.exists():
         source = library.with_suffix(".cpp")
         source.write_text(text, "utf-8")
-        flags = ["-std=c++17", "-O1", "-w", "-fsanitize=alignment", "-shared", "-fPIC"]
-        command = [COMPILER, *flags, *options, str(source), "-o", str(library)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        _compile(_standard(folder), ["-shared", *options, str(source), "-o", str(library)])
     return str(library).encode()
+
+
+def _standard(folder: Path) -> Path:
+    """The folder, with what every kernel includes: as it is, and as the compiler has read it."""
+    known = folder / STANDARD.name
+    if not known.exists():
+        _compile(folder, ["-x", "c++-header", str(STANDARD), "-o", f"{known}.gch"])
+        known.write_bytes(STANDARD.read_bytes())
+    return folder
+
+
+def _compile(include: Path, arguments: list[str]) -> None:
+    assert COMPILER is not None
+    command = [COMPILER, "-std=c++17", "-O1", "-w", "-fsanitize=alignment", "-fPIC", f"-I{include}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def stand_in(module: Any, folder: Path, monkeypatch: Any, **forgotten: str) -> None:

@@ -4,19 +4,7 @@
 // time after it was sent, what is fetched either at once or not before somebody waits for it. So a kernel that forgets
 // to wait, or overwrites what is still to be read, computes something else, or nothing at all.
 
-#include <ucontext.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <random>
-#include <stdexcept>
-#include <tuple>
-#include <vector>
+#include "standard.hpp"
 
 #define __device__
 #define __global__

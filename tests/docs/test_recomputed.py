@@ -1,0 +1,20 @@
+"""The table of what `recompute` saves has a line for every kind of layer."""
+
+import pytest
+
+
+@pytest.fixture
+def recomputed(docs_script, monkeypatch):
+    script = docs_script("recomputed")
+    monkeypatch.setattr(script, "STEPS", 20)
+    monkeypatch.setattr(script, "ROWS", 2)
+    return script
+
+
+@pytest.mark.parametrize("kind", ["torch.nn.LSTM", "fast", "fast, recompute=8"])
+def test_a_line_says_what_was_measured(recomputed, kind):
+    assert kind in recomputed.KINDS
+    _, name, mebibytes, seconds, _ = (cell.strip() for cell in recomputed.measured(kind).split("|"))
+    assert name == kind
+    assert float(mebibytes) >= 0
+    assert float(seconds) >= 0
