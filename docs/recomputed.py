@@ -13,7 +13,7 @@ import sys
 import time
 
 STEPS, ROWS, INPUTS, UNITS = 2000, 64, 8, 128
-KINDS = {"torch.nn.LSTM": None, "fast": 0, "fast, recompute=4": 4, "fast, recompute=8": 8, "fast, recompute=16": 16}
+KINDS = {"torch's LSTM": None, "fast": 0, "fast, recompute=4": 4, "fast, recompute=8": 8, "fast, recompute=16": 16}
 
 
 def measured(kind: str) -> str:

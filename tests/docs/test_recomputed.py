@@ -11,7 +11,7 @@ def recomputed(docs_script, monkeypatch):
     return script
 
 
-@pytest.mark.parametrize("kind", ["torch.nn.LSTM", "fast", "fast, recompute=8"])
+@pytest.mark.parametrize("kind", ["torch's LSTM", "fast", "fast, recompute=8"])
 def test_a_line_says_what_was_measured(recomputed, kind):
     assert kind in recomputed.KINDS
     _, name, mebibytes, seconds, _ = (cell.strip() for cell in recomputed.measured(kind).split("|"))
