@@ -159,7 +159,7 @@ def test_the_backward_pass_computes_one_piece_after_the_other_again(steps: list[
     assert steps == [4, 4, 3, 3, 4, 4]
 
 
-def test_nothing_is_kept_of_a_piece(steps: list[int]) -> None:
+def test_nothing_is_kept_of_a_piece() -> None:
     kept: list[Tensor] = []
 
     def keep(value: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from .base import Result, Task
 from .untraced import untraced
@@ -45,19 +44,11 @@ def run_in_pieces(run: Run, tasks: Sequence[Task], pieces: int) -> list[Result]:
 
 def _cut(task: Task, pieces: int) -> Iterator[Task]:
     """The pieces of a task, each as if it were all."""
-    steps = task.inputs.shape[-3]
-    size = -(-steps // pieces)
-    for number, inputs in enumerate(torch.split(task.inputs, size, -3)):
-        start = number * size
-        dt, lengths = task.dt, task.lengths
-        yield replace(
-            task,
-            inputs=inputs,
-            dt=None if dt is None else dt[..., start : start + size, :],
-            lengths=None if lengths is None else _within(lengths, start, inputs.shape[-3]),
-        )
-
-
-def _within(lengths: Tensor, start: int, steps: int) -> Tensor:
-    """How many of the steps from `start` on every sequence has: none, where it ends before."""
-    return (lengths - start).clamp(0, steps)
+    size = -(-task.inputs.shape[-3] // pieces)
+    inputs = torch.split(task.inputs, size, -3)
+    dts = [None] * len(inputs) if task.dt is None else torch.split(task.dt, size, -2)
+    for number, (here, dt) in enumerate(zip(inputs, dts, strict=True)):
+        lengths = task.lengths
+        if lengths is not None:  # none of these steps, where a sequence ends before
+            lengths = (lengths - number * size).clamp(0, here.shape[-3])
+        yield replace(task, inputs=here, dt=dt, lengths=lengths)
