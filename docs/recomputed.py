@@ -1,8 +1,8 @@
 """What a training step needs with and without `recompute`, each in a process of its own.
 
-    python docs/recomputed.py
+    python docs/recomputed.py [cpu|cuda]
 
-The table is in docs/performance.md.
+The tables are in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -11,42 +11,63 @@ import resource
 import subprocess
 import sys
 import time
+from statistics import median
+from typing import TYPE_CHECKING
 
-STEPS, ROWS, INPUTS, UNITS = 2000, 64, 8, 128
+if TYPE_CHECKING:
+    import torch
+
+SIZES = {"cpu": (2000, 64, 8, 128), "cuda": (784, 100, 1, 256)}
+"""Of a device: steps, sequences, inputs and units."""
 KINDS = {"torch's LSTM": None, "fast": 0, "fast, recompute=4": 4, "fast, recompute=8": 8, "fast, recompute=16": 16}
 
 
-def measured(kind: str) -> str:
-    """MiB by which the most that the process ever had grows in one step, and seconds of the next."""
+def measured(device: str, kind: str) -> str:
+    """MiB by which the most that was ever in use grows in one step, and milliseconds of a later one."""
     import torch
 
     import remanence as rm
 
-    pieces = KINDS[kind]
-    layer: torch.nn.Module
-    layer = torch.nn.LSTM(INPUTS, UNITS) if pieces is None else rm.LSTM(INPUTS, UNITS, gate="fast", recompute=pieces)
-    inputs = torch.randn(STEPS, ROWS, INPUTS)
+    (steps, rows, inputs, units), pieces = SIZES[device], KINDS[kind]
+    layer: torch.nn.Module = (
+        torch.nn.LSTM(inputs, units, device=device)
+        if pieces is None
+        else rm.LSTM(inputs, units, gate="fast", recompute=pieces, device=device)
+    )
+    sequences = torch.randn(steps, rows, inputs, device=device)
+    _step(layer, sequences[:32])
+    before = _most(device)
+    first = _step(layer, sequences)
+    grown = _most(device) - before
+    took = median(_step(layer, sequences) for _ in range(1 if first > 1 else 9))
+    return f"| {kind} | {grown:.0f} | {1e3 * took:.1f} |"
 
-    def step(steps: int) -> float:
-        start = time.perf_counter()
-        layer(inputs[:steps])[0].sum().backward()
-        return time.perf_counter() - start
 
-    step(10)
-    before = _most()
-    step(STEPS)
-    return f"| {kind} | {_most() - before:.0f} | {step(STEPS):.1f} |"
+def _step(layer: torch.nn.Module, sequences: torch.Tensor) -> float:
+    """Seconds of a training step."""
+    import torch
+
+    start = time.perf_counter()
+    layer(sequences)[0].sum().backward()
+    if sequences.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
 
 
-def _most() -> float:
-    """MiB on Linux, where it is counted in KiB."""
+def _most(device: str) -> float:
+    """MiB that were in use at once so far, those of the process on a CPU (Linux counts them in KiB)."""
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(measured(sys.argv[1]))
+    device, *kinds = sys.argv[1:] or ["cpu"]
+    if kinds:
+        print(measured(device, *kinds))
     else:
-        print("| layer | MiB | s |\n| --- | ---: | ---: |", flush=True)
+        print("| layer | MiB | ms |\n| --- | ---: | ---: |", flush=True)
         for kind in KINDS:
-            subprocess.run([sys.executable, __file__, kind], check=True)
+            subprocess.run([sys.executable, __file__, device, kind], check=True)
