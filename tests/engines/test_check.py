@@ -6,7 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.utils.checkpoint import checkpoint
 
+import remanence as rm
 from remanence import gates
 from remanence.cells import LSTMCell
 from remanence.engines import KNOWN, loop
@@ -183,6 +186,36 @@ def test_self_check_does_not_depend_on_the_mode_of_the_caller(mode):
 
 
 @pytest.mark.usefixtures("fresh")
+def test_self_check_leaves_nothing_to_hooks_of_the_caller():
+    """Such as those of torch.utils.checkpoint, which counts what is kept."""
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda kept: kept):
+        assert checking.self_check(KNOWN["cpu"], CPU) is None
+    assert checking._seen
+    assert not kept
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.vmap], ids=["grad", "vmap"])
+def test_self_check_inside_of_a_function_that_is_transformed(transform):
+    said = []
+
+    def function(x):
+        said.append(checking.self_check(KNOWN["cpu"], CPU))
+        return x.square().sum()
+
+    transform(function)(torch.ones(2, 3))
+    assert said == [None]
+
+
+@pytest.mark.usefixtures("fresh")
+def test_self_check_does_nothing_with_fake_tensors():
+    with FakeTensorMode():
+        assert checking.self_check(fake(broken), CPU) is None
+    assert "it raised" in checking.self_check(fake(broken), CPU)
+
+
+@pytest.mark.usefixtures("fresh")
 def test_self_check_does_nothing_while_a_compiler_traces(monkeypatch):
     with monkeypatch.context() as tracing:
         tracing.setattr(torch.compiler, "is_compiling", lambda: True)
@@ -242,3 +275,15 @@ def test_self_check_does_nothing_while_a_graph_is_captured():
         count += 1
         assert checking.self_check(fake(broken), device) is None
     assert checking._seen == {}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("more", [{"recompute": 3}, {}], ids=["recompute", "checkpoint"])
+def test_self_check_may_happen_inside_of_a_checkpoint(more):
+    layer = rm.LSTM(5, 40, gate="fast", device="cuda", **more)
+    inputs = torch.randn(9, 3, 5, device="cuda", requires_grad=True)
+    (layer(inputs) if more else checkpoint(layer, inputs, use_reentrant=False))[0].sum().backward()
+    assert checking._seen
+    assert inputs.grad.abs().sum() > 0

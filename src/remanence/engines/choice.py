@@ -17,6 +17,7 @@ from .base import Engine, Result, Task
 from .fused import clusters
 from .machine import tf32_in_recurrent_layers
 from .pieces import run_in_pieces
+from .transforms import hinders
 
 KNOWN: dict[str, Engine] = {
     "cuda": cast(Engine, clusters),
@@ -76,9 +77,9 @@ def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:
     Args:
         name: "auto", or an engine's.
         tasks: what to run.
-        pieces: if any, in how many pieces to run what is to be differentiated, see `run_in_pieces`.
+        pieces: if any, in how many pieces to run what is to be differentiated backward, see `run_in_pieces`.
     """
-    if pieces and torch.is_grad_enabled():
+    if pieces and torch.is_grad_enabled() and hinders() is None:
         return run_in_pieces(partial(run, name), tasks, pieces)
     engine = choose(name, tasks[0], several=len(tasks) > 1)
     if len(tasks) == 1 or not runs_side_by_side(engine):

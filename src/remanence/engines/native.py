@@ -9,6 +9,7 @@ import torch
 from ..cells import GRUCell, LSTMCell
 from ..gates import Sigmoid
 from .base import Result, Task
+from .transforms import hinders_torch
 
 name = "torch"
 
@@ -28,7 +29,7 @@ def refuses(task: Task) -> str | None:
         return f"torch would keep the state in {task.inputs.dtype}, and it is to be float32"
     if task.lengths is not None:
         return "it takes sequences of one length, and these have several"
-    return None
+    return hinders_torch()
 
 
 def run(task: Task) -> Result:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from ..engines.transforms import transformed
+
 Inputs = Tensor | PackedSequence
 
 
@@ -186,10 +188,10 @@ def _as_times(dt: Any) -> Tensor:
 
 
 def _expect_times(dt: Tensor) -> Tensor:
-    """Refuse negative and non-finite times. On a GPU, where looking would make the host wait, they become NaN."""
+    """Refuse negative and non-finite times. Where nobody can look, or a host would wait, they become NaN."""
     if dt.numel() == 0 or dt.is_meta:
         return dt
-    if dt.is_cuda or torch.compiler.is_compiling():
+    if dt.is_cuda or torch.compiler.is_compiling() or transformed():
         return torch.where((dt >= 0) & (dt < float("inf")), dt, float("nan"))
     low, high = (float(bound) for bound in torch.aminmax(dt.detach()))
     if not (low >= 0 and high < float("inf")):  # a NaN makes both comparisons false

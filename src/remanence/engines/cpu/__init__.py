@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ...cells import GatedCell
 from ..base import Result, Task
+from ..transforms import hinders
 from ..untraced import untraced
 from . import cells, gates
 from .autograd import Recurrence, flatten
@@ -43,7 +44,7 @@ def refuses(task: Task) -> str | None:
         return f"it runs on the CPU, and the input is on {inputs.device}"
     if inputs.dtype not in DTYPES:
         return f"it runs in float32 and float64, and the input is {inputs.dtype}"
-    return None
+    return hinders()
 
 
 @untraced  # a compiler can add nothing, and would unroll the loop

@@ -12,6 +12,7 @@ from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from ...gates import KNOWN
 from ..base import Result, Task, Zeros
 from ..machine import tf32_in_recurrent_layers
+from ..transforms import hinders
 
 if TYPE_CHECKING:
     from .launch import Given, Kind
@@ -50,7 +51,7 @@ def unsuited(task: Task) -> str | None:
         return f"it has no kernel for the gate {gate.name}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state, and proj_size is set"
-    return None
+    return hinders()
 
 
 def interpreting() -> bool:

@@ -1,0 +1,119 @@
+"""Layers inside of functions that torch.func transforms, and derivatives in forward mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import functional_call, grad, jvp, vmap
+
+import remanence as rm
+
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own
+STEPS, ROWS, INPUTS, UNITS = 5, 2, 3, 4
+LAYERS: dict[str, Callable[..., rm.nn.Recurrent]] = {
+    "LSTM": rm.LSTM,
+    "LSTM fast": lambda *sizes, **more: rm.LSTM(*sizes, gate="fast", **more),
+    "LSTM recomputed": lambda *sizes, **more: rm.LSTM(*sizes, gate="fast", recompute=2, **more),
+    "PowerLawLSTM": rm.PowerLawLSTM,
+    "GRU": rm.GRU,
+    "JANET": rm.JANET,
+    "NRU": rm.NRU,
+}
+Parameters = dict[str, Tensor]
+
+
+@pytest.fixture(params=LAYERS)
+def layer(request: pytest.FixtureRequest) -> rm.nn.Recurrent:
+    torch.manual_seed(1)
+    return LAYERS[request.param](INPUTS, UNITS, bidirectional=True, dtype=torch.float64)
+
+
+@pytest.fixture
+def inputs() -> Tensor:
+    return torch.randn(STEPS, ROWS, INPUTS, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
+
+def loss_of(layer: rm.nn.Recurrent) -> Callable[[Parameters, Tensor], Tensor]:
+    return lambda parameters, inputs: functional_call(layer, parameters, (inputs,))[0].square().sum()
+
+
+def by_autograd(layer: rm.nn.Recurrent, inputs: Tensor) -> Parameters:
+    parameters = dict(layer.named_parameters())
+    loss = layer(inputs)[0].square().sum()
+    return dict(zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True))
+
+
+def test_grad_is_that_of_autograd(layer: rm.nn.Recurrent, inputs: Tensor) -> None:
+    expected = by_autograd(layer, inputs)
+    found = grad(loss_of(layer))(dict(layer.named_parameters()), inputs)
+    assert found.keys() == expected.keys()
+    for name, slope in found.items():
+        torch.testing.assert_close(slope, expected[name])
+
+
+def test_gradients_of_every_sequence(layer: rm.nn.Recurrent, inputs: Tensor) -> None:
+    each = vmap(grad(loss_of(layer)), (None, 1))(dict(layer.named_parameters()), inputs)
+    for row in range(ROWS):
+        expected = by_autograd(layer, inputs[:, row])
+        for name, slopes in each.items():
+            torch.testing.assert_close(slopes[row], expected[name])
+
+
+def test_forward_mode_is_the_slope_along_a_direction(layer: rm.nn.Recurrent, inputs: Tensor) -> None:
+    def loss(inputs: Tensor) -> Tensor:
+        return layer(inputs)[0].square().sum()
+
+    direction = inputs.cos()
+    expected = (grad(loss)(inputs) * direction).sum()
+    torch.testing.assert_close(jvp(loss, (inputs,), (direction,))[1], expected)
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(loss(forward_ad.make_dual(inputs, direction))).tangent
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", ["PowerLawLSTM", "PhasedLSTM"])
+def test_times_between_steps(name: str, inputs: Tensor) -> None:
+    torch.manual_seed(1)
+    layer = getattr(rm, name)(INPUTS, UNITS, dtype=torch.float64)
+    dt = inputs[..., 0].abs()
+    found = vmap(lambda inputs, dt: layer(inputs, None, dt)[0], 1, 1)(inputs, dt)
+    torch.testing.assert_close(found, layer(inputs, None, dt)[0])
+
+
+WITHOUT_RULES = {
+    ("cpu", "grad"): "torch.func transforms what calls it",
+    ("cpu", "jvp"): "torch.func transforms what calls it",
+    ("cpu", "forward mode"): "it has no derivatives in forward mode",
+    ("torch", "jvp"): "it has no derivatives in forward mode",
+    ("torch", "forward mode"): "it has no derivatives in forward mode",
+}
+
+
+@pytest.mark.parametrize(("engine", "transform"), WITHOUT_RULES)
+def test_an_engine_without_rules_for_it_says_so(engine: str, transform: str, inputs: Tensor) -> None:
+    layer = rm.LSTM(INPUTS, UNITS, dtype=torch.float64, engine=engine)
+    runs: dict[str, Callable[[], Any]] = {
+        "grad": lambda: grad(lambda inputs: layer(inputs)[0].sum())(inputs),
+        "jvp": lambda: jvp(lambda inputs: layer(inputs)[0], (inputs,), (inputs,)),
+        "forward mode": lambda: layer(forward_ad.make_dual(inputs, inputs)),
+    }
+    with (
+        pytest.raises(ValueError, match=r"^expected a task that engine='.*' can run, but ") as raised,
+        forward_ad.dual_level() if transform == "forward mode" else nullcontext(),
+    ):
+        runs[transform]()
+    assert WITHOUT_RULES[engine, transform] in str(raised.value)
+    assert str(raised.value).endswith('engine="loop" takes part in it')
+
+
+def test_torch_has_rules_for_its_own_layers(inputs: Tensor) -> None:
+    layer = rm.LSTM(INPUTS, UNITS, dtype=torch.float64, engine="torch")
+    found = grad(loss_of(layer))(dict(layer.named_parameters()), inputs)
+    for name, slope in by_autograd(layer, inputs).items():
+        torch.testing.assert_close(found[name], slope)
