@@ -9,6 +9,7 @@ import torch
 import remanence as rm
 from remanence.cells import LSTMCell
 from remanence.engines import Task, Zeros, choice
+from remanence.engines.fused.plan import Chip
 from remanence.engines.machine import float32_products
 from remanence.gates import Sigmoid
 
@@ -61,3 +62,28 @@ def test_cudnn_is_tried_before_triton_where_it_is_faster(units, tf32, several, s
     task = Task(LSTMCell(Sigmoid()), {}, inputs, Zeros((units, units)))
     with float32_products(tf32):
         assert [engine.name for engine in choice._preferred(task, several)][:2] == ["cuda", second]
+
+
+@pytest.mark.parametrize(
+    ("units", "rows", "blocks", "dtype", "several", "first"),
+    [
+        (768, 128, 3, torch.bfloat16, False, "cuda"),
+        (769, 128, 3, torch.bfloat16, False, "triton"),
+        (1024, 128, 3, torch.bfloat16, False, "triton"),
+        (1024, 128, 3, torch.bfloat16, True, "cuda"),
+        (1024, 32, 3, torch.bfloat16, False, "cuda"),
+        (1024, 256, 3, torch.bfloat16, False, "cuda"),  # not all rows at once
+        (1024, 128, 4, torch.bfloat16, False, "cuda"),  # not all of the matrix
+        (1024, 64, 3, torch.float32, False, "triton"),
+        (1152, 64, 3, torch.bfloat16, False, "cuda"),  # many rows in a program
+    ],
+)
+def test_triton_is_tried_before_clusters_where_it_has_the_matrix_on_chip(
+    units, rows, blocks, dtype, several, first, monkeypatch
+):
+    monkeypatch.setattr(choice.plan, "chip", lambda device: Chip(processors=132, shared=227 * 1024))
+    inputs = SimpleNamespace(is_cuda=True, dtype=dtype, itemsize=dtype.itemsize, shape=(5, rows, 3), device=None)
+    weights = {"weight_hh": torch.empty(blocks * units, units, device="meta")}
+    task = Task(LSTMCell(Sigmoid()), weights, inputs, Zeros((units, units)))
+    with float32_products(True):
+        assert choice._preferred(task, several)[0].name == first

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from remanence.engines.fused import products
+from remanence.engines.fused.blocks import Blocks
 from remanence.engines.fused.plan import Chip
 
 BLOCKS, WIDTH, UNITS, STEPS, ROWS, INPUTS = 3, 16, 13, 6, 4, 7
+PADDED, EXACT = Blocks(BLOCKS, WIDTH, UNITS), Blocks(BLOCKS, UNITS, UNITS)
 
 
 @pytest.fixture(params=[(), (2,)], ids=["alone", "replicas"])
@@ -36,10 +38,12 @@ def test_inputs(large: int, few: int, lead: tuple[int, ...], d_pre: Tensor, monk
     monkeypatch.setattr(products, "LARGE", large)
     monkeypatch.setattr(products, "FEW", few)
     inputs, weight = draw(*lead, STEPS * ROWS, INPUTS), draw(*lead, BLOCKS * UNITS, INPUTS)
-    torch.testing.assert_close(products.by_weight(inputs, weight), inputs @ weight.mT)
-    by_inputs = products.derivatives_by_inputs(d_pre, weight, BLOCKS)
+    found = products.by_weight(inputs, weight)
+    assert found.shape[-1] == BLOCKS * UNITS + 1  # rows of whole vectors
+    torch.testing.assert_close(found[..., :-1], inputs @ weight.mT)
+    by_inputs = products.derivatives_by_inputs(d_pre, weight, PADDED)
     torch.testing.assert_close(by_inputs, real(d_pre) @ weight)
-    by_weight = products.derivatives_by_weight(d_pre, inputs, BLOCKS, UNITS)
+    by_weight = products.derivatives_by_weight(d_pre, inputs, PADDED)
     torch.testing.assert_close(by_weight, real(d_pre).mT @ inputs)
     assert by_weight.is_contiguous()
 
@@ -67,7 +71,7 @@ def test_narrow_inputs_are_padded_where_it_pays(
 ) -> None:
     monkeypatch.setattr(products, "FEW", few)
     d_pre, weight = draw(STEPS * ROWS, BLOCKS * UNITS), draw(BLOCKS * UNITS, inputs)
-    torch.testing.assert_close(products.derivatives_by_inputs(d_pre, weight, BLOCKS), d_pre @ weight)
+    torch.testing.assert_close(products.derivatives_by_inputs(d_pre, weight, EXACT), d_pre @ weight)
     assert widths == [expected]
 
 
@@ -78,13 +82,11 @@ def test_recurrent_weight(reverse: bool, first: bool, lead: tuple[int, ...], d_p
     before = torch.cat([hidden.unsqueeze(-3) * first, (outputs.flip(-3) if reverse else outputs)[..., :-1, :, :]], -3)
     before = (before.flip(-3) if reverse else before).flatten(-3, -2)
     expected = real(d_pre).mT @ before[..., :UNITS]
-    found = products.derivatives_by_recurrent_weight(
-        d_pre, outputs, hidden if first else None, BLOCKS, UNITS, reverse=reverse
-    )
+    found = products.derivatives_by_recurrent_weight(d_pre, outputs, hidden if first else None, PADDED, reverse=reverse)
     torch.testing.assert_close(found, expected)
     assert found.is_contiguous()
     if lead:
-        torch.testing.assert_close(products.derivatives_of_replicas(d_pre, before, BLOCKS, UNITS), expected)
+        torch.testing.assert_close(products.derivatives_of_replicas(d_pre, before, PADDED), expected)
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["from zero", "from a state"])
@@ -92,7 +94,7 @@ def test_recurrent_weight_of_units_without_padding(first: bool, lead: tuple[int,
     """For the product h is padded to rows of whole vectors."""
     d_pre, hidden = draw(*lead, STEPS * ROWS, BLOCKS * UNITS), draw(*lead, ROWS, UNITS)
     h = draw(*lead, STEPS, ROWS, UNITS)
-    found = products.derivatives_by_recurrent_weight(d_pre, h, hidden if first else None, BLOCKS, UNITS, reverse=False)
+    found = products.derivatives_by_recurrent_weight(d_pre, h, hidden if first else None, EXACT, reverse=False)
     before = torch.cat([hidden.unsqueeze(-3) * first, h[..., :-1, :, :]], -3).flatten(-3, -2)
     torch.testing.assert_close(found, d_pre.mT @ before)
     assert widths == [UNITS + 1] * (1 + first)
@@ -131,16 +133,37 @@ def test_a_product_that_would_leave_processors_idle_is_in_parts(
 @pytest.mark.parametrize("rows", [0, ROWS])
 def test_one_step_has_none_before_it(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "chip", lambda device: Chip(processors=132, shared=0))
-    outputs, d_pre = torch.ones(1, rows, 720), torch.ones(rows, 2880)
-    found = products.derivatives_by_recurrent_weight(d_pre, outputs, outputs[0], 4, 716, reverse=False)
+    outputs, d_pre, blocks = torch.ones(1, rows, 720), torch.ones(rows, 2880), Blocks(4, 720, 716)
+    found = products.derivatives_by_recurrent_weight(d_pre, outputs, outputs[0], blocks, reverse=False)
     assert torch.equal(found, torch.full((4 * 716, 716), float(rows)))
-    assert not products.derivatives_by_recurrent_weight(d_pre, outputs, None, 4, 716, reverse=True).any()
-    assert torch.equal(products.derivatives_by_weight(d_pre, outputs[0], 4, 716), torch.full((2864, 720), float(rows)))
+    assert not products.derivatives_by_recurrent_weight(d_pre, outputs, None, blocks, reverse=True).any()
+    assert torch.equal(products.derivatives_by_weight(d_pre, outputs[0], blocks), torch.full((2864, 720), float(rows)))
 
 
 def test_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_parts", lambda d_pre, factors: 4)
     d_pre, inputs = draw(STEPS * ROWS, BLOCKS * WIDTH), draw(STEPS * ROWS, INPUTS)
-    found = products.derivatives_by_weight(d_pre, inputs, BLOCKS, UNITS)
+    found = products.derivatives_by_weight(d_pre, inputs, PADDED)
     torch.testing.assert_close(found, real(d_pre).mT @ inputs)
     assert found.is_contiguous()
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_rows_that_go_on_after_the_last_block(
+    parts: int, lead: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With as many zeros as make another unit of every block, and one more."""
+    monkeypatch.setattr(products, "_parts", lambda d_pre, factors: parts if d_pre.shape[-2] % parts == 0 else 1)
+    rest = torch.zeros(*lead, STEPS * ROWS, BLOCKS + 1, dtype=torch.float64)
+    d_pre, inputs = draw(*lead, STEPS * ROWS, BLOCKS * UNITS), draw(*lead, STEPS * ROWS, INPUTS)
+    weight, h = draw(*lead, BLOCKS * UNITS, INPUTS), draw(*lead, STEPS, ROWS, UNITS)
+    longer = torch.cat([d_pre, rest], -1)
+    torch.testing.assert_close(products.derivatives_by_inputs(longer, weight, EXACT), d_pre @ weight)
+    torch.testing.assert_close(products.derivatives_by_weight(longer, inputs, EXACT), d_pre.mT @ inputs)
+    before = torch.cat([torch.zeros_like(h[..., :1, :, :]), h[..., :-1, :, :]], -3).flatten(-3, -2)
+    for found in (
+        products.derivatives_by_recurrent_weight(longer, h, None, EXACT, reverse=False),
+        products.derivatives_of_replicas(longer, before, EXACT),
+    ):
+        torch.testing.assert_close(found, d_pre.mT @ before)
+        assert found.is_contiguous()

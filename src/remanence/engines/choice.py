@@ -14,7 +14,7 @@ from ..gates import KNOWN as KNOWN_GATES
 from ..names import lookup
 from . import cpu, fused, loop, native, side_by_side
 from .base import Engine, Result, Task
-from .fused import clusters
+from .fused import clusters, plan
 from .machine import tf32_in_recurrent_layers
 from .pieces import run_in_pieces
 from .transforms import hinders
@@ -33,6 +33,12 @@ CUDNN_WINS = 128
 """Up to so many units cuDNN keeps a plain LSTM or GRU on chip and is a little faster than Triton's kernels."""
 CUDNN_WINS_IN_FULL = 256
 """Above so many units it is in full float32, for which Triton's kernels stream two numbers for every one."""
+
+
+TRITON_WINS = 768
+"""Above so many units clusters read a part of the matrix in every step. Triton's kernels win where they have all of it."""
+TRITON_WINS_FROM = 33
+"""Rows. With fewer, all of them in one or two tiles, it is the other way round."""
 
 
 def check_name(name: str) -> str:
@@ -65,10 +71,21 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
     engines = list(KNOWN.values())
     if not task.inputs.is_cuda:
         return engines
+    if task.width > TRITON_WINS and not several and _triton_wins(task):
+        engines[:2] = reversed(engines[:2])
     in_full = task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
     if (task.width <= CUDNN_WINS and not several) or (task.width > CUDNN_WINS_IN_FULL and in_full):
         engines.insert(1, KNOWN["torch"])
     return engines
+
+
+def _triton_wins(task: Task) -> bool:
+    """Whether Triton's kernels are faster than clusters, for a layer that these stream."""
+    inputs, blocks = task.inputs, task.weights["weight_hh"].shape[0] // task.width
+    rows = inputs.shape[1]
+    if torch.compiler.is_compiling() or rows < TRITON_WINS_FROM:
+        return False
+    return plan.all_on_chip(task.width, rows, blocks, inputs.itemsize, plan.chip(inputs.device))
 
 
 def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:

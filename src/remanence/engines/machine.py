@@ -64,9 +64,13 @@ def float32_products(tf32: bool) -> AbstractContextManager[None]:
 @contextmanager
 def _precision(tf32: bool, *settings: Any) -> Iterator[None]:
     before = [setting.fp32_precision for setting in settings]
+    wanted = "tf32" if tf32 else "ieee"
+    if all(precision == wanted for precision in before):
+        yield
+        return
     try:
         for setting in settings:
-            setting.fp32_precision = "tf32" if tf32 else "ieee"
+            setting.fp32_precision = wanted
         yield
     finally:
         for setting, precision in zip(settings, before, strict=True):

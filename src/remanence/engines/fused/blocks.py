@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from torch import Tensor
 from torch.nn.functional import pad
@@ -26,9 +27,19 @@ def padded(whole: Tensor, amounts: Sequence[int], blocks: int = 0) -> Tensor:
     return pad(apart, tuple(amounts)).flatten(first, first + 1)
 
 
-def cut(matrix: Tensor, blocks: int, units: int, columns: int) -> Tensor:
-    """The first `units` rows of every block of a matrix, and of those the first columns."""
-    *lead, rows, width = matrix.shape
-    if rows == blocks * units and width == columns:
-        return matrix
-    return matrix.view(*lead, blocks, rows // blocks, width)[..., :units, :columns].flatten(-3, -2).contiguous()
+class Blocks(NamedTuple):
+    """Where the units of all blocks are in a dimension, which may go on after the last block."""
+
+    number: int
+    units: int
+    """Of a block, with its padding."""
+    real: int
+    """Of those, how many are no padding."""
+
+    def cut(self, matrix: Tensor, columns: int) -> Tensor:
+        """Rows of a matrix that are no padding, and of those the first columns."""
+        rows = matrix[..., : self.number * self.units, :columns]
+        if self.real < self.units:
+            apart = rows.view(*rows.shape[:-2], self.number, self.units, columns)
+            rows = apart[..., : self.real, :].flatten(-3, -2)
+        return rows.contiguous()

@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..machine import matrix_products
+from ..machine import lacking, matrix_products
 from . import products
-from .blocks import cut
+from .blocks import Blocks, padded
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Derivatives(NamedTuple):
     final: Final
     """By the last state, None for zero."""
     pre: Tensor
-    """By the pre-activations, `(N, T B, G H)`: to fill."""
+    """By the pre-activations, laid out as they are: to fill."""
     parts: Tensor | None
     """By the recurrent part of the candidate, GRU only: to fill."""
     state: Final
@@ -148,6 +148,8 @@ class Found(NamedTuple):
     """`(N, G H, I)`; None where it is still to be computed from those by the pre-activations."""
     bias: Tensor | None = None
     """`(N, G H)`; None where it is still to be summed from those by the pre-activations."""
+    bias_hh: Tensor | None = None
+    """The same in memory of its own, where that is at hand."""
     bias_hn: Tensor | None = None
     """`(N, H)`, GRU only: by the recurrent bias of the candidate."""
 
@@ -239,7 +241,10 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, save: bool) -> tuple
 
 
 def _projected(kind: Kind, given: Given, save: bool) -> Tensor | None:
-    """What the inputs contribute to the pre-activations, `(N, T B, G H)`; room for these if the recurrence does it."""
+    """What the inputs contribute to the pre-activations, `(N, T B, G H)`; room for these if the recurrence does it.
+
+    Rows are whole vectors: where G H numbers are none, more follow.
+    """
     inputs, weight = given.inputs.flatten(-3, -2), given.weight_ih
     if not recurrence(kind).narrow(kind, given):
         with matrix_products(kind.precision == "tf32"):
@@ -276,29 +281,33 @@ def backward(
     d_pre, d_parts, found, d_state = _through_time(kind, given, scale, kept, d_outputs, d_final, wanted, overwrite)
     with matrix_products(kind.precision == "tf32"):
         d_inputs = found.inputs
-        if wanted.inputs and d_inputs is None:
-            d_inputs = products.derivatives_by_inputs(d_pre, given.weight_ih, kind.blocks).view(inputs.shape)
         real = units if real is None else real
+        blocks = Blocks(kind.blocks, units, real)
+        if wanted.inputs and d_inputs is None:
+            d_inputs = products.derivatives_by_inputs(d_pre, given.weight_ih, blocks).view(inputs.shape)
         if found.weight_ih is None:
-            d_weight_ih = products.derivatives_by_weight(d_pre, inputs.flatten(-3, -2), kind.blocks, real)
+            d_weight_ih = products.derivatives_by_weight(d_pre, inputs.flatten(-3, -2), blocks)
         else:
-            d_weight_ih = cut(found.weight_ih, kind.blocks, real, inputs.shape[-1])
-        d_weight_hh = _by_recurrent_weight(kind, given, kept, d_pre, kind.blocks, real)
-        d_bias_ih = d_bias_hh = products.sum_over_rows(d_pre) if found.bias is None else found.bias
+            d_weight_ih = blocks.cut(found.weight_ih, inputs.shape[-1])
+        d_weight_hh = _by_recurrent_weight(kind, given, kept, d_pre, blocks)
+        d_bias_ih = products.sum_over_rows(d_pre) if found.bias is None else found.bias
+        d_bias_hh = d_bias_ih if found.bias_hh is None else found.bias_hh
         if d_parts is not None:
             flat = d_parts.flatten(-3, -2)
             own = slice(kind.split * real, (kind.split + 1) * real)
-            d_weight_hh[..., own, :] = _by_recurrent_weight(kind, given, kept, flat, 1, real)
+            whole = padded(flat, (0, lacking(units, flat.itemsize)))
+            d_weight_hh[..., own, :] = _by_recurrent_weight(kind, given, kept, whole, Blocks(1, units, real))
             block = slice(kind.split * units, (kind.split + 1) * units)
-            d_bias_hh = d_bias_ih.clone()
+            if d_bias_hh is d_bias_ih:
+                d_bias_hh = d_bias_ih.clone()
             d_bias_hh[..., block] = products.sum_over_rows(flat) if found.bias_hn is None else found.bias_hn
     return Slopes(d_inputs, d_weight_ih, d_weight_hh, d_bias_ih, d_bias_hh, found.p_hat, found.dt, *d_state)
 
 
-def _by_recurrent_weight(kind: Kind, given: Given, kept: Kept, d_pre: Tensor, blocks: int, real: int) -> Tensor:
+def _by_recurrent_weight(kind: Kind, given: Given, kept: Kept, d_pre: Tensor, blocks: Blocks) -> Tensor:
     if kept.before is not None:
-        return products.derivatives_of_replicas(d_pre, kept.before.flatten(-3, -2), blocks, real)
-    return products.derivatives_by_recurrent_weight(d_pre, kept.outputs, given.hidden, blocks, real, kind.reverse)
+        return products.derivatives_of_replicas(d_pre, kept.before.flatten(-3, -2), blocks)
+    return products.derivatives_by_recurrent_weight(d_pre, kept.outputs, given.hidden, blocks, kind.reverse)
 
 
 def _through_time(
@@ -316,8 +325,8 @@ def _through_time(
     What only this part needs is gone when it returns: the products after it need as much memory again.
 
     Returns:
-        Derivatives by the pre-activations `(N, T B, G H)`, by the GRU's recurrent part of the candidate, what the
-        recurrence found, and derivatives by the first state.
+        Derivatives by the pre-activations, by the GRU's recurrent part of the candidate, what the recurrence found, and
+        derivatives by the first state.
     """
     inputs, dt = given.inputs, given.dt
     *lead, _, rows, _ = inputs.shape

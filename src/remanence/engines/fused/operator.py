@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
+from functools import partial
 from typing import Any
 
 import torch
@@ -168,13 +169,14 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     slopes = launch.backward(
         kind, *launch.prepared(kind, given), kept, d_outputs, Final(*rest[:3]), Wanted(*rest[3:]), overwrite=False
     )
-    # Results of an operator must not share memory, and are laid out as promised below.
+    # Results of an operator must not share memory, and are as promised below.
+    own = partial(torch.Tensor.to, dtype=torch.float32, copy=True)
     slopes = slopes._replace(
         inputs=None if slopes.inputs is None else slopes.inputs.contiguous(),
         weight_ih=slopes.weight_ih.clone(),
-        bias_ih=slopes.bias_ih.clone(),
-        bias_hh=slopes.bias_hh.contiguous(),
-        p_hat=None if slopes.p_hat is None else slopes.p_hat.clone(),
+        bias_ih=own(slopes.bias_ih),
+        bias_hh=own(slopes.bias_hh),
+        p_hat=None if slopes.p_hat is None else own(slopes.p_hat),
     )
     return _filled(given, slopes)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..machine import lacking
-from .blocks import cut, padded
+from .blocks import Blocks, padded
 from .plan import chip
 
 LARGE = 2**20
@@ -28,37 +28,40 @@ SUMS = 64
 
 
 def by_weight(inputs: Tensor, weight: Tensor) -> Tensor:
-    """What inputs `(N, T B, I)` contribute to the pre-activations."""
-    more = _more(inputs)
-    return times(padded(inputs, (0, more)), padded(weight, (0, more)).mT)
+    """What inputs `(N, T B, I)` contribute to the pre-activations, in rows of whole vectors."""
+    more, rows = _more(inputs), lacking(weight.shape[-2], weight.itemsize)
+    return times(padded(inputs, (0, more)), padded(weight, (0, more, 0, rows)).mT)
 
 
-def derivatives_by_inputs(d_pre: Tensor, weight: Tensor, blocks: int) -> Tensor:
-    """d_pre weight, `(N, T B, I)`, where d_pre may have padding in every block that the weight has not."""
-    width, rows = weight.shape[-1], (d_pre.shape[-1] - weight.shape[-2]) // blocks
+def derivatives_by_inputs(d_pre: Tensor, weight: Tensor, blocks: Blocks) -> Tensor:
+    """d_pre weight, `(N, T B, I)`, where the weight has no padding in its blocks; d_pre is zero after the last."""
+    width, rows = weight.shape[-1], blocks.units - blocks.real
     as_it_is = width == 1 or (width <= NARROW and d_pre.numel() < FEW)
     columns = 0 if as_it_is else lacking(width, weight.itemsize)
-    product = times(d_pre, padded(weight, (0, columns, 0, rows), blocks))
+    if rows:
+        weight = padded(weight, (0, columns, 0, rows), blocks.number)
+    else:
+        weight = padded(weight, (0, columns, 0, d_pre.shape[-1] - weight.shape[-2]))
+    product = times(d_pre, weight)
     return product[..., :width] if columns else product
 
 
-def derivatives_by_weight(d_pre: Tensor, inputs: Tensor, blocks: int, units: int) -> Tensor:
-    """d_pre^T inputs, of the first `units` of every block, `(N, G units, I)`."""
+def derivatives_by_weight(d_pre: Tensor, inputs: Tensor, blocks: Blocks) -> Tensor:
+    """d_pre^T inputs, of units that are no padding, `(N, G units, I)`."""
     factors = padded(inputs, (0, _more(inputs)))
-    return _over_steps(d_pre, factors, blocks, units, inputs.shape[-1], _parts(d_pre, factors))
+    return _over_steps(d_pre, factors, blocks, inputs.shape[-1], _parts(d_pre, factors))
 
 
 def derivatives_by_recurrent_weight(
-    d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, blocks: int, units: int, reverse: bool
+    d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, blocks: Blocks, reverse: bool
 ) -> Tensor:
-    """The sum over steps of d_pre_t^T h_{t-1}, `(N, G units, units)`.
+    """The sum over steps of d_pre_t^T h_{t-1}, of units that are no padding, `(N, G units, units)`.
 
     Args:
         d_pre: `(N, T B, ...)`.
         outputs: all h_t, `(N, T, B, H)`.
         hidden: the first, `(N, B, H)`; None for zero.
         blocks: of d_pre.
-        units: that are no padding.
         reverse: whether the first is before the last step.
     """
     rows = outputs.shape[-2]
@@ -70,15 +73,15 @@ def derivatives_by_recurrent_weight(
     else:
         later, before, first = d_pre[..., rows:, :], h[..., :count, :], d_pre[..., :rows, :]
     before = padded(before, whole)
-    total = _over_steps(later, before, blocks, units, units, _parts(later, before))
+    total = _over_steps(later, before, blocks, blocks.real, _parts(later, before))
     if hidden is not None:
-        total += _over_steps(first, padded(hidden, whole), blocks, units, units)
+        total += _over_steps(first, padded(hidden, whole), blocks, blocks.real)
     return total
 
 
-def derivatives_of_replicas(d_pre: Tensor, before: Tensor, blocks: int, units: int) -> Tensor:
+def derivatives_of_replicas(d_pre: Tensor, before: Tensor, blocks: Blocks) -> Tensor:
     """The same with all h_{t-1}, `(N, T B, H)`, in parts: torch spreads a few long products over few processors."""
-    return _over_steps(d_pre, before, blocks, units, units, gcd(d_pre.shape[-2], PARTS))
+    return _over_steps(d_pre, before, blocks, blocks.real, gcd(d_pre.shape[-2], PARTS))
 
 
 def sum_over_rows(d_pre: Tensor) -> Tensor:
@@ -105,14 +108,15 @@ def _more(inputs: Tensor) -> int:
     return lacking(inputs.shape[-1], inputs.itemsize) if inputs.numel() >= LARGE else 0
 
 
-def _over_steps(d_pre: Tensor, factors: Tensor, blocks: int, units: int, columns: int, parts: int = 1) -> Tensor:
+def _over_steps(d_pre: Tensor, factors: Tensor, blocks: Blocks, columns: int, parts: int = 1) -> Tensor:
     """d_pre^T factors without padding, as the sum of so many products."""
     if parts == 1:
-        return cut(times(d_pre.mT, factors), blocks, units, columns)
-    *lead, rows, _ = d_pre.shape
+        return blocks.cut(times(d_pre.mT, factors), columns)
+    *lead, rows, width = d_pre.shape
     d_pre, factors = (value.reshape(-1, rows // parts, value.shape[-1]) for value in (d_pre, factors))
-    totals = torch.bmm(d_pre.mT, factors).view(*lead, parts, blocks, -1, factors.shape[-1])
-    return totals[..., :units, :columns].sum(-4).flatten(-3, -2)
+    totals = torch.bmm(d_pre.mT, factors).view(*lead, parts, width, -1)[..., : blocks.number * blocks.units, :]
+    apart = totals.view(*lead, parts, blocks.number, blocks.units, -1)
+    return apart[..., : blocks.real, :columns].sum(-4).flatten(-3, -2)
 
 
 def _parts(d_pre: Tensor, factors: Tensor) -> int:

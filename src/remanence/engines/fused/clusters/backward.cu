@@ -20,7 +20,7 @@ constexpr int OUTBOX = KINDS * PAGE;                            // numbers that 
 constexpr int GIVEN = ((HN + 1) * FOURS + THREADS - 1) / THREADS, LEFT = (KINDS * FOURS + THREADS - 1) / THREADS;
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
-    const NUMBER* pre, const float* inputs, const NUMBER* matrix, const float* p_hat, const float* dt,
+    const NUMBER* pre, const float* inputs, const NUMBER* matrix, const BIAS* p_hat, const float* dt,
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,

@@ -81,7 +81,8 @@ class Kernel:
                 return self.start(clusters, *arguments)
         parameters = self.parameters.from_buffer_copy(self.pack.pack(*arguments))
         extra = _EXTRA.pack(_BUFFER, ctypes.addressof(parameters), _BUFFER_SIZE, ctypes.addressof(self.size), 0)
-        config = self._config(clusters, torch.cuda.current_stream().cuda_stream)
+        # `torch.cuda.current_stream` makes an object, which takes as long as the start itself.
+        config = self._config(clusters, torch._C._cuda_getCurrentRawStream(self.device.index))
         status = driver().cuLaunchKernelEx(config, self.function, None, extra)
         if status == _NO_CONTEXT:
             _enter(self.device)

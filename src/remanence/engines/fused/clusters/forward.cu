@@ -14,8 +14,8 @@ constexpr int LEFT = ((HIDDEN + 1) * FOURS + THREADS - 1) / THREADS;     // and 
 constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
-    NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
-    const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
+    NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const BIAS* bias_ih, const BIAS* bias_hh,
+    const BIAS* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_age, NUMBER* hidden, float* cells, float* ages, NUMBER* parts, float* last_hidden,
     float* last_cell, float* last_age, int T, int B, float eps, float fixed_p, float beta) {
     // Shared memory: two letterboxes, the shelf, two times h_t as [part][tile][chunk][row][unit], inbox and outbox.

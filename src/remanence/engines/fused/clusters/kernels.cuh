@@ -139,7 +139,7 @@ __device__ __forceinline__ word two_letterboxes(word bytes) {
 // Biases of a unit; that of the recurrent part which is kept apart is.
 struct Bias { float of[4], apart; };
 
-__device__ __forceinline__ Bias bias_of(const float* bias_ih, const float* bias_hh, const Place& me) {
+__device__ __forceinline__ Bias bias_of(const BIAS* bias_ih, const BIAS* bias_hh, const Place& me) {
     Bias bias = {};
 #pragma unroll
     for (int block = 0; block < BLOCKS; ++block) {

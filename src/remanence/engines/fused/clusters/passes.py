@@ -29,17 +29,9 @@ def parts_of(kind: Kind, dtype: torch.dtype) -> int:
 
 
 def alignment(kind: Kind, given: Given) -> int:
-    """What the number of units has to be a multiple of, see `launch.Recurrence`.
-
-    The kernels for wide layers take any; the products around them take rows of whole vectors, of pre-activations and
-    of what is kept apart.
-    """
-    units = given.weight_hh.shape[-1]
-    if units % ALIGNMENT == 0:
-        return 1
-    whole = units if kind.split >= 0 else kind.blocks * units
-    any_units = _plan(kind, given, backward=False).wide and not lacking(whole, given.inputs.itemsize)
-    return 1 if any_units else ALIGNMENT
+    """What the number of units has to be a multiple of, see `launch.Recurrence`: kernels for wide layers take any."""
+    padded = given.weight_hh.shape[-1] % ALIGNMENT and not _plan(kind, given, backward=False).wide
+    return ALIGNMENT if padded else 1
 
 
 def narrow(kind: Kind, given: Given) -> int:
@@ -70,13 +62,13 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     dtype, device = given.inputs.dtype, given.inputs.device
     sizes = _plan(kind, given, backward=False)
     inputs = _narrow(given, sizes)
-    kernel = _forward(
-        kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, kept.pre is not None, device
-    )
+    bias, *biases = _biases(given)
+    there = given.dt is not None, given.lengths is not None
+    kernel = _forward(kind, units, inputs, sizes, dtype, bias, *there, kept.pre is not None, device)
     tensors = (
         *(pre, _wide(given.inputs) if inputs else None, given.weight_ih, _aligned(given.weight_hh)),
-        *(*map(_wide, (given.bias_ih, given.bias_hh, given.p_hat)), given.dt),
-        *(given.lengths, *map(_wide, given[8:]), kept.outputs, kept.cells, kept.ages, kept.parts, *final),
+        *(*biases, given.dt, given.lengths, *map(_wide, given[8:])),
+        *(kept.outputs, kept.cells, kept.ages, kept.parts, *final),
     )
     if sizes.whole:
         tensors = (*tensors, kept.before)
@@ -96,16 +88,16 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     groups = sizes.groups(rows, replicas)
     inputs = _narrow(given, sizes)
     d_inputs = torch.empty_like(given.inputs) if by.wants_inputs and _does_inputs(kind, given, sizes) else None
-    kernel = _backward(
-        kind, units, inputs, sizes, dtype, given.dt is not None, given.lengths is not None, d_inputs is not None, device
-    )
+    bias, *_, p_hat = _biases(given)
+    there = given.dt is not None, given.lengths is not None
+    kernel = _backward(kind, units, inputs, sizes, dtype, bias, *there, d_inputs is not None, device)
     new = partial(torch.empty, dtype=torch.float32, device=device)
     kinds = kind.blocks + (kind.split >= 0) + kind.has_age
     shares = new(*lead, groups // replicas, (kinds + kind.blocks * inputs) * units)
     d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if by.wants_dt else None
     tensors = (
-        *(kept.pre, _wide(given.inputs) if inputs else None, _aligned(given.weight_hh), _wide(given.p_hat), given.dt),
-        *(given.lengths, _wide(given.cell), _wide(given.age), kept.cells, kept.ages, kept.parts),
+        *(kept.pre, _wide(given.inputs) if inputs else None, _aligned(given.weight_hh)),
+        *(p_hat, given.dt, given.lengths, _wide(given.cell), _wide(given.age), kept.cells, kept.ages, kept.parts),
         *(_aligned(by.outputs), *map(_wide, by.final)),
         *(by.pre, by.parts, *by.state, shares, d_dt),
     )
@@ -114,15 +106,17 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     elif sizes.wide:
         tensors = (*tensors, _cellar(sizes, replicas, device))
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.eps, kind.fixed_p, kind.beta)
-    totals = shares.sum(-2)
+    # For both biases once: torch copies what it gets twice. In their dtype at once, not one after the other.
+    total, again = shares.expand(2, *shares.shape).sum(-2).to(bias).unbind()
     blocks = kind.blocks * units
     return Found(
-        p_hat=None if given.p_hat is None else totals[..., (kinds - 1) * units : kinds * units],
+        p_hat=None if p_hat is None else total[..., (kinds - 1) * units : kinds * units],
         dt=None if d_dt is None else d_dt.sum(0),
         inputs=d_inputs,
-        weight_ih=totals[..., kinds * units :].view(*lead, blocks, width).to(dtype) if inputs else None,
-        bias=totals[..., :blocks],
-        bias_hn=totals[..., blocks : blocks + units] if kind.split >= 0 else None,
+        weight_ih=total[..., kinds * units :].view(*lead, blocks, width).to(dtype) if inputs else None,
+        bias=total[..., :blocks],
+        bias_hh=again[..., :blocks],
+        bias_hn=total[..., blocks : blocks + units] if kind.split >= 0 else None,
     )
 
 
@@ -139,6 +133,14 @@ def _does_inputs(kind: Kind, given: Given, sizes: plan.Plan) -> bool:
     """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units."""
     unpadded = given.weight_ih.shape[-2] == kind.blocks * given.weight_hh.shape[-1]
     return sizes.whole and kind.split < 0 and unpadded and _narrow(given, sizes) > 0
+
+
+def _biases(given: Given) -> tuple[torch.dtype, Tensor | None, Tensor | None, Tensor | None]:
+    """Which dtype biases and p_hat have, and they themselves: all of them that of the inputs, or float32."""
+    dtype, bias_ih, bias_hh, p_hat = given.inputs.dtype, given.bias_ih, given.bias_hh, given.p_hat
+    if all(value is None or value.dtype == dtype for value in (bias_ih, bias_hh, p_hat)):
+        return dtype, bias_ih, bias_hh, p_hat
+    return torch.float32, _wide(bias_ih), _wide(bias_hh), _wide(p_hat)
 
 
 def _wide(value: Tensor | None) -> Tensor | None:
@@ -176,13 +178,14 @@ def _forward(
     inputs: int,
     sizes: plan.Plan,
     dtype: torch.dtype,
+    bias: torch.dtype,
     has_dt: bool,
     has_lengths: bool,
     save: bool,
     device: torch.device,
 ) -> Kernel:
     parts = parts_of(kind, dtype)
-    constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths) | {"SAVE": int(save)}
+    constants = _constants(kind, units, inputs, sizes, dtype, bias, has_dt, has_lengths) | {"SAVE": int(save)}
     left = kind.blocks + 2 + kind.has_age + (kind.split >= 0) if save else 1
     if sizes.whole:
         name, signature = "whole_forward", "20P2i3f"
@@ -204,12 +207,13 @@ def _backward(
     inputs: int,
     sizes: plan.Plan,
     dtype: torch.dtype,
+    bias: torch.dtype,
     has_dt: bool,
     has_lengths: bool,
     d_inputs: bool,
     device: torch.device,
 ) -> Kernel:
-    constants = _constants(kind, units, inputs, sizes, dtype, has_dt, has_lengths) | {"D_INPUTS": int(d_inputs)}
+    constants = _constants(kind, units, inputs, sizes, dtype, bias, has_dt, has_lengths) | {"D_INPUTS": int(d_inputs)}
     parted = kind.split >= 0
     if sizes.whole:
         name, signature = "whole_backward", "24P3i3f"
@@ -227,19 +231,27 @@ def _backward(
 
 
 def _constants(
-    kind: Kind, units: int, inputs: int, sizes: plan.Plan, dtype: torch.dtype, has_dt: bool, has_lengths: bool
+    kind: Kind,
+    units: int,
+    inputs: int,
+    sizes: plan.Plan,
+    dtype: torch.dtype,
+    bias: torch.dtype,
+    has_dt: bool,
+    has_lengths: bool,
 ) -> dict[str, Any]:
     return {
         "H": units,
         "INPUTS": inputs,
         "NUMBER": NUMBERS[dtype],
+        "BIAS": NUMBERS[bias],
         "BLOCKS": kind.blocks,
         "SPLIT": kind.split,
         "WARPS": sizes.warps,
         "CLUSTER": sizes.cluster,
         "TILES": sizes.tiles,
         "TOGETHER": sizes.together,
-        **({"HELD": sizes.held, "READ_AHEAD": sizes.ahead, "STREAMED": sizes.streamed} if sizes.wide else {}),
+        **(_wide_constants(kind, units, sizes, dtype) if sizes.wide else {}),
         "PARTS": parts_of(kind, dtype),
         "BOUNDED": int(kind.cell == "lstm"),
         "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and dtype == torch.float32),
@@ -250,4 +262,14 @@ def _constants(
         "REVERSE": int(kind.reverse),
         **{f"CELL_{name.upper()}": f"{kind.cell}_{name}" for name in ("forward", "slopes", "backward")},
         **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward")},
+    }
+
+
+def _wide_constants(kind: Kind, units: int, sizes: plan.Plan, dtype: torch.dtype) -> dict[str, int]:
+    columns = kind.blocks * units
+    return {
+        "PRE_ROW": columns + lacking(columns, dtype.itemsize),
+        "HELD": sizes.held,
+        "READ_AHEAD": sizes.ahead,
+        "STREAMED": sizes.streamed,
     }

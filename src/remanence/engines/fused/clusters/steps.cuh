@@ -6,15 +6,16 @@ constexpr int DEPTH = 4;                          // steps that an inbox holds
 constexpr int EIGHTS = (INPUTS + 7) / 8;          // tiles of eight inputs
 constexpr int SINGLES = (TILES * 8 * INPUTS + THREADS - 1) / THREADS;  // inputs that a thread fetches
 
-__device__ __forceinline__ float exponent_of(const float* p_hat, float fixed_p, offset at, bool there) {
+__device__ __forceinline__ float exponent_of(const BIAS* p_hat, float fixed_p, offset at, bool there) {
     if (!HAS_AGE) return 0.0f;
     if (p_hat == nullptr) return fixed_p;
-    return there ? sigmoid(p_hat[at]) : 0.5f;
+    return there ? sigmoid(value_of(p_hat[at])) : 0.5f;
 }
 
-// An entry of a state; zero where there is none.
-__device__ __forceinline__ float entry(const float* state, offset at, bool there) {
-    return state != nullptr && there ? state[at] : 0.0f;
+// An entry of a state, or of a bias; zero where there is none.
+template <typename Number>
+__device__ __forceinline__ float entry(const Number* state, offset at, bool there) {
+    return state != nullptr && there ? value_of(state[at]) : 0.0f;
 }
 
 // The largest of a warp.

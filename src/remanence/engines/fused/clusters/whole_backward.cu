@@ -29,7 +29,7 @@ __device__ __forceinline__ int place_of(int unit, int row) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
-    const NUMBER* pre, const float* inputs, const NUMBER* matrix, const float* p_hat, const float* dt,
+    const NUMBER* pre, const float* inputs, const NUMBER* matrix, const BIAS* p_hat, const float* dt,
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,

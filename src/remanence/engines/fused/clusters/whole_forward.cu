@@ -53,8 +53,8 @@ __device__ __forceinline__ int first_of(int k, int q) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
-    NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
-    const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
+    NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const BIAS* bias_ih, const BIAS* bias_hh,
+    const BIAS* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_age, NUMBER* hidden, float* cells, float* ages, NUMBER* parts, float* last_hidden,
     float* last_cell, float* last_age, NUMBER* before, int T, int B, float eps, float fixed_p, float beta) {
     const Place me = whereabouts(B);

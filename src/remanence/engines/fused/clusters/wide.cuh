@@ -6,6 +6,7 @@
 
 constexpr int SLICED = CLUSTER * WARPS / 4;          // tiles of sixteen units of the layer
 static_assert(TILES == 1 || STREAMED == 0);          // what comes from the cellar is multiplied once
+static_assert(PRE_ROW >= BLOCKS * H);                  // numbers in a row of pre-activations, which may end with others
 constexpr int PRODUCTS = (SLICED + WARPS - 1) / WARPS; // of those that a warp computes, backward
 
 // Two or four numbers of a row of the matrix, zero after its end. Rows may start where no vector does.

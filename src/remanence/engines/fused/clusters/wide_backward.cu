@@ -7,7 +7,7 @@ constexpr int KINDS = BLOCKS + (SPLIT >= 0);
 constexpr int TOTALS = KINDS + HAS_AGE;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
-    const NUMBER* pre, const float* inputs, const NUMBER* matrix, const float* p_hat, const float* dt,
+    const NUMBER* pre, const float* inputs, const NUMBER* matrix, const BIAS* p_hat, const float* dt,
     const int* lengths, const float* first_cell, const float* first_age, const float* cells, const float* ages,
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_age, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
@@ -58,25 +58,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     float d_bias[4] = {}, d_bias_hn = 0.0f, d_p = 0.0f;
     const int length = HAS_LENGTHS && me.row[0] < B ? lengths[(offset)me.replica * B + me.row[0]] : 0;
 
-    // Where this thread's numbers of a step are, in tensors of H numbers a row; what the next step needs. Cell and age are those
-    // before the step: at last, the first.
+    // Where this thread's numbers of a step are: in tensors of H numbers a row, and which row. What the next step needs. Cell and
+    // age are those before the step: at last, the first.
     const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B, stride = REVERSE ? B : -B;
-    offset here = (first + me.row[0]) * H + me.unit, time_here = first + me.row[0];
-    auto pre_at = [&](offset here, int block) { return (here - me.unit) * BLOCKS + me.unit + (offset)block * H; };
+    offset here = (first + me.row[0]) * H + me.unit, row_here = first + me.row[0];
+    auto pre_at = [&](offset row, int block) { return row * PRE_ROW + block * H + me.unit; };
     struct { float z[4], hn, d_h, cell, age, time; } given = {{}, 0, 0, 0, 0, 1};
-    auto read_step = [&](int s, offset here, offset time_here) {
+    auto read_step = [&](int s, offset here, offset row) {
         if (there) {
 #pragma unroll
-            for (int block = 0; block < BLOCKS; ++block) given.z[block] = value_of(pre[pre_at(here, block)]);
+            for (int block = 0; block < BLOCKS; ++block) given.z[block] = value_of(pre[pre_at(row, block)]);
             if (SPLIT >= 0) given.hn = value_of(parts[here]);
             if (d_hidden != nullptr) given.d_h = value_of(d_hidden[here]);
             bool last = s == T - 1;
             given.cell = last ? entry(first_cell, start, true) : cells[here + stride * H];
             if (HAS_AGE) given.age = last ? entry(first_age, start, true) : ages[here + stride * H];
         }
-        if (HAS_DT && me.row[0] < B) given.time = dt[time_here];
+        if (HAS_DT && me.row[0] < B) given.time = dt[row];
     };
-    if (T > 0) read_step(0, here, time_here);
+    if (T > 0) read_step(0, here, row_here);
 
     // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
     // four rows of unit 2 g, those of odd q of the next.
@@ -101,10 +101,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         for (int c = 0; c < CLUSTER; ++c) from_later += share[c * UNITS * 8];
     };
 
-    for (int s = 0; s < T; ++s, here += stride * H, time_here += stride) {
+    for (int s = 0; s < T; ++s, here += stride * H, row_here += stride) {
         float d_h = given.d_h + held;
         CellSlopes slopes = CELL_SLOPES(given.z, given.hn, State{0.0f, given.cell, given.age}, 0.0f, p, given.time, eps, beta);
-        if (s < T - 1) read_step(s + 1, here + stride * H, time_here + stride);
+        if (s < T - 1) read_step(s + 1, here + stride * H, row_here + stride);
         if (s > 0) receive(s - 1);
         d_h += from_later;
         CellBack back = CELL_BACKWARD(slopes, d_h, d_cell, d_age);
@@ -136,8 +136,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
                 d_bias[block] += back.z[block];
-                store(d_pre + pre_at(here, block), back.z[block]);
+                store(d_pre + pre_at(row_here, block), back.z[block]);
             }
+            if (me.unit < PRE_ROW - BLOCKS * H) store(d_pre + pre_at(row_here, BLOCKS), 0.0f);
             if (SPLIT >= 0) d_bias_hn += back.hn, store(d_parts + here, back.hn);
             if (HAS_AGE) d_p += back.p;
         }
@@ -145,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
             float d = there ? back.dt : 0.0f;
             d += from_partner(d, 4);
             d += from_partner(d, 8);
-            if ((me.g & 3) == 0 && me.row[0] < B) d_dt[(offset)(me.rank * WARPS + me.warp) * N * T * B + time_here] = d;
+            if ((me.g & 3) == 0 && me.row[0] < B) d_dt[(offset)(me.rank * WARPS + me.warp) * N * T * B + row_here] = d;
         }
         stock.read_ahead();
         __syncthreads();

@@ -4,8 +4,8 @@ constexpr int SENT = CHUNKS * 64 * TILES;            // bytes of h_t
 constexpr int CHAINS = TILES == 1 ? 4 : 2;           // sums that do not wait for each other
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
-    NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const float* bias_ih, const float* bias_hh,
-    const float* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
+    NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const BIAS* bias_ih, const BIAS* bias_hh,
+    const BIAS* p_hat, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_age, NUMBER* hidden, float* cells, float* ages, NUMBER* parts, float* last_hidden,
     float* last_cell, float* last_age, uint4* cellar, int T, int B, float eps, float fixed_p, float beta) {
     // Shared memory: two letterboxes, two times h_t as [tile][chunk][row][unit], the shelf.
@@ -40,23 +40,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     take_states(state, length, first_hidden, first_cell, first_age, lengths, me, B);
     fill_with_first(hiddens, first_hidden, me, B);
 
-    // Where this thread's numbers of a step are, in tensors of H numbers a row; what the inputs contribute to the next step.
+    // Where this thread's numbers of a step are: in tensors of H numbers a row, and which row. What the inputs contribute to the
+    // next step.
     const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
-    offset here = (first + me.row[0]) * H + me.unit, time_here = first + me.row[0];
-    auto pre_at = [&](offset here, int j, int block) {
-        return (here - me.unit) * BLOCKS + me.unit + (offset)(j * 8 * BLOCKS + block) * H;
-    };
+    offset here = (first + me.row[0]) * H + me.unit, row_here = first + me.row[0];
+    auto pre_at = [&](offset row, int block) { return row * PRE_ROW + block * H + me.unit; };
     float given[TILES][BLOCKS], time[TILES];
-    auto read_step = [&](offset here, offset time_here) {
+    auto read_step = [&](offset row) {
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block)
-                given[j][block] = me.there[j] ? value_of(pre[pre_at(here, j, block)]) : 0.0f;
-            time[j] = HAS_DT && me.row[j] < B ? dt[time_here + 8 * j] : 1.0f;
+                given[j][block] = me.there[j] ? value_of(pre[pre_at(row + 8 * j, block)]) : 0.0f;
+            time[j] = HAS_DT && me.row[j] < B ? dt[row + 8 * j] : 1.0f;
         }
     };
-    if (T > 0) read_step(here, time_here);
+    if (T > 0) read_step(row_here);
 
     // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
     const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.rank * WARPS + me.warp) * 8;
@@ -70,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     meet();
 
     const bool upper = me.g >= 4;
-    for (int s = 0; s < T; ++s, here += stride * H, time_here += stride) {
+    for (int s = 0; s < T; ++s, here += stride * H, row_here += stride) {
         float z[TILES][4] = {}, hn[TILES], step[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
@@ -78,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             for (int block = 0; block < BLOCKS; ++block) z[j][block] = given[j][block] + bias.of[block];
             step[j] = time[j];
         }
-        if (s < T - 1) read_step(here + stride * H, time_here + stride);
+        if (s < T - 1) read_step(row_here + stride);
         stock.read_ahead();
         if (s > 0) {
             wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
@@ -126,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
                 offset at = here + (offset)j * 8 * H;
                 if (SAVE) {
 #pragma unroll
-                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(here, j, block), to_keep(z[j][block]));
+                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(row_here + 8 * j, block), to_keep(z[j][block]));
                     cells[at] = state[j].cell;
                     if (HAS_AGE) ages[at] = state[j].age;
                     if (SPLIT >= 0) store(parts + at, to_keep(hn[j]));
