@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-SIZES = {"cpu": (2000, 64, 8, 128), "cuda": (784, 100, 1, 256)}
+SIZES = {"cpu": (2000, 64, 8, 128), "cuda": (5000, 100, 1, 256)}
 """Of a device: steps, sequences, inputs and units."""
 KINDS = {"torch's LSTM": None, "fast": 0, "fast, recompute=4": 4, "fast, recompute=8": 8, "fast, recompute=16": 16}
 

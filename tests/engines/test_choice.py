@@ -71,10 +71,11 @@ def test_cudnn_is_tried_before_triton_where_it_is_faster(units, tf32, several, s
         (769, 128, 3, torch.bfloat16, False, "triton"),
         (1024, 128, 3, torch.bfloat16, False, "triton"),
         (1024, 128, 3, torch.bfloat16, True, "cuda"),
-        (1024, 32, 3, torch.bfloat16, False, "cuda"),
+        (1024, 56, 3, torch.bfloat16, False, "cuda"),
+        (1024, 57, 3, torch.bfloat16, False, "triton"),
         (1024, 256, 3, torch.bfloat16, False, "cuda"),  # not all rows at once
         (1024, 128, 4, torch.bfloat16, False, "cuda"),  # not all of the matrix
-        (1024, 64, 3, torch.float32, False, "triton"),
+        (1024, 64, 3, torch.float32, False, "cuda"),
         (1152, 64, 3, torch.bfloat16, False, "cuda"),  # many rows in a program
     ],
 )

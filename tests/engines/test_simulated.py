@@ -211,11 +211,14 @@ def test_pieces_of_a_sequence_are_all_of_it(sizes, precision, monkeypatch) -> No
         torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-4)
 
 
-def test_rows_of_an_odd_matrix_end_where_the_next_begins(monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("cell", "units"), [(LSTMCell(Fast()), 29), (LSTMCell(PowerLaw(), coupled=True), 30)], ids=["odd", "three blocks"]
+)
+def test_rows_end_where_the_next_begins(cell, units, monkeypatch) -> None:
     """The last one of a layer too, before another that has diverged."""
     force(plan.Plan(4, 2, 1, held=1), monkeypatch)
     with float32_products(True):
-        run_side_by_side(LSTMCell(Fast()), checking.Sizes(5, 9, 3, 29))
+        run_side_by_side(cell, checking.Sizes(5, 9, 3, units))
 
 
 def run_side_by_side(cell: GatedCell, sizes: object) -> None:

@@ -47,6 +47,8 @@ TASKS: list[tuple[GatedCell, int, int]] = [  # units and rows: whole and broken 
     (JANETCell(Softsign()), 828, 70),
     (GRUCell(Fast()), 1024, 9),
     (LSTMCell(PowerLaw()), 1150, 20),
+    (LSTMCell(PowerLaw(), coupled=True), 1150, 20),  # rows of three blocks are no whole vectors
+    (GRUCell(Fast()), 829, 9),
 ]
 
 

@@ -36,9 +36,8 @@ CUDNN_WINS_IN_FULL = 256
 
 
 TRITON_WINS = 768
-"""Above so many units clusters read a part of the matrix in every step. Triton's kernels win where they have all of it."""
-TRITON_WINS_FROM = 33
-"""Rows. With fewer, all of them in one or two tiles, it is the other way round."""
+"""Above so many units clusters read a part of the matrix in every step, and Triton's kernels, where they have all of it
+on chip, win with more rows than are in clusters at once."""
 
 
 def check_name(name: str) -> str:
@@ -81,11 +80,12 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
 
 def _triton_wins(task: Task) -> bool:
     """Whether Triton's kernels are faster than clusters, for a layer that these stream."""
-    inputs, blocks = task.inputs, task.weights["weight_hh"].shape[0] // task.width
-    rows = inputs.shape[1]
-    if torch.compiler.is_compiling() or rows < TRITON_WINS_FROM:
+    if torch.compiler.is_compiling():
         return False
-    return plan.all_on_chip(task.width, rows, blocks, inputs.itemsize, plan.chip(inputs.device))
+    inputs, blocks = task.inputs, task.weights["weight_hh"].shape[0] // task.width
+    rows, chip = inputs.shape[1], plan.chip(inputs.device)
+    at_once = 8 * (chip.processors // clusters.NEIGHBOURS)
+    return rows > at_once and plan.all_on_chip(task.width, rows, blocks, inputs.itemsize, chip)
 
 
 def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:

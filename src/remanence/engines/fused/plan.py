@@ -101,15 +101,11 @@ def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
             _smaller[tiles] = replace(tiles, at_once=tiles.at_once // tiles.per_processor, per_processor=1)
 
 
-MOST_ROWS = 32
-"""Of a program that waits for others about as long as it computes."""
-
-
 def all_on_chip(units: int, rows: int, blocks: int, itemsize: int, on: Chip) -> bool:
-    """Whether a backward pass has all of the matrix on chip, all rows at once, and few in a program; see `make`."""
+    """Whether a backward pass has all of the matrix on chip, all rows at once, and not many in a tile; see `make`."""
     tiles = make(-(-units // 16) * 16, rows, 1, blocks, itemsize, True, on)
     programs = -(-rows // tiles.row_tile) * tiles.unit_tiles(units)
-    return tiles.resident == blocks and programs <= tiles.at_once and tiles.row_tile <= MOST_ROWS
+    return tiles.resident == blocks and programs <= tiles.at_once and tiles.row_tile <= tiles.unit_tile
 
 
 @lru_cache(maxsize=1024)
