@@ -415,7 +415,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Driver:
     monkeypatch.setattr(driver, "driver", lambda: pretended)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=77))
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", {1: 77}.get, raising=False)  # not without CUDA
     return pretended
 
 
