@@ -2,12 +2,13 @@
 
 import importlib
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 import remanence as rm
 from remanence import gates
@@ -196,22 +197,40 @@ def test_self_check_leaves_nothing_to_hooks_of_the_caller():
 
 
 @pytest.mark.usefixtures("fresh")
-@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.vmap], ids=["grad", "vmap"])
-def test_self_check_inside_of_a_function_that_is_transformed(transform):
-    said = []
+def test_self_check_leaves_nothing_to_a_checkpoint_that_keeps_products():
+    inputs = torch.randn(3, 3, requires_grad=True)
 
-    def function(x):
-        said.append(checking.self_check(KNOWN["cpu"], CPU))
-        return x.square().sum()
+    def function(inputs):
+        checking.self_check(KNOWN["cpu"], CPU)
+        return torch.mm(inputs, inputs).tanh()
 
-    transform(function)(torch.ones(2, 3))
-    assert said == [None]
+    contexts = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default, torch.ops.aten.addmm.default])
+    outputs = checkpoint(function, inputs, use_reentrant=False, context_fn=contexts)
+    (found,) = torch.autograd.grad(outputs.sum(), inputs)
+    assert checking._seen
+    torch.testing.assert_close(found, torch.autograd.grad(function(inputs).sum(), inputs)[0])
+
+
+NOT_NOW = {
+    "grad": lambda look: torch.func.grad(lambda x: look() or x.sum())(torch.ones(2)),
+    "vmap": lambda look: torch.func.vmap(lambda x: look() or x)(torch.ones(2)),
+    "forward mode": lambda look: within(torch.autograd.forward_ad.dual_level(), look),
+    "fake tensors": lambda look: within(FakeTensorMode(), look),
+}
+
+
+def within(mode, look):
+    with mode:
+        look()
 
 
 @pytest.mark.usefixtures("fresh")
-def test_self_check_does_nothing_with_fake_tensors():
-    with FakeTensorMode():
-        assert checking.self_check(fake(broken), CPU) is None
+@pytest.mark.parametrize("name", NOT_NOW)
+def test_self_check_does_nothing_where_tensors_are_not_what_they_seem(name):
+    said = []
+    NOT_NOW[name](lambda: said.append(checking.self_check(fake(broken), CPU)))
+    assert said == [None]
+    assert not checking._seen
     assert "it raised" in checking.self_check(fake(broken), CPU)
 
 

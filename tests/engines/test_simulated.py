@@ -181,6 +181,19 @@ def test_wide_layers_have_no_padding(cell, units, dtype, monkeypatch) -> None:
         assert checking.errors_of(clusters, task).beyond(precision.tolerance) is None
 
 
+@pytest.mark.parametrize("cell", [LSTMCell(Fast()), LSTMCell(PowerLaw(), coupled=True), GRUCell(Fast())], ids=str)
+@pytest.mark.parametrize("units", [829, 837, 1150])
+def test_no_sequences(cell, units) -> None:
+    task = checking.make_task(cell, checking.Sizes(3, 2, 5, units), torch.float32, torch.device("cpu"))
+    weights = {name: weight.requires_grad_() for name, weight in task.weights.items()}
+    state = tuple(part[:0] for part in task.first_state)
+    with float32_products(True):
+        output = clusters.run(replace(task, inputs=task.inputs[:, :0], state=state, weights=weights)).output
+        slopes = torch.autograd.grad(output.sum(), list(weights.values()))
+    assert output.shape == (3, 0, units)
+    assert not any(slope.any() for slope in slopes)
+
+
 @pytest.mark.parametrize("cell", [LSTMCell(Fast()), GRUCell(Sigmoid())], ids=str)
 @pytest.mark.parametrize("rows", [9, 8])  # 8 times 5 steps are products in parts
 @every_scheme

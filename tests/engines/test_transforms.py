@@ -77,6 +77,13 @@ def test_forward_mode_is_the_slope_along_a_direction(layer: rm.nn.Recurrent, inp
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["LSTM", "LSTM fast", "GRU"])
+def test_sequences_one_by_one(name: str, dtype: torch.dtype, inputs: Tensor) -> None:
+    layer, inputs = LAYERS[name](INPUTS, UNITS, dtype=dtype), inputs.to(dtype)
+    torch.testing.assert_close(vmap(lambda one: layer(one)[0], 1, 1)(inputs), layer(inputs)[0])
+
+
 @pytest.mark.parametrize("name", ["PowerLawLSTM", "PhasedLSTM"])
 def test_times_between_steps(name: str, inputs: Tensor) -> None:
     torch.manual_seed(1)
@@ -90,6 +97,7 @@ WITHOUT_RULES = {
     ("cpu", "grad"): "torch.func transforms what calls it",
     ("cpu", "jvp"): "torch.func transforms what calls it",
     ("cpu", "forward mode"): "it has no derivatives in forward mode",
+    ("torch", "vmap"): "torch has no rules for it in torch.func.vmap",
     ("torch", "jvp"): "it has no derivatives in forward mode",
     ("torch", "forward mode"): "it has no derivatives in forward mode",
 }
@@ -100,6 +108,7 @@ def test_an_engine_without_rules_for_it_says_so(engine: str, transform: str, inp
     layer = rm.LSTM(INPUTS, UNITS, dtype=torch.float64, engine=engine)
     runs: dict[str, Callable[[], Any]] = {
         "grad": lambda: grad(lambda inputs: layer(inputs)[0].sum())(inputs),
+        "vmap": lambda: vmap(lambda inputs: layer(inputs)[0], 1, 1)(inputs),
         "jvp": lambda: jvp(lambda inputs: layer(inputs)[0], (inputs,), (inputs,)),
         "forward mode": lambda: layer(forward_ad.make_dual(inputs, inputs)),
     }

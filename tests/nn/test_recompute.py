@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils.checkpoint import checkpoint
 
@@ -132,6 +133,19 @@ def test_second_derivatives_of_the_loop() -> None:
         found.append(torch.autograd.grad(slope.square().sum(), [inputs, *layer.parameters()], allow_unused=True))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("engine", ["auto", "loop"])
+def test_what_is_computed_again_runs_on_the_engine_it_ran_on(engine: str) -> None:
+    """Also where another one would be taken now."""
+    plain, other = pair("LSTM fast", 3, engine=engine)
+    inputs = draw(STEPS, ROWS, INPUTS)
+    expected = torch.autograd.grad(plain(inputs)[0].sum(), list(plain.parameters()))
+    loss = other(inputs)[0].sum()
+    with forward_ad.dual_level():
+        found = torch.autograd.grad(loss, list(other.parameters()))
+    for one, slope in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, slope)
 
 
 def test_layers_side_by_side() -> None:

@@ -10,13 +10,14 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import gates
 from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, wide
@@ -24,6 +25,7 @@ from ..names import lookup
 from . import loop
 from .base import Engine, Task
 from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers
+from .transforms import hinders
 
 
 @dataclass(frozen=True)
@@ -184,16 +186,16 @@ def self_check(engine: Engine, device: torch.device) -> str | None:
     """Why an engine is not to be trusted on this kind of device, as a sentence; None if it agrees with the loop.
 
     Looks once per engine and kind of device, at two small LSTMs in float32, in the precision torch is set to. While a
-    graph is captured, a compiler traces, or tensors are not what they seem (those of `torch.func`, fake ones), it looks
-    at nothing and says None. Changes nothing, not even random state.
+    graph is captured, a compiler traces, torch.func transforms or tensors are fake, it looks at nothing and says None.
+    Changes nothing, not even random state.
     """
     if not can_look(device):
         return None
     key = (engine.name, kind_of(device))
     if key not in _seen:
+        if hinders() is not None or type(torch.empty(0, device=device)) is not Tensor:
+            return None
         with undisturbed(device):
-            if not tensors_are_plain(device):
-                return None
             _seen[key] = look(engine, device)
     return _seen[key]
 
@@ -209,16 +211,6 @@ def can_look(device: torch.device) -> bool:
     if torch.compiler.is_compiling():
         return False
     return device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
-
-
-def tensors_are_plain(device: torch.device) -> bool:
-    """Whether a new tensor has numbers of its own and can be differentiated by."""
-    tensor = torch.zeros(1, device=device)
-    try:
-        tensor.requires_grad_()
-    except RuntimeError:  # inside of a function that torch.func transforms
-        return False
-    return type(tensor) is Tensor
 
 
 def look(engine: Engine, device: torch.device) -> str | None:
@@ -244,13 +236,13 @@ def _as_it_is(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
-    """The caller's no_grad, inference mode, autocast, hooks for what is kept, and present device put aside."""
+    """The caller's no_grad, inference mode, autocast, modes and hooks of checkpoints, and present device put aside."""
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(torch.autocast(device.type, enabled=False))
-        with suppress(RuntimeError):  # torch.func has none, and allows none
-            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
+        stack.enter_context(_disable_current_modes())
         if device.type == "cuda":
             stack.enter_context(torch.cuda.device(device))
         yield

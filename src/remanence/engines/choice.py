@@ -96,9 +96,13 @@ def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:
         tasks: what to run.
         pieces: if any, in how many pieces to run what is to be differentiated backward, see `run_in_pieces`.
     """
-    if pieces and torch.is_grad_enabled() and hinders() is None:
-        return run_in_pieces(partial(run, name), tasks, pieces)
     engine = choose(name, tasks[0], several=len(tasks) > 1)
+    if pieces and torch.is_grad_enabled() and hinders() is None:
+        return run_in_pieces(partial(_run_all, engine), tasks, pieces)
+    return _run_all(engine, tasks)
+
+
+def _run_all(engine: Engine, tasks: Sequence[Task]) -> list[Result]:
     if len(tasks) == 1 or not runs_side_by_side(engine):
         return [engine.run(task) for task in tasks]
     return side_by_side.taken_apart(engine.run(side_by_side.stacked(tasks)))

@@ -51,7 +51,7 @@ def unsuited(task: Task) -> str | None:
         return f"it has no kernel for the gate {gate.name}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state, and proj_size is set"
-    return hinders()
+    return None if torch.compiler.is_compiling() else hinders()
 
 
 def interpreting() -> bool:

@@ -290,7 +290,7 @@ def backward(
         else:
             d_weight_ih = blocks.cut(found.weight_ih, inputs.shape[-1])
         d_weight_hh = _by_recurrent_weight(kind, given, kept, d_pre, blocks)
-        d_bias_ih = products.sum_over_rows(d_pre) if found.bias is None else found.bias
+        d_bias_ih = products.sum_over_rows(d_pre[..., : kind.blocks * units]) if found.bias is None else found.bias
         d_bias_hh = d_bias_ih if found.bias_hh is None else found.bias_hh
         if d_parts is not None:
             flat = d_parts.flatten(-3, -2)

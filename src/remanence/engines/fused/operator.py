@@ -135,8 +135,8 @@ def _no_second_derivative(*_: Any) -> None:
 # For the compiler: operators with a schema, and what their results look like. What is None elsewhere is empty here.
 
 KIND = (
-    "str cell, str gate, int blocks, int split, bool coupled, float beta, float eps, float fixed_p, bool reverse, "
-    "str precision, str kernels"
+    "str cell_name, str gate_name, int blocks, int split, bool coupled, float beta, float eps, float fixed_p, "
+    "bool reverse, str precision, str kernels"
 )
 PARTS = KIND.count(",") + 1
 GIVEN = (

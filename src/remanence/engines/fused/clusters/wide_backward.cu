@@ -58,25 +58,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     float d_bias[4] = {}, d_bias_hn = 0.0f, d_p = 0.0f;
     const int length = HAS_LENGTHS && me.row[0] < B ? lengths[(offset)me.replica * B + me.row[0]] : 0;
 
-    // Where this thread's numbers of a step are: in tensors of H numbers a row, and which row. What the next step needs. Cell and
-    // age are those before the step: at last, the first.
-    const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B, stride = REVERSE ? B : -B;
-    offset here = (first + me.row[0]) * H + me.unit, row_here = first + me.row[0];
-    auto pre_at = [&](offset row, int block) { return row * PRE_ROW + block * H + me.unit; };
+    // In which row of all tensors this thread's numbers of a step are, and where in one of H numbers a row. What the next step
+    // needs. Cell and age are those before the step: at last, the first.
+    word here = (me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.row[0];
+    const int stride = REVERSE ? B : -B;
+    auto pre_at = [&](word row, int block) { return (offset)row * PRE_ROW + (block * H + me.unit); };
+    auto at = [&](word row) { return (offset)row * H + me.unit; };
     struct { float z[4], hn, d_h, cell, age, time; } given = {{}, 0, 0, 0, 0, 1};
-    auto read_step = [&](int s, offset here, offset row) {
+    auto read_step = [&](int s, word row) {
         if (there) {
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) given.z[block] = value_of(pre[pre_at(row, block)]);
-            if (SPLIT >= 0) given.hn = value_of(parts[here]);
-            if (d_hidden != nullptr) given.d_h = value_of(d_hidden[here]);
+            if (SPLIT >= 0) given.hn = value_of(parts[at(row)]);
+            if (d_hidden != nullptr) given.d_h = value_of(d_hidden[at(row)]);
             bool last = s == T - 1;
-            given.cell = last ? entry(first_cell, start, true) : cells[here + stride * H];
-            if (HAS_AGE) given.age = last ? entry(first_age, start, true) : ages[here + stride * H];
+            given.cell = last ? entry(first_cell, start, true) : cells[at(row + stride)];
+            if (HAS_AGE) given.age = last ? entry(first_age, start, true) : ages[at(row + stride)];
         }
         if (HAS_DT && me.row[0] < B) given.time = dt[row];
     };
-    if (T > 0) read_step(0, here, row_here);
+    if (T > 0) read_step(0, here);
 
     // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
     // four rows of unit 2 g, those of odd q of the next.
@@ -101,10 +102,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         for (int c = 0; c < CLUSTER; ++c) from_later += share[c * UNITS * 8];
     };
 
-    for (int s = 0; s < T; ++s, here += stride * H, row_here += stride) {
+    for (int s = 0; s < T; ++s, here += stride) {
         float d_h = given.d_h + held;
         CellSlopes slopes = CELL_SLOPES(given.z, given.hn, State{0.0f, given.cell, given.age}, 0.0f, p, given.time, eps, beta);
-        if (s < T - 1) read_step(s + 1, here + stride * H, row_here + stride);
+        if (s < T - 1) read_step(s + 1, here + stride);
         if (s > 0) receive(s - 1);
         d_h += from_later;
         CellBack back = CELL_BACKWARD(slopes, d_h, d_cell, d_age);
@@ -136,17 +137,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
                 d_bias[block] += back.z[block];
-                store(d_pre + pre_at(row_here, block), back.z[block]);
+                store(d_pre + pre_at(here, block), back.z[block]);
             }
-            if (me.unit < PRE_ROW - BLOCKS * H) store(d_pre + pre_at(row_here, BLOCKS), 0.0f);
-            if (SPLIT >= 0) d_bias_hn += back.hn, store(d_parts + here, back.hn);
+            if (me.unit < PRE_ROW - BLOCKS * H) store(d_pre + pre_at(here, BLOCKS), 0.0f);
+            if (SPLIT >= 0) d_bias_hn += back.hn, store(d_parts + at(here), back.hn);
             if (HAS_AGE) d_p += back.p;
         }
         if (HAS_DT && d_dt != nullptr) {
             float d = there ? back.dt : 0.0f;
             d += from_partner(d, 4);
             d += from_partner(d, 8);
-            if ((me.g & 3) == 0 && me.row[0] < B) d_dt[(offset)(me.rank * WARPS + me.warp) * N * T * B + row_here] = d;
+            if ((me.g & 3) == 0 && me.row[0] < B) d_dt[(offset)(me.rank * WARPS + me.warp) * N * T * B + here] = d;
         }
         stock.read_ahead();
         __syncthreads();

@@ -40,13 +40,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     take_states(state, length, first_hidden, first_cell, first_age, lengths, me, B);
     fill_with_first(hiddens, first_hidden, me, B);
 
-    // Where this thread's numbers of a step are: in tensors of H numbers a row, and which row. What the inputs contribute to the
-    // next step.
-    const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
-    offset here = (first + me.row[0]) * H + me.unit, row_here = first + me.row[0];
-    auto pre_at = [&](offset row, int block) { return row * PRE_ROW + block * H + me.unit; };
+    // In which row of all tensors this thread's numbers of a step are, and where in one of H numbers a row. What the inputs
+    // contribute to the next step.
+    word here = (me.replica * T + (REVERSE ? T - 1 : 0)) * B + me.row[0];
+    const int stride = REVERSE ? -B : B;
+    auto pre_at = [&](word row, int block) { return (offset)row * PRE_ROW + (block * H + me.unit); };
     float given[TILES][BLOCKS], time[TILES];
-    auto read_step = [&](offset row) {
+    auto read_step = [&](word row) {
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
 #pragma unroll
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             time[j] = HAS_DT && me.row[j] < B ? dt[row + 8 * j] : 1.0f;
         }
     };
-    if (T > 0) read_step(row_here);
+    if (T > 0) read_step(here);
 
     // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
     const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.rank * WARPS + me.warp) * 8;
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     meet();
 
     const bool upper = me.g >= 4;
-    for (int s = 0; s < T; ++s, here += stride * H, row_here += stride) {
+    for (int s = 0; s < T; ++s, here += stride) {
         float z[TILES][4] = {}, hn[TILES], step[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             for (int block = 0; block < BLOCKS; ++block) z[j][block] = given[j][block] + bias.of[block];
             step[j] = time[j];
         }
-        if (s < T - 1) read_step(row_here + stride);
+        if (s < T - 1) read_step(here + stride);
         stock.read_ahead();
         if (s > 0) {
             wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
@@ -122,10 +122,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
 #pragma unroll
         for (int j = 0; j < TILES; ++j)
             if (me.there[j]) {
-                offset at = here + (offset)j * 8 * H;
+                const offset at = (offset)(here + 8 * j) * H + me.unit;
                 if (SAVE) {
 #pragma unroll
-                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(row_here + 8 * j, block), to_keep(z[j][block]));
+                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(here + 8 * j, block), to_keep(z[j][block]));
                     cells[at] = state[j].cell;
                     if (HAS_AGE) ages[at] = state[j].age;
                     if (SPLIT >= 0) store(parts + at, to_keep(hn[j]));
