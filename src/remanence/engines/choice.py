@@ -72,10 +72,14 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
         return engines
     if task.width > TRITON_WINS and not several and _triton_wins(task):
         engines[:2] = reversed(engines[:2])
-    in_full = task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
-    if (task.width <= CUDNN_WINS and not several) or (task.width > CUDNN_WINS_IN_FULL and in_full):
+    if (task.width <= CUDNN_WINS and not several) or (task.width > CUDNN_WINS_IN_FULL and _in_full(task)):
         engines.insert(1, KNOWN["torch"])
     return engines
+
+
+def _in_full(task: Task) -> bool:
+    """Whether products are of full float32."""
+    return task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
 
 
 def _triton_wins(task: Task) -> bool:

@@ -202,7 +202,10 @@ class Recurrent(nn.Module):
         weights = {name: getattr(self, name + place.suffix) for name in self._names}
         weights["weight_hh"] = drop_weights(weights["weight_hh"], self.weight_drop, self.training)
         weights.update(biases.acting(self, place))
-        return {name: weight.to(dtype) if weight.dim() == 2 else weight for name, weight in weights.items()}
+        for name, weight in weights.items():
+            if weight.dim() == 2 and weight.dtype != dtype:
+                weights[name] = weight.to(dtype)
+        return weights
 
     def _product_dtype(self, values: Tensor) -> torch.dtype:
         """The dtype of the matrix products: that of the weights, or autocast's."""
@@ -278,11 +281,13 @@ class _Run:
         self.layer = layer
         self.sequences = sequences = Sequences.arrange(input, layer.input_size, layer.batch_first)
         self.dtype = dtype = layer._product_dtype(sequences.values)
-        self.values = sequences.values.to(dtype)
+        self.values = sequences.values if sequences.values.dtype == dtype else sequences.values.to(dtype)
         widths = layer.cell.widths(layer.hidden_size, layer.output_size)
-        dtypes = {name: dtype if name == "hidden" else wide(dtype) for name in widths}
         self.zeros = engines.Zeros(tuple(widths.values()))
-        self.before = None if state is None else sequences.arrange_state(state, widths, len(layer.places), dtypes)
+        self.before = None
+        if state is not None:
+            dtypes = {name: dtype if name == "hidden" else wide(dtype) for name in widths}
+            self.before = sequences.arrange_state(state, widths, len(layer.places), dtypes)
         self.dt = layer._expect_dt(sequences, dt, wide(dtype))
         self.reverse_dt = None if self.dt is None else sequences.reversed_dt(self.dt)
         self.outputs: list[Tensor] = []

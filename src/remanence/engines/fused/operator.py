@@ -51,7 +51,8 @@ def _ready(kind: Kind, given: Given) -> tuple[Given, Tensor | None]:
 def _narrowed(final: Final, outputs: Tensor) -> Final:
     """The last hidden state in the dtype of the outputs."""
     assert final.hidden is not None
-    return final._replace(hidden=final.hidden.to(outputs.dtype))
+    same = final.hidden.dtype == outputs.dtype
+    return final if same else final._replace(hidden=final.hidden.to(outputs.dtype))
 
 
 def _wanted(needs: Sequence[bool]) -> Wanted:

@@ -29,11 +29,15 @@ def refuses(task: Task) -> str | None:
     reason = fused.unsuited(task) or lacks(device)
     if reason is not None:
         return reason
-    parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
-    most = plan.most_units(parts, largest_cluster(device))
-    if task.width > most:
-        exact = " in full float32" if parts > 1 else ""
-        return f"it has room for {most} units{exact}, and there are {task.width}"
+    largest = largest_cluster(device)
+    if task.width > plan.most_units(
+        2, largest
+    ):  # else there is room; to ask for the precision takes the host long
+        parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
+        most = plan.most_units(parts, largest)
+        if task.width > most:
+            exact = " in full float32" if parts > 1 else ""
+            return f"it has room for {most} units{exact}, and there are {task.width}"
     blocks = task.weights["weight_hh"].shape[0] // task.width
     if blocks > plan.BLOCKS:
         return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
