@@ -30,9 +30,7 @@ def refuses(task: Task) -> str | None:
     if reason is not None:
         return reason
     largest = largest_cluster(device)
-    if task.width > plan.most_units(
-        2, largest
-    ):  # else there is room; to ask for the precision takes the host long
+    if task.width > plan.most_units(2, largest):  # else there is room; to ask for the precision takes the host long
         parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
         most = plan.most_units(parts, largest)
         if task.width > most:
