@@ -38,6 +38,8 @@ class Blocks(NamedTuple):
 
     def cut(self, matrix: Tensor, columns: int) -> Tensor:
         """Rows of a matrix that are no padding, and of those the first columns."""
+        if matrix.shape[-2:] == (self.number * self.real, columns):
+            return matrix
         rows = matrix[..., : self.number * self.units, :columns]
         if self.real < self.units:
             apart = rows.view(*rows.shape[:-2], self.number, self.units, columns)

@@ -69,12 +69,13 @@ def derivatives_by_recurrent_weight(
     whole = (0, lacking(h.shape[-1], h.itemsize))
     count = h.shape[-2] - rows
     if reverse:
-        later, before, first = d_pre[..., :count, :], h[..., rows:, :], d_pre[..., count:, :]
+        later, before = d_pre[..., :count, :], h[..., rows:, :]
     else:
-        later, before, first = d_pre[..., rows:, :], h[..., :count, :], d_pre[..., :rows, :]
+        later, before = d_pre[..., rows:, :], h[..., :count, :]
     before = padded(before, whole)
     total = _over_steps(later, before, blocks, blocks.real, _parts(later, before))
     if hidden is not None:
+        first = d_pre[..., count:, :] if reverse else d_pre[..., :rows, :]
         total += _over_steps(first, padded(hidden, whole), blocks, blocks.real)
     return total
 
