@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     // needs. Cell and age are those before the step: at last, the first.
     word here = (me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.row[0];
     const int stride = REVERSE ? B : -B;
-    auto pre_at = [&](word row, int block) { return (offset)row * PRE_ROW + (block * H + me.unit); };
+    auto pre_at = [&](word row, int block) { return (offset)row * PRE_ROW + me.unit + block * H; };
     auto at = [&](word row) { return (offset)row * H + me.unit; };
     struct { float z[4], hn, d_h, cell, age, time; } given = {{}, 0, 0, 0, 0, 1};
     auto read_step = [&](int s, word row) {
@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
                 d_bias[block] += back.z[block];
                 store(d_pre + pre_at(here, block), back.z[block]);
             }
-            if (me.unit < PRE_ROW - BLOCKS * H) store(d_pre + pre_at(here, BLOCKS), 0.0f);
+            if (PRE_ROW > BLOCKS * H && me.unit < PRE_ROW - BLOCKS * H) store(d_pre + pre_at(here, BLOCKS), 0.0f);
             if (SPLIT >= 0) d_bias_hn += back.hn, store(d_parts + at(here), back.hn);
             if (HAS_AGE) d_p += back.p;
         }

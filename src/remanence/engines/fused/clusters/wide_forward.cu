@@ -44,14 +44,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     // contribute to the next step.
     word here = (me.replica * T + (REVERSE ? T - 1 : 0)) * B + me.row[0];
     const int stride = REVERSE ? -B : B;
-    auto pre_at = [&](word row, int block) { return (offset)row * PRE_ROW + (block * H + me.unit); };
+    auto pre_at = [&](word row, int j, int block) { return (offset)row * PRE_ROW + me.unit + (j * 8 * PRE_ROW + block * H); };
     float given[TILES][BLOCKS], time[TILES];
     auto read_step = [&](word row) {
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block)
-                given[j][block] = me.there[j] ? value_of(pre[pre_at(row + 8 * j, block)]) : 0.0f;
+                given[j][block] = me.there[j] ? value_of(pre[pre_at(row, j, block)]) : 0.0f;
             time[j] = HAS_DT && me.row[j] < B ? dt[row + 8 * j] : 1.0f;
         }
     };
@@ -122,10 +122,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
 #pragma unroll
         for (int j = 0; j < TILES; ++j)
             if (me.there[j]) {
-                const offset at = (offset)(here + 8 * j) * H + me.unit;
+                const offset at = (offset)here * H + me.unit + j * 8 * H;
                 if (SAVE) {
 #pragma unroll
-                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(here + 8 * j, block), to_keep(z[j][block]));
+                    for (int block = 0; block < BLOCKS; ++block) store(pre + pre_at(here, j, block), to_keep(z[j][block]));
                     cells[at] = state[j].cell;
                     if (HAS_AGE) ages[at] = state[j].age;
                     if (SPLIT >= 0) store(parts + at, to_keep(hn[j]));
