@@ -397,4 +397,4 @@ def test_the_compiler_is_told_how_results_are_laid_out(cell, sizes, precision, m
     kept = (outputs, pre, cells, ages, parts, before)
     backward = (*given, *kept, torch.ones_like(outputs), None, None, None, True, False, True, *astuple(kind))
     for operation, arguments in ((operator.fused_forward, forward), (operator.fused_backward, backward)):
-        torch.library.opcheck(operation, arguments, test_utils="test_faketensor")
+        torch.library.opcheck(operation, arguments, test_utils=("test_schema", "test_faketensor"))
