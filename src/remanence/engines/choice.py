@@ -88,8 +88,8 @@ def _triton_wins(task: Task) -> bool:
         return False
     inputs, blocks = task.inputs, task.weights["weight_hh"].shape[0] // task.width
     rows, chip = inputs.shape[1], plan.chip(inputs.device)
-    at_once = 8 * (chip.processors // clusters.NEIGHBOURS)
-    return rows > at_once and plan.all_on_chip(task.width, rows, blocks, inputs.itemsize, chip)
+    many = rows > 8 * clusters.at_once(chip.processors)
+    return many and plan.all_on_chip(task.width, rows, blocks, inputs.itemsize, chip)
 
 
 def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:

@@ -63,15 +63,12 @@ def float32_products(tf32: bool) -> AbstractContextManager[None]:
 
 @contextmanager
 def _precision(tf32: bool, *settings: Any) -> Iterator[None]:
-    before = [setting.fp32_precision for setting in settings]
     wanted = "tf32" if tf32 else "ieee"
-    if all(precision == wanted for precision in before):
-        yield
-        return
+    others = [(setting, before) for setting in settings if (before := setting.fp32_precision) != wanted]
     try:
-        for setting in settings:
+        for setting, _ in others:
             setting.fp32_precision = wanted
         yield
     finally:
-        for setting, precision in zip(settings, before, strict=True):
-            setting.fp32_precision = precision
+        for setting, before in others:
+            setting.fp32_precision = before

@@ -36,12 +36,14 @@ class Blocks(NamedTuple):
     real: int
     """Of those, how many are no padding."""
 
+    def apart(self, matrix: Tensor, columns: int) -> Tensor:
+        """Rows of a matrix that are no padding, of every block, and of those the first columns."""
+        rows = matrix[..., : self.number * self.units, :]
+        blocks = rows.view(*rows.shape[:-2], self.number, self.units, rows.shape[-1])
+        return blocks[..., : self.real, :columns]
+
     def cut(self, matrix: Tensor, columns: int) -> Tensor:
-        """Rows of a matrix that are no padding, and of those the first columns."""
+        """The same, of all blocks one after the other."""
         if matrix.shape[-2:] == (self.number * self.real, columns):
             return matrix
-        rows = matrix[..., : self.number * self.units, :columns]
-        if self.real < self.units:
-            apart = rows.view(*rows.shape[:-2], self.number, self.units, columns)
-            rows = apart[..., : self.real, :].flatten(-3, -2)
-        return rows.contiguous()
+        return self.apart(matrix, columns).flatten(-3, -2).contiguous()

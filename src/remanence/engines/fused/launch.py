@@ -290,7 +290,7 @@ def backward(
         else:
             d_weight_ih = blocks.cut(found.weight_ih, inputs.shape[-1])
         d_weight_hh = _by_recurrent_weight(kind, given, kept, d_pre, blocks)
-        d_bias_ih = products.sum_over_rows(d_pre[..., : kind.blocks * units]) if found.bias is None else found.bias
+        d_bias_ih = products.sum_over_rows(d_pre) if found.bias is None else found.bias
         d_bias_hh = d_bias_ih if found.bias_hh is None else found.bias_hh
         if d_parts is not None:
             flat = d_parts.flatten(-3, -2)
@@ -343,7 +343,8 @@ def _through_time(
     if not rows:
         d_p_hat = None if given.p_hat is None else torch.zeros_like(given.p_hat)
         d_dt = torch.zeros_like(dt) if wanted.dt and dt is not None else None
-        return d_pre, d_parts, Found(d_p_hat, d_dt), d_state
+        d_bias = new(*lead, kind.blocks * units).zero_()
+        return d_pre, d_parts, Found(d_p_hat, d_dt, bias=d_bias), d_state
     by = Derivatives(d_outputs, d_final, d_pre, d_parts, d_state, wanted.dt, wanted.inputs)
     found = recurrence(kind).backward(kind, given, scale, kept, by)
     return d_pre, d_parts, found, d_state

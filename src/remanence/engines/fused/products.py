@@ -115,9 +115,8 @@ def _over_steps(d_pre: Tensor, factors: Tensor, blocks: Blocks, columns: int, pa
         return blocks.cut(times(d_pre.mT, factors), columns)
     *lead, rows, width = d_pre.shape
     d_pre, factors = (value.reshape(-1, rows // parts, value.shape[-1]) for value in (d_pre, factors))
-    totals = torch.bmm(d_pre.mT, factors).view(*lead, parts, width, -1)[..., : blocks.number * blocks.units, :]
-    apart = totals.view(*lead, parts, blocks.number, blocks.units, -1)
-    return apart[..., : blocks.real, :columns].sum(-4).flatten(-3, -2)
+    totals = torch.bmm(d_pre.mT, factors).view(*lead, parts, width, -1)
+    return blocks.apart(totals, columns).sum(-4).flatten(-3, -2)
 
 
 def _parts(d_pre: Tensor, factors: Tensor) -> int:

@@ -4,6 +4,6 @@ Kernels are CUDA C++, compiled when they are first used by the compiler that com
 """
 
 from .engine import SIDE_BY_SIDE, name, refuses, run
-from .plan import NEIGHBOURS
+from .plan import at_once
 
-__all__ = ["NEIGHBOURS", "SIDE_BY_SIDE", "name", "refuses", "run"]
+__all__ = ["SIDE_BY_SIDE", "at_once", "name", "refuses", "run"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,23 +57,20 @@ def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
 def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
     """All steps; fills what it is given, see `launch.forward`."""
     *lead, steps, rows, _ = given.inputs.shape
-    units = given.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
-    dtype, device = given.inputs.dtype, given.inputs.device
     sizes = _plan(kind, given, backward=False)
-    inputs = _narrow(given, sizes)
     bias, *biases = _biases(given)
-    there = given.dt is not None, given.lengths is not None
-    kernel = _forward(kind, units, inputs, sizes, dtype, bias, *there, kept.pre is not None, device)
+    variant = Variant.of(kind, given, sizes, bias)
+    kernel = _forward(variant, kept.pre is not None)
     tensors = (
-        *(pre, _wide(given.inputs) if inputs else None, given.weight_ih, _aligned(given.weight_hh)),
+        *(pre, _wide(given.inputs) if variant.inputs else None, given.weight_ih, _aligned(given.weight_hh)),
         *(*biases, given.dt, given.lengths, *map(_wide, given[8:])),
         *(kept.outputs, kept.cells, kept.ages, kept.parts, *final),
     )
     if sizes.whole:
         tensors = (*tensors, kept.before)
     elif sizes.wide:
-        tensors = (*tensors, _cellar(sizes, replicas, device))
+        tensors = (*tensors, _cellar(sizes, replicas, given.inputs.device))
     kernel.start(sizes.groups(rows, replicas), *map(_address, tensors), steps, rows, kind.eps, kind.fixed_p, kind.beta)
 
 
@@ -86,11 +83,11 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     assert kept.pre is not None
     sizes = _plan(kind, given, backward=True)
     groups = sizes.groups(rows, replicas)
-    inputs = _narrow(given, sizes)
     d_inputs = torch.empty_like(given.inputs) if by.wants_inputs and _does_inputs(kind, given, sizes) else None
     bias, *_, p_hat = _biases(given)
-    there = given.dt is not None, given.lengths is not None
-    kernel = _backward(kind, units, inputs, sizes, dtype, bias, *there, d_inputs is not None, device)
+    variant = Variant.of(kind, given, sizes, bias)
+    inputs = variant.inputs
+    kernel = _backward(variant, d_inputs is not None)
     new = partial(torch.empty, dtype=torch.float32, device=device)
     kinds = kind.blocks + (kind.split >= 0) + kind.has_age
     shares = new(*lead, groups // replicas, (kinds + kind.blocks * inputs) * units)
@@ -171,105 +168,97 @@ def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
+class Variant(NamedTuple):
+    """Which code a kernel of either pass is compiled to."""
+
+    kind: Kind
+    units: int
+    inputs: int
+    """Those that it multiplies."""
+    sizes: plan.Plan
+    dtype: torch.dtype
+    bias: torch.dtype
+    has_dt: bool
+    has_lengths: bool
+    device: torch.device
+
+    @classmethod
+    def of(cls, kind: Kind, given: Given, sizes: plan.Plan, bias: torch.dtype) -> Variant:
+        """That which takes what is given."""
+        units, inputs = given.weight_hh.shape[-1], given.inputs
+        there = given.dt is not None, given.lengths is not None
+        return cls(kind, units, _narrow(given, sizes), sizes, inputs.dtype, bias, *there, inputs.device)
+
+    def kernel(self, name: str, signature: str, shared: int, **more: int) -> Kernel:
+        """The kernel, with that many bytes of shared memory and constants that only one pass has."""
+        code = machine_code(name, self.constants() | more, architecture(self.device))
+        return Kernel(code, name, signature, 32 * self.sizes.warps, self.sizes.cluster, shared, self.device)
+
+    def constants(self) -> dict[str, Any]:
+        """What the source of both passes leaves open."""
+        kind, sizes = self.kind, self.sizes
+        return {
+            "H": self.units,
+            "INPUTS": self.inputs,
+            "NUMBER": NUMBERS[self.dtype],
+            "BIAS": NUMBERS[self.bias],
+            "BLOCKS": kind.blocks,
+            "SPLIT": kind.split,
+            "WARPS": sizes.warps,
+            "CLUSTER": sizes.cluster,
+            "TILES": sizes.tiles,
+            "TOGETHER": sizes.together,
+            **(self._wide_constants() if sizes.wide else {}),
+            "PARTS": parts_of(kind, self.dtype),
+            "BOUNDED": int(kind.cell == "lstm"),
+            "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and self.dtype == torch.float32),
+            "COUPLED": int(kind.coupled),
+            "HAS_AGE": int(kind.has_age),
+            "HAS_DT": int(self.has_dt),
+            "HAS_LENGTHS": int(self.has_lengths),
+            "REVERSE": int(kind.reverse),
+            **{f"CELL_{name.upper()}": f"{kind.cell}_{name}" for name in ("forward", "slopes", "backward")},
+            **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward")},
+        }
+
+    def _wide_constants(self) -> dict[str, int]:
+        columns = self.kind.blocks * self.units
+        return {
+            "PRE_ROW": columns + lacking(columns, self.dtype.itemsize),
+            "HELD": self.sizes.held,
+            "READ_AHEAD": self.sizes.ahead,
+            "STREAMED": self.sizes.streamed,
+        }
+
+
 @cache
-def _forward(
-    kind: Kind,
-    units: int,
-    inputs: int,
-    sizes: plan.Plan,
-    dtype: torch.dtype,
-    bias: torch.dtype,
-    has_dt: bool,
-    has_lengths: bool,
-    save: bool,
-    device: torch.device,
-) -> Kernel:
-    parts = parts_of(kind, dtype)
-    constants = _constants(kind, units, inputs, sizes, dtype, bias, has_dt, has_lengths) | {"SAVE": int(save)}
+def _forward(of: Variant, save: bool) -> Kernel:
+    kind, sizes = of.kind, of.sizes
     left = kind.blocks + 2 + kind.has_age + (kind.split >= 0) if save else 1
     if sizes.whole:
         name, signature = "whole_forward", "20P2i3f"
-        shared = plan.whole_forward_shared(units, dtype.itemsize, kind.blocks, left, inputs)
+        shared = plan.whole_forward_shared(of.units, of.dtype.itemsize, kind.blocks, left, of.inputs)
     elif sizes.wide:
         name, signature = "wide_forward", "20P2i3f"
         shared = plan.wide_forward_shared(sizes)
     else:
         name, signature = "forward", "19P2i3f"
-        shared = plan.forward_shared(sizes, parts, kind.blocks, left, inputs)
-    code = machine_code(name, constants, architecture(device))
-    return Kernel(code, name, signature, 32 * sizes.warps, sizes.cluster, shared, device)
+        shared = plan.forward_shared(sizes, parts_of(kind, of.dtype), kind.blocks, left, of.inputs)
+    return of.kernel(name, signature, shared, SAVE=int(save))
 
 
 @cache
-def _backward(
-    kind: Kind,
-    units: int,
-    inputs: int,
-    sizes: plan.Plan,
-    dtype: torch.dtype,
-    bias: torch.dtype,
-    has_dt: bool,
-    has_lengths: bool,
-    d_inputs: bool,
-    device: torch.device,
-) -> Kernel:
-    constants = _constants(kind, units, inputs, sizes, dtype, bias, has_dt, has_lengths) | {"D_INPUTS": int(d_inputs)}
-    parted = kind.split >= 0
+def _backward(of: Variant, d_inputs: bool) -> Kernel:
+    kind, sizes, parted = of.kind, of.sizes, of.kind.split >= 0
     if sizes.whole:
         name, signature = "whole_backward", "24P3i3f"
         pages = (1 + kind.has_age, 1 + parted)
-        shared = plan.whole_backward_shared(units, dtype.itemsize, kind.blocks, *pages, inputs, d_inputs)
+        shared = plan.whole_backward_shared(of.units, of.dtype.itemsize, kind.blocks, *pages, of.inputs, d_inputs)
     elif sizes.wide:
         name, signature = "wide_backward", "23P3i3f"
         shared = plan.wide_backward_shared(sizes)
     else:
         name, signature = "backward", "22P3i3f"
         given, left = kind.blocks + 2 + kind.has_age + parted, kind.blocks + parted
-        shared = plan.backward_shared(sizes, parts_of(kind, dtype), given, left, inputs)
-    code = machine_code(name, constants, architecture(device))
-    return Kernel(code, name, signature, 32 * sizes.warps, sizes.cluster, shared, device)
-
-
-def _constants(
-    kind: Kind,
-    units: int,
-    inputs: int,
-    sizes: plan.Plan,
-    dtype: torch.dtype,
-    bias: torch.dtype,
-    has_dt: bool,
-    has_lengths: bool,
-) -> dict[str, Any]:
-    return {
-        "H": units,
-        "INPUTS": inputs,
-        "NUMBER": NUMBERS[dtype],
-        "BIAS": NUMBERS[bias],
-        "BLOCKS": kind.blocks,
-        "SPLIT": kind.split,
-        "WARPS": sizes.warps,
-        "CLUSTER": sizes.cluster,
-        "TILES": sizes.tiles,
-        "TOGETHER": sizes.together,
-        **(_wide_constants(kind, units, sizes, dtype) if sizes.wide else {}),
-        "PARTS": parts_of(kind, dtype),
-        "BOUNDED": int(kind.cell == "lstm"),
-        "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and dtype == torch.float32),
-        "COUPLED": int(kind.coupled),
-        "HAS_AGE": int(kind.has_age),
-        "HAS_DT": int(has_dt),
-        "HAS_LENGTHS": int(has_lengths),
-        "REVERSE": int(kind.reverse),
-        **{f"CELL_{name.upper()}": f"{kind.cell}_{name}" for name in ("forward", "slopes", "backward")},
-        **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward")},
-    }
-
-
-def _wide_constants(kind: Kind, units: int, sizes: plan.Plan, dtype: torch.dtype) -> dict[str, int]:
-    columns = kind.blocks * units
-    return {
-        "PRE_ROW": columns + lacking(columns, dtype.itemsize),
-        "HELD": sizes.held,
-        "READ_AHEAD": sizes.ahead,
-        "STREAMED": sizes.streamed,
-    }
+        shared = plan.backward_shared(sizes, parts_of(kind, of.dtype), given, left, of.inputs)
+    return of.kernel(name, signature, shared, D_INPUTS=int(d_inputs))

@@ -139,6 +139,11 @@ def make_whole(units: int, backward: bool) -> Plan:
     return Plan(warps, 1, 1, (8 if backward else 16) // warps, whole=True)
 
 
+def at_once(processors: int) -> int:
+    """How many large clusters run at the same time."""
+    return max(1, processors // NEIGHBOURS)
+
+
 def make_wide(units: int, groups: int, backward: bool, processors: int) -> Plan:
     """Sizes for a task of more units than registers hold, see wide.cuh.
 
@@ -153,7 +158,7 @@ def make_wide(units: int, groups: int, backward: bool, processors: int) -> Plan:
     warps, cluster = MOST_UNITS_WIDE // 4, -(-units // MOST_UNITS_WIDE)
     if backward:
         return Plan(warps, cluster, 1, held=20, ahead=4)
-    for tiles in range(min(3, -(-groups // max(1, processors // NEIGHBOURS))), 1, -1):
+    for tiles in range(min(3, -(-groups // at_once(processors))), 1, -1):
         sizes = Plan(warps, cluster, tiles, held=20, ahead=6)
         if wide_forward_shared(sizes) <= SHARED:
             return sizes
