@@ -232,6 +232,8 @@ def test_self_check_does_nothing_where_tensors_are_not_what_they_seem(name):
     assert said == [None]
     assert not checking._seen
     assert "it raised" in checking.self_check(fake(broken), CPU)
+    NOT_NOW[name](lambda: said.append(checking.self_check(fake(broken), CPU)))
+    assert "it raised" in said[1]
 
 
 @pytest.mark.usefixtures("fresh")
@@ -287,13 +289,17 @@ def test_engines_on_a_cuda_device_agree_and_leave_its_random_state_alone():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.usefixtures("fresh")
-def test_self_check_does_nothing_while_a_graph_is_captured():
+def test_self_check_looks_at_nothing_while_a_graph_is_captured_and_says_what_it_saw():
     device = torch.device("cuda", torch.cuda.current_device())
     count = torch.zeros(1, device=device)
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         count += 1
         assert checking.self_check(fake(broken), device) is None
     assert checking._seen == {}
+    assert "it raised" in checking.self_check(fake(broken), device)
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        count += 1
+        assert "it raised" in checking.self_check(fake(broken), device)
 
 
 @pytest.mark.gpu

@@ -186,14 +186,14 @@ def self_check(engine: Engine, device: torch.device) -> str | None:
     """Why an engine is not to be trusted on this kind of device, as a sentence; None if it agrees with the loop.
 
     Looks once per engine and kind of device, at two small LSTMs in float32, in the precision torch is set to. While a
-    graph is captured, a compiler traces, torch.func transforms or tensors are fake, it looks at nothing and says None.
-    Changes nothing, not even random state.
+    graph is captured, torch.func transforms or tensors are fake, it looks at nothing and says what it saw before; while
+    a compiler traces, it says None. Changes nothing, not even random state.
     """
-    if not can_look(device):
+    if torch.compiler.is_compiling():
         return None
     key = (engine.name, kind_of(device))
     if key not in _seen:
-        if hinders() is not None or type(torch.empty(0, device=device)) is not Tensor:
+        if not can_look(device):
             return None
         with undisturbed(device):
             _seen[key] = look(engine, device)
@@ -208,9 +208,9 @@ def kind_of(device: torch.device) -> str:
 
 def can_look(device: torch.device) -> bool:
     """Whether tensors can be made and compared now."""
-    if torch.compiler.is_compiling():
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return False
-    return device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+    return hinders() is None and type(torch.empty(0, device=device)) is Tensor
 
 
 def look(engine: Engine, device: torch.device) -> str | None:
