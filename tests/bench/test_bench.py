@@ -98,6 +98,12 @@ def test_slow_calls_are_not_repeated_for_long(monkeypatch):
     assert len(made) == 1
 
 
+def test_quick_calls_are_repeated_even_where_the_time_is_over():
+    made = []
+    measure.milliseconds({"quick": lambda: made.append(1)}, CPU, seconds=-3.0)
+    assert len(made) == measure.MOST
+
+
 def test_memory_is_what_the_backward_pass_keeps_beyond_weights_and_inputs():
     layer = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Tanh())
     inputs = torch.ones(7, 3, requires_grad=True)

@@ -98,3 +98,30 @@ def test_a_refusal_is_told_once_and_the_numbers_are_right(contender: Contender, 
     assert len(asked) == 1
     assert_like_the_loop(case, contender)
     assert len(asked) == 1
+
+
+@FUSED
+@pytest.mark.parametrize("by_step", [False, True], ids=["whole", "by steps"])
+def test_with_less_room_on_chip_the_numbers_are_right_and_what_fits_is_remembered(
+    contender: Contender, monkeypatch, by_step: bool
+) -> None:
+    from triton.runtime.errors import OutOfResources
+
+    tried = []
+
+    def cramped(kernel, constants, kind, grid, tensors, numbers):
+        tried.append(constants(*kind)["RESIDENT"])
+        if tried[-1] > 2:
+            raise OutOfResources(2, 1, "shared memory")
+        return start(kernel, constants, kind, grid, tensors, numbers)
+
+    start = direct.start
+    monkeypatch.setattr(direct, "start", cramped)
+    monkeypatch.setattr(plan, "_smaller", {})
+    monkeypatch.setattr(by_steps, "is_needed", lambda device: by_step)
+    case = Case("lstm", "fast", steps=3, units=20)
+    assert_like_the_loop(case, contender)
+    assert {4, 3, 2} == set(tried)
+    tried.clear()
+    assert_like_the_loop(case, contender)
+    assert {2} == set(tried)

@@ -5,6 +5,11 @@ import pytest
 from remanence.engines.fused import plan
 
 
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    monkeypatch.setattr(plan, "_smaller", {})
+
+
 @pytest.mark.parametrize("units", [16, 128, 400, 512, 720, 1152, 2048, 4096, 8192])
 @pytest.mark.parametrize("rows", [1, 20, 128, 1000])
 @pytest.mark.parametrize("replicas", [1, 8])
@@ -40,11 +45,13 @@ def test_what_needs_more_memory_than_there_is_gets_less_of_the_matrix_and_then_s
         if tiles.resident > 0 or tiles.chunk > 32:
             raise errors.OutOfResources(2, 1, "shared memory")
 
-    tiles = plan.Plan(16, 32, 128, 8, resident=2, at_once=7)  # no other test has these
-    plan.fitted(tiles, start)
+    tiles = plan.Plan(16, 32, 128, 8, resident=2, at_once=7)
+    plan.fitted("this", tiles, start)
     assert tried == [(2, 128), (1, 64), (0, 64), (0, 32)]
-    plan.fitted(tiles, start)
+    plan.fitted("this", tiles, start)
     assert tried[4:] == [(0, 32)]  # what was found out is remembered
+    plan.fitted("that", tiles, start)
+    assert tried[5:] == tried[:4]  # and says nothing of other kernels
 
 
 def test_programs_that_do_not_fit_two_by_two_run_one_by_one():
@@ -57,7 +64,7 @@ def test_programs_that_do_not_fit_two_by_two_run_one_by_one():
             raise RuntimeError("Triton Error [CUDA]: too many blocks in cooperative launch")
 
     tiles = plan.make(128, 128, 8, 4, 4, False, plan.Chip(processors=132, shared=232448))
-    plan.fitted(tiles, start)
+    plan.fitted("these", tiles, start)
     assert tried == [(264, 2), (132, 1)]
 
 
@@ -69,4 +76,4 @@ def test_any_other_refusal_is_not_swallowed():
 
     tiles = plan.make(128, 128, 8, 4, 4, False, plan.Chip(processors=132, shared=232448))
     with pytest.raises(RuntimeError, match="misaligned"):
-        plan.fitted(tiles, start)
+        plan.fitted("these", tiles, start)

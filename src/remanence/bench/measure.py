@@ -14,6 +14,8 @@ Call = Callable[[], object]
 
 MOST = 15
 """Rounds after which a median is good enough."""
+AT_LEAST = 0.5
+"""Seconds that may always be taken: what is quick is never measured only once."""
 
 
 @dataclass
@@ -41,6 +43,7 @@ def milliseconds(calls: Mapping[str, Call], device: torch.device, seconds: float
         least: rounds that should be made.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
+    seconds = max(seconds, AT_LEAST)
     clock = Clock(seconds)
     for done in range(1, MOST + 1):
         for name, call in calls.items():

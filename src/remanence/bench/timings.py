@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import torch
 
 from .. import engines
+from ..engines.machine import threads
 from .measure import Clock, milliseconds, training_bytes
 from .shapes import FEW_STEPS, LAYERS, Plan, Shape
 from .work import Work, blank_task, make_inputs, ours, references, why
@@ -63,14 +62,13 @@ def timings(plan: Plan, clock: Clock, say: Say) -> Iterator[Timing]:
     sections = len(plan.shapes) + (plan.growth is not None)
     for index, shape in enumerate(plan.shapes):
         say(f"{shape.name}: {shape.sizes}")
-        yield from at(shape, plan, clock, clock.left / (sections - index), say)
+        yield from at(shape, plan, clock, sections - index, say)
         if plan.device.type == "cuda":
             torch.cuda.empty_cache()
 
 
-def at(shape: Shape, plan: Plan, clock: Clock, seconds: float, say: Say) -> list[Timing]:
-    """All layers and engines at one shape."""
-    share = Clock(seconds)
+def at(shape: Shape, plan: Plan, clock: Clock, shares: int, say: Say) -> list[Timing]:
+    """All layers and engines at one shape, measured in one of so many shares of what compiling leaves of the time."""
     try:
         inputs = make_inputs(shape, plan)
         rivals = references(shape, plan, inputs)
@@ -99,6 +97,7 @@ def at(shape: Shape, plan: Plan, clock: Clock, seconds: float, say: Say) -> list
         rows.append(row)
 
     say(f"{shape.name}: measuring")
+    share = Clock(clock.left / shares)
     try:
         forward = milliseconds({name: work.infer for name, work in ready.items()}, plan.device, share.left / 4)
         training = milliseconds({name: work.train for name, work in ready.items()}, plan.device, share.left * 0.8)
@@ -166,7 +165,7 @@ def compile_together(works: list[Work], device: torch.device) -> None:
         except Exception:
             return
 
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with threads(device) as pool:
         list(pool.map(once, works))
     torch.cuda.synchronize(device)
     torch.cuda.empty_cache()

@@ -7,9 +7,7 @@ computation alone. An error is the norm of a difference over the norm of the tru
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,7 +22,7 @@ from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, wide
 from ..names import lookup
 from . import loop
 from .base import Engine, Task
-from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers
+from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers, threads
 from .transforms import hinders
 
 
@@ -117,8 +115,8 @@ def every_row(engine: Engine, precision: Precision, device: torch.device) -> Ite
     if device.type != "cuda":
         return (compare(engine, cell, precision, device) for cell in every_cell())
     # torch's own engine compiles nothing, and what it keeps quiet would be heard from other threads.
-    threads = 1 if engine.name == "torch" else min(8, os.cpu_count() or 1)
-    with float32_products(precision.tf32), ThreadPoolExecutor(threads) as pool:
+    most = 1 if engine.name == "torch" else 8
+    with float32_products(precision.tf32), threads(device, most) as pool:
         return list(pool.map(lambda cell: compare(engine, cell, precision, device), every_cell()))
 
 

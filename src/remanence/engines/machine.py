@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,6 +38,14 @@ def devices() -> list[torch.device]:
     if torch.cuda.is_available():
         found.append(device_named("cuda"))
     return found
+
+
+def threads(device: torch.device, most: int = 8) -> ThreadPoolExecutor:
+    """Threads in which kernels for a CUDA device compile side by side.
+
+    Each takes the device up before anything else: torch warns of a matrix product in a thread that has not.
+    """
+    return ThreadPoolExecutor(min(most, os.cpu_count() or 1), initializer=partial(torch.cuda.synchronize, device))
 
 
 def tf32_in_recurrent_layers() -> bool:

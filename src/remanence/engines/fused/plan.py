@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -69,27 +69,34 @@ STREAMED_CHUNK = 64
 OVERHEAD = 1024
 """Bytes of shared memory for everything that does not grow with the tiles."""
 
-_smaller: dict[Plan, Plan] = {}
+_smaller: dict[tuple[Hashable, Plan], Plan] = {}
 
 
 class RefusedError(RuntimeError):
     """The driver does not start programs that wait for each other."""
 
 
-def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
-    """Start kernels with these tiles; with less on chip if the compiler needs more than there is."""
+def fitted(of: Hashable, tiles: Plan, start: Callable[[Plan], None]) -> None:
+    """Start kernels with these tiles; with less on chip if the compiler needs more than there is.
+
+    Args:
+        of: what the kernels are compiled for, apart from tiles. What was found out for one says nothing of another.
+        tiles: what to start with.
+        start: starts them.
+    """
     from triton.runtime.errors import OutOfResources  # type: ignore[import-untyped]
 
     while True:
-        while tiles in _smaller:
-            tiles = _smaller[tiles]
+        while _smaller and (of, tiles) in _smaller:
+            tiles = _smaller[of, tiles]
         try:
             return start(tiles)
         except OutOfResources:
             if tiles.resident > 0:
-                _smaller[tiles] = replace(tiles, resident=tiles.resident - 1, chunk=min(tiles.chunk, STREAMED_CHUNK))
+                chunk = min(tiles.chunk, STREAMED_CHUNK)
+                _smaller[of, tiles] = replace(tiles, resident=tiles.resident - 1, chunk=chunk)
             elif tiles.chunk > 16:
-                _smaller[tiles] = replace(tiles, chunk=tiles.chunk // 2)
+                _smaller[of, tiles] = replace(tiles, chunk=tiles.chunk // 2)
             else:
                 raise
         except RuntimeError as error:
@@ -98,7 +105,7 @@ def fitted(tiles: Plan, start: Callable[[Plan], None]) -> None:
                 raise
             if tiles.per_processor == 1:
                 raise RefusedError(str(error)) from error
-            _smaller[tiles] = replace(tiles, at_once=tiles.at_once // tiles.per_processor, per_processor=1)
+            _smaller[of, tiles] = replace(tiles, at_once=tiles.at_once // tiles.per_processor, per_processor=1)
 
 
 def all_on_chip(units: int, rows: int, blocks: int, itemsize: int, on: Chip) -> bool:

@@ -100,7 +100,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
         numbers = (0, steps, rows, units, kind.eps, kind.fixed_p)
         by_steps.forward(tiles, _forward_constants, (kind, tiles, units, save, True), tensors, numbers, kind.reverse)
 
-    _run(tiles, start, step_by_step, device)
+    _run((forward_kernel, kind, *_sorts(given), save), tiles, start, step_by_step, device)
 
 
 def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Derivatives) -> Found:
@@ -134,7 +134,7 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
         numbers = (0, groups, steps, rows, units, kind.eps, kind.fixed_p)
         by_steps.backward(tiles, _backward_constants, (kind, tiles, units, True), tensors, numbers, kind.reverse)
 
-    _run(tiles, start, step_by_step, device)
+    _run((backward_kernel, kind, *_sorts(given), by.wants_dt), tiles, start, step_by_step, device)
     return Found(None if d_p_hat is None else d_p_hat.sum(-2), None if d_dt is None else d_dt.sum(0))
 
 
@@ -144,7 +144,14 @@ def _bytes_on_chip(kind: Kind, matrix: Tensor) -> int:
     return matrix.element_size() * (2 if twice else 1)
 
 
+def _sorts(given: Given) -> tuple[Any, ...]:
+    """What of a task decides how much of the chip a kernel takes, beside its kind."""
+    matrix = given.weight_hh
+    return matrix.dtype, matrix.shape[-1], given.dt is None, given.lengths is None
+
+
 def _run(
+    of: tuple[Any, ...],
     tiles: plan.Plan,
     start: Callable[[plan.Plan], None],
     step_by_step: Callable[[plan.Plan], None],
@@ -153,10 +160,10 @@ def _run(
     """Start a pass; step by step where the driver takes nothing else."""
     if not by_steps.is_needed(device):
         try:
-            return plan.fitted(tiles, start)
+            return plan.fitted((device, *of), tiles, start)
         except plan.RefusedError as refusal:  # before anything was done: the first launch is the largest
             by_steps.note(device, refusal)
-    return plan.fitted(tiles, step_by_step)
+    return plan.fitted((device, *of, "a step"), tiles, step_by_step)
 
 
 def _launches(groups: int, tiles: plan.Plan, units: int) -> Iterator[tuple[int, tuple[int]]]:
