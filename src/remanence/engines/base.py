@@ -53,6 +53,12 @@ class Task:
         return zeros(*several, batch, hidden), *(zeros(*several, batch, width, dtype=more) for width in others)
 
     @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that derivatives may be wanted by."""
+        state = () if isinstance(self.state, Zeros) else self.state
+        return (self.inputs, *self.weights.values(), *state, *(() if self.dt is None else (self.dt,)))
+
+    @property
     def width(self) -> int:
         """Of the hidden state."""
         return self.state.widths[0] if isinstance(self.state, Zeros) else self.state[0].shape[-1]

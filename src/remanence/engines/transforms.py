@@ -1,11 +1,17 @@
-"""Transformations of torch's, for which derivatives written by hand have no rules."""
+"""Transformations of torch's that an engine cannot take part in: for which it has no rules, or which do not see it."""
 
 from __future__ import annotations
 
-import torch
-from torch._C import _functorch as functorch
-from torch.autograd import forward_ad
+from collections.abc import Iterable, Sequence
 
+import torch
+from torch import Tensor
+from torch._C import _functorch as functorch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+PLAIN = (Tensor, torch.nn.Parameter)
 ADVICE = 'engine="loop" takes part in it'
 
 
@@ -14,9 +20,28 @@ def transformed() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
-def hinders() -> str | None:
-    """Why an engine that has a backward pass of its own cannot run now."""
-    return f"torch.func transforms what calls it; {ADVICE}" if transformed() else _without_forward_mode()
+def hinders(tensors: Iterable[Tensor] = ()) -> str | None:
+    """Why an engine that has a backward pass of its own cannot run now, on these tensors."""
+    for tensor in tensors:
+        if type(tensor) not in PLAIN and is_traceable_wrapper_subclass(tensor):
+            return f"it takes plain tensors, and there is a {type(tensor).__name__}; {ADVICE}"
+    if transformed():
+        return f"torch.func transforms what calls it; {ADVICE}"
+    if torch.jit.is_tracing() or (not torch.compiler.is_compiling() and _mode("PROXY")):  # type: ignore[attr-defined, no-untyped-call]
+        return f"what torch records of it would not be all; {ADVICE}"
+    return _without_forward_mode()
+
+
+def hinders_kernels(tensors: Sequence[Tensor]) -> str | None:
+    """Why an engine cannot that reads numbers at their addresses."""
+    if _mode("FAKE") or any(type(tensor) not in PLAIN and isinstance(tensor, FakeTensor) for tensor in tensors):
+        return f"tensors are fake, and it needs their numbers; {ADVICE}"
+    return hinders(tensors)
+
+
+def _mode(name: str) -> bool:
+    """Whether there is such a mode."""
+    return torch._C._get_dispatch_mode(getattr(torch._C._TorchDispatchModeKey, name)) is not None
 
 
 def hinders_torch() -> str | None:

@@ -44,7 +44,7 @@ def refuses(task: Task) -> str | None:
         return f"it runs on the CPU, and the input is on {inputs.device}"
     if inputs.dtype not in DTYPES:
         return f"it runs in float32 and float64, and the input is {inputs.dtype}"
-    return hinders()
+    return hinders(() if torch.compiler.is_compiling() else task.tensors)
 
 
 @untraced  # a compiler can add nothing, and would unroll the loop

@@ -12,7 +12,7 @@ from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from ...gates import KNOWN
 from ..base import Result, Task, Zeros
 from ..machine import tf32_in_recurrent_layers
-from ..transforms import hinders
+from ..transforms import hinders_kernels
 
 if TYPE_CHECKING:
     from .launch import Given, Kind
@@ -51,7 +51,7 @@ def unsuited(task: Task) -> str | None:
         return f"it has no kernel for the gate {gate.name}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state, and proj_size is set"
-    return None if torch.compiler.is_compiling() else hinders()
+    return None if torch.compiler.is_compiling() else hinders_kernels(task.tensors)
 
 
 def interpreting() -> bool:
@@ -147,10 +147,7 @@ def given(task: Task) -> Given:
 
 def tracked(task: Task) -> bool:
     """Whether anything of it wants a gradient."""
-    if any(weight.requires_grad for weight in task.weights.values()) or task.inputs.requires_grad:
-        return True
-    state = () if isinstance(task.state, Zeros) else task.state
-    return any(part.requires_grad for part in state) or (task.dt is not None and task.dt.requires_grad)
+    return any(tensor.requires_grad for tensor in task.tensors)
 
 
 def ended(task: Task, output: Tensor) -> Tensor:

@@ -95,6 +95,10 @@ def _differentiate(
 ) -> tuple[Tensor | None, ...]:
     kind: Kind = ctx.kind
     given, kept, scale = Given(*saved[:FIELDS]), Kept(*saved[FIELDS:-1]), saved[-1]
+    device = given.inputs.device.type
+    if torch.is_autocast_enabled(device):  # what was kept is of the precision of the forward pass
+        with torch.autocast(device, enabled=False):
+            return _differentiate(ctx, saved, d_outputs, *d_final)
     if ctx.overwritten:  # by a backward pass before this one: made again, bit for bit the same
         more = given.weight_hh.shape[-1] - ctx.units
         again = given._replace(weight_ih=padded(given.weight_ih, (0, 0, 0, more), kind.blocks).contiguous())
