@@ -18,6 +18,7 @@ import remanence as rm
 from remanence import engines
 from remanence.engines import Result, Task, Zeros
 from remanence.engines.fused.clusters.engine import GENERATIONS
+from remanence.engines.fused.host import engine as host
 from remanence.gates import Forgetting, Gate, PowerLaw
 
 
@@ -37,6 +38,11 @@ def has_clusters() -> bool:
 
 ENGINES = [
     pytest.param(Contender("cpu", "cpu", (torch.float64, torch.float32)), id="cpu"),
+    pytest.param(
+        Contender("c++", "cpu", (torch.float32,)),
+        id="compiled",
+        marks=pytest.mark.skipif(host.lacks() is not None, reason="no C++ compiler"),
+    ),
     pytest.param(
         Contender("cuda", "cuda", (torch.float32,)),
         id="cuda",
@@ -486,8 +492,11 @@ def test_the_cpu_engine_says_why_it_refuses_and_auto_goes_on(reason: str) -> Non
 
 @EVERY_CELL
 @EVERY_GATE
-def test_auto_takes_the_cpu_engine_on_the_cpu(cell: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = engines.KNOWN["cpu"]
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_auto_takes_an_engine_of_this_package_on_the_cpu(
+    cell: str, gate: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engines.KNOWN["c++" if dtype == torch.float32 and host.lacks() is None else "cpu"]
     tasks: list[Task] = []
 
     def watched(task: Task) -> Result:
@@ -496,7 +505,7 @@ def test_auto_takes_the_cpu_engine_on_the_cpu(cell: str, gate: str, monkeypatch:
 
     original = engine.run
     monkeypatch.setattr(engine, "run", watched)
-    Case(cell, gate).layer("auto", "cpu", torch.float32)(torch.zeros(2, 1, 2))
+    Case(cell, gate).layer("auto", "cpu", dtype)(torch.zeros(2, 1, 2, dtype=dtype))
     assert len(tasks) == 1
 
 

@@ -1,4 +1,4 @@
-"""Layers inside of functions that torch.func transforms, and derivatives in forward mode."""
+"""Layers inside of what torch.func transforms or torch.jit.trace records, derivatives in forward mode, fake tensors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, vmap
 
 import remanence as rm
+from remanence.engines.fused.host.engine import lacks
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own
+compiles = pytest.mark.skipif(lacks() is not None, reason="no C++ compiler")
 STEPS, ROWS, INPUTS, UNITS = 5, 2, 3, 4
 LAYERS: dict[str, Callable[..., rm.nn.Recurrent]] = {
     "LSTM": rm.LSTM,
@@ -126,3 +129,41 @@ def test_torch_has_rules_for_its_own_layers(inputs: Tensor) -> None:
     found = grad(loss_of(layer))(dict(layer.named_parameters()), inputs)
     for name, slope in by_autograd(layer, inputs).items():
         torch.testing.assert_close(found[name], slope)
+
+
+RECORDED = pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+
+
+@RECORDED
+@pytest.mark.parametrize("name", ["LSTM", "LSTM fast", "PowerLawLSTM", "GRU"])
+@pytest.mark.parametrize("with_gradients", [False, True])
+def test_what_torch_jit_records_computes_the_same_of_other_inputs(name: str, with_gradients: bool) -> None:
+    layer = LAYERS[name](INPUTS, UNITS)
+    with torch.set_grad_enabled(with_gradients):
+        recorded = torch.jit.trace(layer, torch.zeros(STEPS, ROWS, INPUTS), check_trace=False)
+        inputs = torch.randn(STEPS, ROWS, INPUTS)
+        torch.testing.assert_close(recorded(inputs), layer(inputs))
+
+
+@RECORDED
+@pytest.mark.parametrize("engine", ["cpu", pytest.param("c++", marks=compiles)])
+def test_an_engine_that_torch_jit_would_not_record_says_so(engine: str) -> None:
+    layer = rm.LSTM(INPUTS, UNITS, gate="fast", engine=engine)
+    with pytest.raises(ValueError, match=r"torch records of it would not be all"):
+        torch.jit.trace(layer, torch.zeros(STEPS, ROWS, INPUTS), check_trace=False)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_fake_tensors_go_through(name: str) -> None:
+    layer = LAYERS[name](INPUTS, UNITS)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        output, _ = layer(mode.from_tensor(torch.zeros(STEPS, ROWS, INPUTS)))
+    assert isinstance(output, FakeTensor)
+    assert output.shape == (STEPS, ROWS, UNITS)
+
+
+@compiles
+def test_a_kernel_that_needs_numbers_says_so() -> None:
+    layer = rm.LSTM(INPUTS, UNITS, gate="fast", engine="c++")
+    with pytest.raises(ValueError, match="tensors are fake"), FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        layer(mode.from_tensor(torch.zeros(STEPS, ROWS, INPUTS)))

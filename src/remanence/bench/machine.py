@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from ..engines.fused.clusters.compiler import CompilerError
+from ..engines.fused.host.compiler import compiler
 from ..version import __version__
 
 
@@ -30,10 +32,20 @@ def describe(device: torch.device) -> dict[str, str]:
     if device.type == "cuda":
         cudnn = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
         found |= {"cuda": str(torch.version.cuda), "cudnn": str(cudnn)}
+    else:
+        found["compiler"] = compiler_name()
     return found | {
         "remanence": __version__,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
+
+
+def compiler_name() -> str:
+    """Which C++ compiler the engine "c++" has."""
+    try:
+        return compiler()[1].partition("\n")[0]
+    except CompilerError:
+        return "none"
 
 
 def processor() -> str:

@@ -14,7 +14,7 @@ from ..gates import KNOWN as KNOWN_GATES
 from ..names import lookup
 from . import cpu, fused, loop, native, side_by_side
 from .base import Engine, Result, Task
-from .fused import clusters, plan
+from .fused import clusters, host, plan
 from .machine import tf32_in_recurrent_layers
 from .pieces import run_in_pieces
 from .transforms import hinders
@@ -22,6 +22,7 @@ from .transforms import hinders
 KNOWN: dict[str, Engine] = {
     "cuda": cast(Engine, clusters),
     "triton": cast(Engine, fused),
+    "c++": cast(Engine, host),
     "cpu": cast(Engine, cpu),
     "torch": cast(Engine, native),
     "loop": cast(Engine, loop),
@@ -134,7 +135,7 @@ def _trusted(engine: Engine, task: Task) -> bool:
         if isinstance(task.cell, GatedCell) and type(task.cell.gate) not in KNOWN_GATES.values():
             _tell(f"gate {task.cell.gate.name!r} has no fused kernel: it runs on the loop engine, which is slow")
         return True
-    if engine not in (KNOWN["cuda"], KNOWN["triton"]):
+    if engine not in (KNOWN["cuda"], KNOWN["triton"], KNOWN["c++"]):
         return True
     from .check import self_check
 

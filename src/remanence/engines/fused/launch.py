@@ -38,7 +38,7 @@ class Kind:
     precision: str
     """Of float32 products: "tf32", or "tf32x3" for full float32."""
     kernels: str = "triton"
-    """Whose: "triton", or "cuda"."""
+    """Whose: "triton", "cuda" or "c++"."""
 
     @property
     def has_age(self) -> bool:
@@ -198,6 +198,10 @@ def _recurrence(kernels: str) -> Recurrence:
         from .clusters import passes
 
         return passes
+    if kernels == "c++":
+        from .host import passes as steps
+
+        return steps
     from . import programs
 
     return programs

@@ -3,7 +3,7 @@
 
 struct State { float hidden, cell, age; };
 struct CellSlopes { float own[6], of_gate[6], of_writing[6]; };
-struct CellBack { float z[4], hn, cell, age, p, dt; };
+struct CellBack { float z[BLOCKS > 4 ? BLOCKS : 4], hn, cell, age, p, dt; };
 
 constexpr int FORGET = COUPLED ? 0 : 1;  // the LSTM's block of the forget gate
 constexpr int EXTRA = BLOCKS - 1;        // the gate's second row, of gates that have one

@@ -1,0 +1,219 @@
+// One step of all units of all sequences, between products with the recurrent matrix that torch does; or, of small layers, all
+// steps with these products. Units beside each other are in the lanes of a vector, sequences in threads; gates and cells are
+// those of ../clusters.
+//
+// T steps, B sequences, H units, G blocks. Sequences that have ended keep their state.
+
+#ifdef __clang__
+#define SIDE_BY_SIDE _Pragma("clang loop vectorize(assume_safety)")
+#define UNROLLED _Pragma("unroll")
+#else
+#define SIDE_BY_SIDE _Pragma("GCC ivdep")
+#define UNROLLED _Pragma("GCC unroll 8")
+#endif
+
+struct Sizes { int64_t steps, rows, units, pre_row, threads, reverse; };
+
+// What is the same in both passes.
+struct Task {
+    Sizes sizes;
+    double eps, beta;
+    float* pre;                // (T, B, pre_row): blocks of pre-activations, and after these what makes rows whole
+    float* parts;              // (T, B, H): the recurrent part of the candidate, GRU only
+    float *cells, *ages;       // (T, B, H), or two steps of these in turn where nothing is kept
+    const float *first_cell, *first_age;  // (B, H)
+    const float* p;            // (H): exponents
+    const float* dt;           // (T, B)
+    const int32_t* lengths;    // (B), or null
+};
+
+struct Forward {
+    Task task;
+    float* product;            // (B, G H): the hidden state before the step times the recurrent matrix
+    const float* bias;         // (G H)
+    const float* bias_hn;      // (H): GRU only
+    const float* first_hidden; // (B, H)
+    float* hidden;             // (T, B, H)
+};
+
+struct Backward {
+    Task task;
+    const float* d_hidden;     // (T, B, H), or null for zero
+    const float* zero;         // (H)
+    float* from_later;         // (B, H): by this step's hidden state, through later steps
+    float *d_cell, *d_age;     // (B, H): by the state after the step, then by that before it
+    float *d_p, *d_step;       // (B, H): by the exponents, summed over steps; by dt
+    float *d_pre, *d_parts;    // may be pre and parts
+    float* d_product;          // (B, G H): what goes through the recurrent matrix, GRU only: elsewhere it is d_pre
+    float* held;               // (B, H): what does not, of sequences that have ended
+};
+
+template <typename Number>
+__forceinline__ Number* row_of(Number* numbers, int64_t step, int64_t row, Sizes n, int64_t width) {
+    return numbers == nullptr ? nullptr : numbers + (step * n.rows + row) * width;
+}
+
+// A row of `inner` numbers times a matrix (inner, width).
+__forceinline__ void multiply(float* product, const float* row, const float* matrix, int64_t inner, int64_t width) {
+    std::memset(product, 0, width * sizeof(float));
+    int64_t k = 0;
+    for (; k + 4 <= inner; k += 4) {
+        const float *a = matrix + k * width, *b = a + width, *c = b + width, *d = c + width;
+        const float x = row[k], y = row[k + 1], z = row[k + 2], w = row[k + 3];
+        SIDE_BY_SIDE
+        for (int64_t i = 0; i < width; ++i) product[i] += (x * a[i] + y * b[i]) + (z * c[i] + w * d[i]);
+    }
+    for (; k < inner; ++k) {
+        const float* a = matrix + k * width;
+        const float x = row[k];
+        SIDE_BY_SIDE
+        for (int64_t i = 0; i < width; ++i) product[i] += x * a[i];
+    }
+}
+
+template <bool SAVE>
+__forceinline__ void forward_row(const Forward& f, int64_t s, int64_t row) {
+    const Task& task = f.task;
+    const Sizes n = task.sizes;
+    const int64_t units = n.units, t = n.reverse ? n.steps - 1 - s : s, before = n.reverse ? t + 1 : t - 1;
+    const int64_t now = SAVE ? t : s % 2, earlier = SAVE ? before : (s + 1) % 2;
+    float* pre = row_of(task.pre, t, row, n, n.pre_row);
+    const float* product = row_of(f.product, 0, row, n, BLOCKS * units);
+    const float* cell = s ? row_of(task.cells, earlier, row, n, units) : row_of(task.first_cell, 0, row, n, units);
+    const float* age = s ? row_of(task.ages, earlier, row, n, units) : row_of(task.first_age, 0, row, n, units);
+    float *hidden = row_of(f.hidden, t, row, n, units), *cells = row_of(task.cells, now, row, n, units);
+    float *ages = row_of(task.ages, now, row, n, units), *parts = row_of(task.parts, t, row, n, units);
+    if (task.lengths != nullptr && t >= task.lengths[row]) {
+        const float* h = s ? row_of(f.hidden, before, row, n, units) : row_of(f.first_hidden, 0, row, n, units);
+        std::memcpy(hidden, h, units * sizeof(float));
+        std::memcpy(cells, cell, units * sizeof(float));
+        if (HAS_AGE) std::memcpy(ages, age, units * sizeof(float));
+        return;
+    }
+    const float eps = task.eps, beta = task.beta, dt = HAS_DT ? task.dt[t * n.rows + row] : 1.0f;
+    const float *bias = f.bias, *bias_hn = f.bias_hn, *p = task.p;
+    SIDE_BY_SIDE
+    for (int64_t unit = 0; unit < units; ++unit) {
+        float z[BLOCKS];
+        UNROLLED
+        for (int block = 0; block < BLOCKS; ++block) {
+            int64_t at = block * units + unit;
+            z[block] = pre[at] + bias[at] + (block == SPLIT ? 0.0f : product[at]);
+        }
+        float hn = SPLIT >= 0 ? product[SPLIT * units + unit] + bias_hn[unit] : 0.0f;
+        State state = {0.0f, cell[unit], HAS_AGE ? age[unit] : 0.0f};
+        state = CELL_FORWARD(z, hn, state, HAS_AGE ? p[unit] : 0.0f, dt, eps, beta);
+        hidden[unit] = state.hidden;
+        cells[unit] = state.cell;
+        if (HAS_AGE) ages[unit] = state.age;
+        if (SAVE) {
+            UNROLLED
+            for (int block = 0; block < BLOCKS; ++block) pre[block * units + unit] = z[block];
+            if (SPLIT >= 0) parts[unit] = hn;
+        }
+    }
+}
+
+__forceinline__ void backward_row(const Backward& b, int64_t s, int64_t row) {
+    const Task& task = b.task;
+    const Sizes n = task.sizes;
+    const int64_t units = n.units, t = n.reverse ? s : n.steps - 1 - s, before = n.reverse ? t + 1 : t - 1;
+    const bool first = s == n.steps - 1;
+    const float *pre = row_of(task.pre, t, row, n, n.pre_row), *parts = row_of(task.parts, t, row, n, units);
+    const float* cell = first ? row_of(task.first_cell, 0, row, n, units) : row_of(task.cells, before, row, n, units);
+    const float* age = first ? row_of(task.first_age, 0, row, n, units) : row_of(task.ages, before, row, n, units);
+    const float *after = row_of(task.cells, t, row, n, units), *p = task.p;
+    const float* d_hidden = b.d_hidden == nullptr ? b.zero : row_of(b.d_hidden, t, row, n, units);
+    const float* from_later = row_of(b.from_later, 0, row, n, units);
+    float *d_cell = row_of(b.d_cell, 0, row, n, units), *d_age = row_of(b.d_age, 0, row, n, units);
+    float *d_p = row_of(b.d_p, 0, row, n, units), *d_step = row_of(b.d_step, 0, row, n, units);
+    float *d_pre = row_of(b.d_pre, t, row, n, n.pre_row), *d_parts = row_of(b.d_parts, t, row, n, units);
+    float *d_product = row_of(b.d_product, 0, row, n, BLOCKS * units), *held = row_of(b.held, 0, row, n, units);
+    for (int64_t more = BLOCKS * units; more < n.pre_row; ++more) d_pre[more] = 0.0f;
+    if (task.lengths != nullptr) {
+        bool ended = t >= task.lengths[row];
+        for (int64_t unit = 0; unit < units; ++unit) held[unit] = ended ? from_later[unit] + d_hidden[unit] : 0.0f;
+        if (ended) {
+            std::memset(d_pre, 0, BLOCKS * units * sizeof(float));
+            if (SPLIT >= 0) std::memset(d_parts, 0, units * sizeof(float));
+            if (SPLIT >= 0) std::memset(d_product, 0, BLOCKS * units * sizeof(float));
+            if (HAS_DT) std::memset(d_step, 0, units * sizeof(float));
+            return;
+        }
+    }
+    const float eps = task.eps, beta = task.beta, dt = HAS_DT ? task.dt[t * n.rows + row] : 1.0f;
+    SIDE_BY_SIDE
+    for (int64_t unit = 0; unit < units; ++unit) {
+        float z[BLOCKS];
+        UNROLLED
+        for (int block = 0; block < BLOCKS; ++block) z[block] = pre[block * units + unit];
+        State state = {0.0f, cell[unit], HAS_AGE ? age[unit] : 0.0f};
+        float hn = SPLIT >= 0 ? parts[unit] : 0.0f;
+        CellSlopes slopes = CELL_SLOPES(z, hn, state, after[unit], HAS_AGE ? p[unit] : 0.0f, dt, eps, beta);
+        float d_h = from_later[unit] + d_hidden[unit];
+        CellBack back = CELL_BACKWARD(slopes, d_h, d_cell[unit], HAS_AGE ? d_age[unit] : 0.0f);
+        UNROLLED
+        for (int block = 0; block < BLOCKS; ++block) {
+            d_pre[block * units + unit] = back.z[block];
+            if (SPLIT >= 0) d_product[block * units + unit] = block == SPLIT ? back.hn : back.z[block];
+        }
+        if (SPLIT >= 0) d_parts[unit] = back.hn;
+        d_cell[unit] = back.cell;
+        if (HAS_AGE) {
+            d_age[unit] = back.age;
+            d_p[unit] += back.p;
+        }
+        if (HAS_DT) d_step[unit] = back.dt;
+    }
+}
+
+extern "C" void forward(const Forward* f, int64_t s, int save) {
+    const Sizes n = f->task.sizes;
+#pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
+    for (int64_t row = 0; row < n.rows; ++row) {
+        if (save) forward_row<true>(*f, s, row);
+        else forward_row<false>(*f, s, row);
+    }
+}
+
+extern "C" void backward(const Backward* b, int64_t s) {
+    const Sizes n = b->task.sizes;
+#pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
+    for (int64_t row = 0; row < n.rows; ++row) backward_row(*b, s, row);
+}
+
+// All steps. The matrix is (H, G H).
+extern "C" void forward_all(const Forward* f, const float* matrix, int save) {
+    const Sizes n = f->task.sizes;
+#pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
+    for (int64_t row = 0; row < n.rows; ++row) {
+        const float* hidden = row_of(f->first_hidden, 0, row, n, n.units);
+        for (int64_t s = 0; s < n.steps; ++s) {
+            multiply(row_of(f->product, 0, row, n, BLOCKS * n.units), hidden, matrix, n.units, BLOCKS * n.units);
+            if (save) forward_row<true>(*f, s, row);
+            else forward_row<false>(*f, s, row);
+            hidden = row_of(f->hidden, n.reverse ? n.steps - 1 - s : s, row, n, n.units);
+        }
+    }
+}
+
+// All steps back. The matrix is (G H, H), d_dt (T, B) or null.
+extern "C" void backward_all(const Backward* b, const float* matrix, float* d_dt) {
+    const Sizes n = b->task.sizes;
+#pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
+    for (int64_t row = 0; row < n.rows; ++row) {
+        float *from_later = row_of(b->from_later, 0, row, n, n.units), *held = row_of(b->held, 0, row, n, n.units);
+        for (int64_t s = 0; s < n.steps; ++s) {
+            const int64_t t = n.reverse ? s : n.steps - 1 - s;
+            backward_row(*b, s, row);
+            const float* d_pre = row_of(b->d_pre, t, row, n, n.pre_row);
+            const float* d_product = SPLIT >= 0 ? row_of(b->d_product, 0, row, n, BLOCKS * n.units) : d_pre;
+            multiply(from_later, d_product, matrix, BLOCKS * n.units, n.units);
+            if (held != nullptr) for (int64_t unit = 0; unit < n.units; ++unit) from_later[unit] += held[unit];
+            if (d_dt == nullptr) continue;
+            float sum = 0.0f, *d_step = row_of(b->d_step, 0, row, n, n.units);
+            for (int64_t unit = 0; unit < n.units; ++unit) sum += d_step[unit];
+            d_dt[t * n.rows + row] = sum;
+        }
+    }
+}
