@@ -67,8 +67,8 @@ def library(text: str, constants: Mapping[str, Any] | None = None) -> ctypes.CDL
             raise CompilerError(str(error)) from error
 
 
-def _call(*options: str, text: str = "") -> str:
-    """What the compiler says."""
+def _call(*options: str, text: str = "") -> None:
+    """Let the compiler do something."""
     command = [compiler()[0], *options]
     try:
         done = _started(command, text)
@@ -76,7 +76,6 @@ def _call(*options: str, text: str = "") -> str:
         raise CompilerError(str(error)) from error
     if done.returncode:
         raise CompilerError(f"{command[0]} says {(done.stderr.strip() or 'nothing').partition(chr(10))[0]}")
-    return done.stdout
 
 
 def _started(command: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
