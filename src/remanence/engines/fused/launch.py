@@ -44,6 +44,18 @@ class Kind:
     def has_age(self) -> bool:
         return self.gate == "power_law"
 
+    def constants(self) -> dict[str, int | str]:
+        """What cells and gates in C++ leave open."""
+        names = ("forward", "slopes", "backward")
+        return {
+            "BLOCKS": self.blocks,
+            "SPLIT": self.split,
+            "COUPLED": int(self.coupled),
+            "HAS_AGE": int(self.has_age),
+            **{f"CELL_{name.upper()}": f"{self.cell}_{name}" for name in names},
+            **{f"GATE_{name.upper()}": f"{self.gate}_{name}" for name in names},
+        }
+
 
 ALIGNMENT = 16
 """What H is a multiple of for most kernels: rows of whole vectors are read and written several times as fast."""

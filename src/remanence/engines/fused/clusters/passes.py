@@ -198,12 +198,11 @@ class Variant(NamedTuple):
         """What the source of both passes leaves open."""
         kind, sizes = self.kind, self.sizes
         return {
+            **kind.constants(),
             "H": self.units,
             "INPUTS": self.inputs,
             "NUMBER": NUMBERS[self.dtype],
             "BIAS": NUMBERS[self.bias],
-            "BLOCKS": kind.blocks,
-            "SPLIT": kind.split,
             "WARPS": sizes.warps,
             "CLUSTER": sizes.cluster,
             "TILES": sizes.tiles,
@@ -212,13 +211,9 @@ class Variant(NamedTuple):
             "PARTS": parts_of(kind, self.dtype),
             "BOUNDED": int(kind.cell == "lstm"),
             "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and self.dtype == torch.float32),
-            "COUPLED": int(kind.coupled),
-            "HAS_AGE": int(kind.has_age),
             "HAS_DT": int(self.has_dt),
             "HAS_LENGTHS": int(self.has_lengths),
             "REVERSE": int(kind.reverse),
-            **{f"CELL_{name.upper()}": f"{kind.cell}_{name}" for name in ("forward", "slopes", "backward")},
-            **{f"GATE_{name.upper()}": f"{kind.gate}_{name}" for name in ("forward", "slopes", "backward")},
         }
 
     def _wide_constants(self) -> dict[str, int]:

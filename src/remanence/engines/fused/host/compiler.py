@@ -67,6 +67,11 @@ def library(text: str, constants: Mapping[str, Any] | None = None) -> ctypes.CDL
             raise CompilerError(str(error)) from error
 
 
+def because(error: CompilerError) -> str:
+    """Why there are no steps, as the end of a sentence."""
+    return f"its steps cannot be compiled: {error}"
+
+
 def _call(*options: str, text: str = "") -> None:
     """Let the compiler do something."""
     command = [compiler()[0], *options]

@@ -11,7 +11,7 @@ from ...base import Result, Task
 from ...untraced import untraced
 from .. import engine as fused
 from ..clusters.compiler import CompilerError
-from .compiler import library, shared_threads, threads_of_torch
+from .compiler import because, library, shared_threads, threads_of_torch
 
 name = "c++"
 
@@ -51,7 +51,7 @@ def _no_compiler() -> str | None:
     try:
         library(TRIAL)
     except CompilerError as error:
-        return f"its steps cannot be compiled: {error}"
+        return because(error)
     return None
 
 

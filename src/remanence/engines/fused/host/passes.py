@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..clusters.compiler import CompilerError
 from ..launch import Found
-from .compiler import library, source
+from .compiler import because, library, source
 
 if TYPE_CHECKING:
     from ..launch import Derivatives, Final, Given, Kept, Kind
@@ -190,28 +190,15 @@ def failure(kind: Kind, has_dt: bool) -> str | None:
     try:
         _functions(kind, has_dt)
     except CompilerError as error:
-        return f"its steps cannot be compiled: {error}"
+        return because(error)
     return None
 
 
 @cache
 def _functions(kind: Kind, has_dt: bool) -> ctypes.CDLL:
     """The steps of a kind."""
-    names = {
-        f"{part}_{name.upper()}": f"{of}_{name}"
-        for part, of in (("CELL", kind.cell), ("GATE", kind.gate))
-        for name in ("forward", "slopes", "backward")
-    }
-    constants = {
-        "BLOCKS": kind.blocks,
-        "SPLIT": kind.split,
-        "ACTIVATED": int(kind.cell == "lstm"),
-        "COUPLED": int(kind.coupled),
-        "HAS_AGE": int(kind.has_age),
-        "HAS_DT": int(has_dt),
-        **names,
-    }
-    found = library(source(), constants)
+    own = {"ACTIVATED": int(kind.cell == "lstm"), "HAS_DT": int(has_dt)}
+    found = library(source(), kind.constants() | own)
     found.forward.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)
     found.backward.argtypes = (ctypes.c_void_p, ctypes.c_int64)
     found.forward_all.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
