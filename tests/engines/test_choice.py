@@ -1,5 +1,6 @@
 """Which engine "auto" takes."""
 
+from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 import remanence as rm
-from remanence.cells import LSTMCell
+from remanence.cells import GRUCell, LSTMCell
 from remanence.engines import Task, Zeros, choice
 from remanence.engines.fused.plan import Chip
 from remanence.engines.machine import float32_products
@@ -62,6 +63,26 @@ def test_cudnn_is_tried_before_triton_where_it_is_faster(units, tf32, several, s
     task = Task(LSTMCell(Sigmoid()), {}, inputs, Zeros((units, units)))
     with float32_products(tf32):
         assert [engine.name for engine in choice._preferred(task, several)][:2] == ["cuda", second]
+
+
+@pytest.mark.parametrize(
+    ("x86", "units", "training", "dtype", "first"),
+    [
+        (True, 300, False, torch.float32, "torch"),
+        (True, 300, True, torch.float32, "cuda"),
+        (True, 256, False, torch.float32, "cuda"),
+        (True, 300, False, torch.float64, "cuda"),
+        (False, 300, False, torch.float32, "cuda"),
+    ],
+)
+def test_torch_is_tried_first_for_inference_with_wide_layers_on_x86(monkeypatch, x86, units, training, dtype, first):
+    monkeypatch.setattr(choice, "X86", x86)
+    for cell, expected in ((LSTMCell(Sigmoid()), first), (GRUCell(Sigmoid()), "cuda")):
+        task = Task(cell, {}, torch.zeros(3, 2, 4, dtype=dtype), Zeros((units, units)))
+        with torch.set_grad_enabled(training):
+            assert choice._preferred(task, several=False)[0].name == expected
+            projected = replace(task, weights={"weight_hr": torch.zeros(units, units)})
+            assert choice._preferred(projected, several=False)[0].name == "cuda"
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@ That it computes what the loop does is in `test_engines.py`.
 from __future__ import annotations
 
 import ctypes
+import math
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_engines import CELLS, Case, Contender, assert_like_the_loop
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.two_tensor import TwoTensor
@@ -198,7 +201,7 @@ def test_a_compiler_that_is_stuck_is_not_waited_for(monkeypatch, tmp_path):
 @pytest.fixture
 def large(monkeypatch):
     """Products by torch also where a layer is small."""
-    monkeypatch.setattr(passes, "SMALL", -1)
+    monkeypatch.setattr(passes, "WHOLE", -1)
 
 
 @compiles
@@ -213,6 +216,58 @@ def test_large_layers_are_the_loops(cell, gate, large):
 def test_large_layers_with_lengths_both_directions_and_times_are_the_loops(cell, large):
     case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
     assert_like_the_loop(case, COMPILED)
+
+
+@compiles
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_inputs_that_are_multiplied_some_steps_at_a_time_are_the_loops(cell, whole, monkeypatch):
+    monkeypatch.setattr(passes, "TOGETHER", 3 * 20 * 4 * 2)  # two steps of three sequences
+    if not whole:
+        monkeypatch.setattr(passes, "WHOLE", -1)
+    case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
+    assert_like_the_loop(case, COMPILED)
+
+
+@compiles
+def test_without_gradients_there_is_room_for_the_preactivations_of_some_steps_only(monkeypatch):
+    layer = rm.LSTM(3, 8, gate="fast", engine="c++")
+    x = torch.randn(50, 4, 3)
+    expected, _ = layer(x)
+    monkeypatch.setattr(passes, "TOGETHER", 4 * 32 * 3)
+    sizes = []
+    new = passes._new
+    monkeypatch.setattr(passes, "_new", lambda *shape: sizes.append(shape) or new(*shape))
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x)[0], expected)
+    assert max(map(math.prod, sizes)) == 4 * 32 * 3
+
+
+PRODUCTS = """
+extern "C" void product(float* to, int64_t apart, const float* rows, int64_t rows_apart, const float* panels,
+                        int64_t many, int64_t inner, int64_t width) {
+    std::vector<float> room(many * ROOM);
+    multiply({to, apart}, {rows, rows_apart}, panels, many, inner, width, room.data());
+}"""
+
+
+@compiles
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 1300), st.integers(1, 150), st.integers(0, 3))
+def test_products_with_panels_are_products(many, inner, width, more):
+    text = "\n".join(
+        path.read_text("utf-8") for path in compiler.FILES if path.name in ("processor.hpp", "products.hpp")
+    )
+    functions = compiler.library(text + PRODUCTS)
+    # Whole numbers: sums of these are exact in any order.
+    rows, matrix = torch.randint(-8, 9, (many, inner + more)).float(), torch.randint(-8, 9, (inner, width)).float()
+    panels = passes._panels(matrix, functions.columns())
+    to = torch.full((many, width + more), 7.0)
+    sizes = [ctypes.c_int64(size) for size in (width + more, inner + more, many, inner, width)]
+    addresses = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (to, rows, panels)]
+    functions.product(addresses[0], sizes[0], addresses[1], sizes[1], addresses[2], *sizes[2:])
+    assert torch.equal(to[:, :width], rows[:, :inner] @ matrix)
+    assert (to[:, width:] == 7.0).all()
 
 
 FUNCTIONS = {
@@ -360,7 +415,7 @@ HOOKS = {
 @pytest.mark.parametrize("small", [True, False])
 def test_hooks_of_saved_tensors_that_leave_something_else_are_found_out(name, small, monkeypatch):
     if not small:
-        monkeypatch.setattr(passes, "SMALL", -1)
+        monkeypatch.setattr(passes, "WHOLE", -1)
     layer = rm.LSTM(3, 8, gate="fast", engine="c++")
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, HOOKS[name]):
         output, _ = layer(torch.randn(4, 2, 3))

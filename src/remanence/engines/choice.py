@@ -9,13 +9,13 @@ from typing import cast
 
 import torch
 
-from ..cells import GatedCell
+from ..cells import GatedCell, LSTMCell
 from ..gates import KNOWN as KNOWN_GATES
 from ..names import lookup
 from . import cpu, fused, loop, native, side_by_side
 from .base import Engine, Result, Task
 from .fused import clusters, host, plan
-from .machine import tf32_in_recurrent_layers
+from .machine import X86, tf32_in_recurrent_layers
 from .pieces import run_in_pieces
 from .transforms import hinders
 
@@ -34,6 +34,11 @@ CUDNN_WINS = 128
 """Up to so many units cuDNN keeps a plain LSTM or GRU on chip and is a little faster than Triton's kernels."""
 CUDNN_WINS_IN_FULL = 256
 """Above so many units it is in full float32, for which Triton's kernels stream two numbers for every one."""
+
+
+ONEDNN_WINS = 256
+"""Above so many units torch's inference with a plain LSTM is faster than compiled steps: on x86, where oneDNN does it,
+without a projection."""
 
 
 TRITON_WINS = 768
@@ -70,12 +75,20 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
     if not task.inputs.is_cuda:
-        return engines
+        return [KNOWN["torch"], *engines] if _onednn_wins(task) else engines
     if task.width > TRITON_WINS and not several and _triton_wins(task):
         engines[:2] = reversed(engines[:2])
     if (task.width <= CUDNN_WINS and not several) or (task.width > CUDNN_WINS_IN_FULL and _in_full(task)):
         engines.insert(1, KNOWN["torch"])
     return engines
+
+
+def _onednn_wins(task: Task) -> bool:
+    """Whether torch's LSTM, where it has the gate, is the fastest on a CPU."""
+    if not X86 or task.width <= ONEDNN_WINS or torch.is_grad_enabled():
+        return False
+    plain = isinstance(task.cell, LSTMCell) and "weight_hr" not in task.weights
+    return plain and task.inputs.dtype == torch.float32
 
 
 def _in_full(task: Task) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +12,8 @@ from typing import Any
 
 import torch
 
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+"""Whether the CPU is one of these."""
 ALIGNED = 16
 """Bytes: the rows of a matrix that the tensor cores multiply have a multiple of so many."""
 

@@ -21,18 +21,20 @@ from typing import Any
 import torch
 
 from ....files import write
+from ...machine import X86
 from ..clusters.compiler import UNKEPT, CompilerError, folder
 
 HERE = Path(__file__).parent
 FILES = (
     HERE / "processor.hpp",
     *(HERE.parent / "clusters" / name for name in ("functions.cuh", "gates.cuh", "cells.cuh")),
+    HERE / "products.hpp",
     HERE / "steps.cpp",
 )
 COMPILERS = ("g++", "c++", "clang++")
-OPTIONS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-w")
+OPTIONS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-w")
 """Numbers that are none stay none, and sums keep their order; that choosing one of two numbers may raise no signal lets
-the compiler compute both."""
+the compiler compute both. What is multiplied and added is so at once, as on a GPU."""
 PATIENCE = 120
 """Seconds after which a compiler is taken to be stuck."""
 
@@ -45,7 +47,7 @@ def source() -> str:
 
 def library(text: str, constants: Mapping[str, Any] | None = None) -> ctypes.CDLL:
     """The functions of a source for these constants, loaded."""
-    options = [*OPTIONS, for_this_processor(), *(f"-D{name}={value}" for name, value in (constants or {}).items())]
+    options = [*OPTIONS, *for_this_processor(), *(f"-D{name}={value}" for name, value in (constants or {}).items())]
     threads = shared_threads()
     key = "\n".join([text, *options, str(threads), *compiler(), processor()])
     name = f"{hashlib.sha256(key.encode()).hexdigest()[:40]}.so"
@@ -107,10 +109,12 @@ def compiler() -> tuple[str, str]:
     raise CompilerError(f"expected a C++ compiler ({', '.join(COMPILERS)}, or the one that CXX names), found none")
 
 
-def for_this_processor() -> str:
-    """The option for all that it can do."""
+def for_this_processor() -> tuple[str, ...]:
+    """Options for all that it can do."""
+    if X86:
+        return ("-march=native", "-mprefer-vector-width=512")
     arm = platform.machine().lower() in ("aarch64", "arm64")
-    return "-mcpu=native" if arm else "-march=native"
+    return ("-mcpu=native" if arm else "-march=native",)
 
 
 @lru_cache

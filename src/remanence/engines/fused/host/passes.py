@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 FEW = 2**12
 """Units of all sequences, and of all steps between products of torch, below which one thread is done before another
 has woken up."""
-SMALL = 2**17
-"""Multiplications of a thread in a step up to which all steps are one call, products with the recurrent matrix too:
-those of torch take less time by themselves, and more to ask for."""
+WHOLE = 2**18
+"""Numbers of the recurrent matrix up to which each processor has room for all of it next to it. Then it goes through
+all steps of its sequences by itself, products with the matrix too; with a larger one, torch's products take turns with
+steps."""
+TOGETHER = 2**20
+"""Pre-activations of some steps that are computed at once from the inputs. Memory that is new for every sequence would
+take longer to have than to fill; and what the steps find here is still next to the processor."""
 
 _new = partial(torch.empty, dtype=torch.float32, device="cpu")
 _zeros = partial(torch.zeros, dtype=torch.float32, device="cpu")
@@ -35,8 +39,8 @@ def alignment(kind: Kind, given: Given) -> int:
 
 
 def narrow(kind: Kind, given: Given) -> int:
-    """No inputs are multiplied on the way, see `launch.Recurrence`."""
-    return 0
+    """All inputs are multiplied on the way, see `launch.Recurrence`."""
+    return given.inputs.shape[-1]
 
 
 def keeps_before(kind: Kind, given: Given) -> bool:
@@ -51,25 +55,33 @@ def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
 
 def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
     """All steps; fills what it is given, see `launch.forward`."""
-    assert pre is not None
     steps, rows, _ = given.inputs.shape
-    units, save = given.weight_hh.shape[-1], kept.pre is not None
+    units, width, save = given.weight_hh.shape[-1], given.weight_hh.shape[0], kept.pre is not None
+    some = min(steps, -(-TOGETHER // (rows * width)))
+    room = _new(some * rows, width) if pre is None else pre
     cells = _new(2, rows, units) if kept.cells is None else kept.cells
     ages = _new(2, rows, units) if kind.has_age and kept.ages is None else kept.ages
-    hidden, *first = _first_state(given, rows, units)
-    product = _new(rows, kind.blocks * units)
-    common = (pre, kept.parts, cells, ages, *first)
-    packed = _Packed(kind, given, common, (product, *_biases(kind, given, units), hidden, kept.outputs))
+    hidden, *first_state = _first_state(given, rows, units)
+    product = _new(rows, width)
+    common, own = (room, kept.parts, cells, ages, *first_state), (product, *_biases(kind, given, units))
+    packed = _Packed(kind, given, common, (*own, hidden, kept.outputs))
     functions = _functions(kind, given.dt is not None)
-    matrix = given.weight_hh.t().contiguous()  # twice as fast with few rows
-    if _is_small(kind, given):
-        functions.forward_all(packed.address, _address(matrix), save)
-    else:
-        outputs = kept.outputs.unbind()
-        for s, after in enumerate(reversed(outputs) if kind.reverse else outputs):
-            torch.mm(hidden, matrix, out=product)
-            functions.forward(packed.address, s, save)
-            hidden = after
+    whole, matrix = _is_whole(given), given.weight_hh.t()
+    matrix = _panels(matrix, functions.columns()) if whole else matrix.contiguous()
+    before = [] if whole else [hidden, *_in_order(kind, kept.outputs)]
+    inputs = given.inputs.flatten(0, 1)
+    for begin in range(0, steps, some):
+        end = min(begin + some, steps)
+        first = steps - end if kind.reverse else begin
+        these = slice(first * rows, (first + end - begin) * rows)
+        torch.mm(inputs[these], given.weight_ih.t(), out=room[these] if save else room[: (end - begin) * rows])
+        first = 0 if save else first
+        if whole:
+            functions.forward_all(packed.address, _address(matrix), begin, end, first, save)
+            continue
+        for s in range(begin, end):
+            torch.mm(before[s], matrix, out=product)
+            functions.forward(packed.address, s, first, save)
     last = 0 if kind.reverse else steps - 1
     slot = last if save else (steps - 1) % 2
     for place, values in zip(final, (kept.outputs, cells, ages), strict=True):
@@ -81,7 +93,7 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     """All steps back; fills what it is given, see `launch.backward`."""
     steps, rows, _ = given.inputs.shape
     matrix, d_pre, d_parts = given.weight_hh, by.pre, by.parts
-    units, width = matrix.shape[-1], kind.blocks * matrix.shape[-1]
+    width, units = matrix.shape
     assert kept.pre is not None
     zeros, *first = _first_state(given, rows, units, hidden=False)
     from_later, d_cell, d_age = (_zeros(rows, units) if part is None else part.clone() for part in by.final)
@@ -94,10 +106,11 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     own = (by.outputs, zeros, from_later, d_cell, d_age, d_p, d_step, d_pre, d_parts, d_product, held)
     packed = _Packed(kind, given, common, own)
     functions = _functions(kind, given.dt is not None)
-    if _is_small(kind, given):
+    if _is_whole(given):
+        matrix = _panels(matrix, functions.columns())
         functions.backward_all(packed.address, _address(matrix), _address(d_dt))
     else:
-        rows_of_steps = d_pre.view(steps, rows, -1)[..., :width].unbind()
+        rows_of_steps = d_pre.view(steps, rows, width).unbind()
         for s, t in enumerate(range(steps) if kind.reverse else range(steps - 1, -1, -1)):
             functions.backward(packed.address, s)
             torch.mm(rows_of_steps[t] if d_product is None else d_product, matrix, out=from_later)
@@ -116,14 +129,27 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     return Found(
         d_p_hat,
         d_dt,
-        bias=torch.mv(d_pre.flatten(0, -2)[:, :width].t(), ones),
+        bias=torch.mv(d_pre.flatten(0, -2).t(), ones),
         bias_hn=None if d_parts is None else torch.mv(d_parts.flatten(0, -2).t(), ones),
     )
 
 
-def _is_small(kind: Kind, given: Given) -> bool:
-    rows, units = given.inputs.shape[1], given.weight_hh.shape[-1]
-    return -(-rows // torch.get_num_threads()) * kind.blocks * units * units <= SMALL
+def _in_order(kind: Kind, values: Tensor) -> Sequence[Tensor]:
+    """Of all steps, the first that is gone through first."""
+    each = values.unbind()
+    return each[::-1] if kind.reverse else each
+
+
+def _is_whole(given: Given) -> bool:
+    """Whether all steps are one call."""
+    return given.weight_hh.numel() <= WHOLE
+
+
+def _panels(matrix: Tensor, columns: int) -> Tensor:
+    """As products.hpp has it: some columns, one row after the other, and after these the next."""
+    inner, width = matrix.shape
+    filled = torch.nn.functional.pad(matrix, (0, -width % columns))
+    return filled.view(inner, -1, columns).transpose(0, 1).contiguous()
 
 
 def _first_state(given: Given, rows: int, units: int, hidden: bool = True) -> list[Tensor]:
@@ -146,8 +172,8 @@ class _Packed:
     def __init__(self, kind: Kind, given: Given, common: Sequence[Tensor | None], own: Sequence[Tensor | None]) -> None:
         steps, rows, _ = given.inputs.shape
         units = given.weight_hh.shape[-1]
-        between = steps if _is_small(kind, given) else 1
-        many = torch.get_num_threads() if rows > 1 and between * rows * units >= FEW else 1
+        between = steps if _is_whole(given) else 1
+        many = min(torch.get_num_threads(), rows) if between * rows * units >= FEW else 1
         pre_row = 0 if common[0] is None else common[0].shape[-1]
         numbers = (steps, rows, units, pre_row, many, kind.reverse, kind.eps, kind.beta)
         p = None
@@ -199,8 +225,9 @@ def _functions(kind: Kind, has_dt: bool) -> ctypes.CDLL:
     """The steps of a kind."""
     own = {"ACTIVATED": int(kind.cell == "lstm"), "HAS_DT": int(has_dt)}
     found = library(source(), kind.constants() | own)
-    found.forward.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)
-    found.backward.argtypes = (ctypes.c_void_p, ctypes.c_int64)
-    found.forward_all.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-    found.backward_all.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    found.forward.argtypes = (pointer, number, number, ctypes.c_int)
+    found.backward.argtypes = (pointer, number)
+    found.forward_all.argtypes = (pointer, pointer, number, number, number, ctypes.c_int)
+    found.backward_all.argtypes = (pointer, pointer, pointer)
     return found

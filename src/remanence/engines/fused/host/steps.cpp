@@ -1,16 +1,8 @@
-// One step of all units of all sequences, between products with the recurrent matrix that torch does; or, of small layers, all
-// steps with these products. Units beside each other are in the lanes of a vector, sequences in threads; gates and cells are
+// One step of all units of all sequences, between products with the recurrent matrix that torch does; or all steps with these
+// products. Units beside each other are in the lanes of a vector, sequences in threads; gates and cells are
 // those of ../clusters.
 //
 // T steps, B sequences, H units, G blocks. Sequences that have ended keep their state.
-
-#ifdef __clang__
-#define SIDE_BY_SIDE _Pragma("clang loop vectorize(assume_safety)")
-#define UNROLLED _Pragma("unroll")
-#else
-#define SIDE_BY_SIDE _Pragma("GCC ivdep")
-#define UNROLLED _Pragma("GCC unroll 8")
-#endif
 
 struct Sizes { int64_t steps, rows, units, pre_row, threads, reverse; };
 
@@ -18,7 +10,7 @@ struct Sizes { int64_t steps, rows, units, pre_row, threads, reverse; };
 struct Task {
     Sizes sizes;
     double eps, beta;
-    float* pre;                // (T, B, pre_row): blocks of pre-activations, and after these what makes rows whole
+    float* pre;                // (T, B, pre_row): blocks of pre-activations; in the forward pass these of some steps, where nothing is kept
     float* parts;              // (T, B, H): the recurrent part of the candidate, GRU only
     float *cells, *ages;       // (T, B, H), or two steps of these in turn where nothing is kept
     const float *first_cell, *first_age;  // (B, H)
@@ -53,31 +45,13 @@ __forceinline__ Number* row_of(Number* numbers, int64_t step, int64_t row, Sizes
     return numbers == nullptr ? nullptr : numbers + (step * n.rows + row) * width;
 }
 
-// A row of `inner` numbers times a matrix (inner, width).
-__forceinline__ void multiply(float* product, const float* row, const float* matrix, int64_t inner, int64_t width) {
-    std::memset(product, 0, width * sizeof(float));
-    int64_t k = 0;
-    for (; k + 4 <= inner; k += 4) {
-        const float *a = matrix + k * width, *b = a + width, *c = b + width, *d = c + width;
-        const float x = row[k], y = row[k + 1], z = row[k + 2], w = row[k + 3];
-        SIDE_BY_SIDE
-        for (int64_t i = 0; i < width; ++i) product[i] += (x * a[i] + y * b[i]) + (z * c[i] + w * d[i]);
-    }
-    for (; k < inner; ++k) {
-        const float* a = matrix + k * width;
-        const float x = row[k];
-        SIDE_BY_SIDE
-        for (int64_t i = 0; i < width; ++i) product[i] += x * a[i];
-    }
-}
-
 template <bool SAVE>
-__forceinline__ void forward_row(const Forward& f, int64_t s, int64_t row) {
+__forceinline__ void forward_row(const Forward& f, int64_t s, int64_t row, int64_t first) {
     const Task& task = f.task;
     const Sizes n = task.sizes;
     const int64_t units = n.units, t = n.reverse ? n.steps - 1 - s : s, before = n.reverse ? t + 1 : t - 1;
     const int64_t now = SAVE ? t : s % 2, earlier = SAVE ? before : (s + 1) % 2;
-    float* pre = row_of(task.pre, t, row, n, n.pre_row);
+    float* pre = row_of(task.pre, t - first, row, n, n.pre_row);
     const float* product = row_of(f.product, 0, row, n, BLOCKS * units);
     const float* cell = s ? row_of(task.cells, earlier, row, n, units) : row_of(task.first_cell, 0, row, n, units);
     const float* age = s ? row_of(task.ages, earlier, row, n, units) : row_of(task.first_age, 0, row, n, units);
@@ -167,12 +141,13 @@ __forceinline__ void backward_row(const Backward& b, int64_t s, int64_t row) {
     }
 }
 
-extern "C" void forward(const Forward* f, int64_t s, int save) {
+// One step; `first` is the first of those that pre has.
+extern "C" void forward(const Forward* f, int64_t s, int64_t first, int save) {
     const Sizes n = f->task.sizes;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
     for (int64_t row = 0; row < n.rows; ++row) {
-        if (save) forward_row<true>(*f, s, row);
-        else forward_row<false>(*f, s, row);
+        if (save) forward_row<true>(*f, s, row, first);
+        else forward_row<false>(*f, s, row, first);
     }
 }
 
@@ -182,38 +157,54 @@ extern "C" void backward(const Backward* b, int64_t s) {
     for (int64_t row = 0; row < n.rows; ++row) backward_row(*b, s, row);
 }
 
-// All steps. The matrix is (H, G H).
-extern "C" void forward_all(const Forward* f, const float* matrix, int save) {
+// The sequences of a thread, which need nothing of the others.
+struct Share {
+    int64_t begin, many;
+    Share(Sizes n, int64_t thread) : begin(n.rows * thread / n.threads), many(n.rows * (thread + 1) / n.threads - begin) {}
+};
+
+// Steps from `begin` to `end`. The matrix is (H, G H), in panels.
+extern "C" void forward_all(const Forward* f, const float* panels, int64_t begin, int64_t end, int64_t first, int save) {
     const Sizes n = f->task.sizes;
+    const int64_t width = BLOCKS * n.units;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
-    for (int64_t row = 0; row < n.rows; ++row) {
-        const float* hidden = row_of(f->first_hidden, 0, row, n, n.units);
-        for (int64_t s = 0; s < n.steps; ++s) {
-            multiply(row_of(f->product, 0, row, n, BLOCKS * n.units), hidden, matrix, n.units, BLOCKS * n.units);
-            if (save) forward_row<true>(*f, s, row);
-            else forward_row<false>(*f, s, row);
-            hidden = row_of(f->hidden, n.reverse ? n.steps - 1 - s : s, row, n, n.units);
+    for (int64_t thread = 0; thread < n.threads; ++thread) {
+        const Share share(n, thread);
+        std::vector<float> room(share.many * ROOM);
+        for (int64_t s = begin; s < end; ++s) {
+            const int64_t before = n.reverse ? n.steps - s : s - 1;
+            const float* hidden = s ? row_of(f->hidden, before, share.begin, n, n.units) : row_of(f->first_hidden, 0, share.begin, n, n.units);
+            multiply({row_of(f->product, 0, share.begin, n, width), width}, {hidden, n.units}, panels, share.many, n.units, width, room.data());
+            for (int64_t row = share.begin; row < share.begin + share.many; ++row) {
+                if (save) forward_row<true>(*f, s, row, first);
+                else forward_row<false>(*f, s, row, first);
+            }
         }
     }
 }
 
-// All steps back. The matrix is (G H, H), d_dt (T, B) or null.
-extern "C" void backward_all(const Backward* b, const float* matrix, float* d_dt) {
+// All steps back. The matrix is (G H, H), in panels, d_dt (T, B) or null.
+extern "C" void backward_all(const Backward* b, const float* panels, float* d_dt) {
     const Sizes n = b->task.sizes;
+    const int64_t width = BLOCKS * n.units;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
-    for (int64_t row = 0; row < n.rows; ++row) {
-        float *from_later = row_of(b->from_later, 0, row, n, n.units), *held = row_of(b->held, 0, row, n, n.units);
+    for (int64_t thread = 0; thread < n.threads; ++thread) {
+        const Share share(n, thread);
+        std::vector<float> room(share.many * ROOM);
+        float *from_later = row_of(b->from_later, 0, share.begin, n, n.units), *held = row_of(b->held, 0, share.begin, n, n.units);
         for (int64_t s = 0; s < n.steps; ++s) {
             const int64_t t = n.reverse ? s : n.steps - 1 - s;
-            backward_row(*b, s, row);
-            const float* d_pre = row_of(b->d_pre, t, row, n, n.pre_row);
-            const float* d_product = SPLIT >= 0 ? row_of(b->d_product, 0, row, n, BLOCKS * n.units) : d_pre;
-            multiply(from_later, d_product, matrix, BLOCKS * n.units, n.units);
-            if (held != nullptr) for (int64_t unit = 0; unit < n.units; ++unit) from_later[unit] += held[unit];
+            for (int64_t row = share.begin; row < share.begin + share.many; ++row) backward_row(*b, s, row);
+            Rows<const float> back = {row_of(b->d_pre, t, share.begin, n, n.pre_row), n.pre_row};
+            if (SPLIT >= 0) back = {row_of(b->d_product, 0, share.begin, n, width), width};
+            multiply({from_later, n.units}, back, panels, share.many, width, n.units, room.data());
+            if (held != nullptr) for (int64_t i = 0; i < share.many * n.units; ++i) from_later[i] += held[i];
             if (d_dt == nullptr) continue;
-            float sum = 0.0f, *d_step = row_of(b->d_step, 0, row, n, n.units);
-            for (int64_t unit = 0; unit < n.units; ++unit) sum += d_step[unit];
-            d_dt[t * n.rows + row] = sum;
+            for (int64_t row = share.begin; row < share.begin + share.many; ++row) {
+                float sum = 0.0f, *d_step = row_of(b->d_step, 0, row, n, n.units);
+                for (int64_t unit = 0; unit < n.units; ++unit) sum += d_step[unit];
+                d_dt[t * n.rows + row] = sum;
+            }
         }
     }
 }
