@@ -243,11 +243,10 @@ def test_without_gradients_there_is_room_for_the_preactivations_of_some_steps_on
     assert max(map(math.prod, sizes)) == 4 * 32 * 3
 
 
-PRODUCTS = """
+CALL = """
 extern "C" void product(float* to, int64_t apart, const float* rows, int64_t rows_apart, const float* panels,
                         int64_t many, int64_t inner, int64_t width) {
-    std::vector<float> room(many * ROOM);
-    multiply({to, apart}, {rows, rows_apart}, panels, many, inner, width, room.data());
+    multiply({to, apart}, {rows, rows_apart}, panels, many, inner, width);
 }"""
 
 
@@ -255,13 +254,10 @@ extern "C" void product(float* to, int64_t apart, const float* rows, int64_t row
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 1300), st.integers(1, 150), st.integers(0, 3))
 def test_products_with_panels_are_products(many, inner, width, more):
-    text = "\n".join(
-        path.read_text("utf-8") for path in compiler.FILES if path.name in ("processor.hpp", "products.hpp")
-    )
-    functions = compiler.library(text + PRODUCTS)
+    functions = compiler.library(compiler.source(compiler.PRODUCTS) + CALL)
     # Whole numbers: sums of these are exact in any order.
     rows, matrix = torch.randint(-8, 9, (many, inner + more)).float(), torch.randint(-8, 9, (inner, width)).float()
-    panels = passes._panels(matrix, functions.columns())
+    panels = passes._panels(matrix)
     to = torch.full((many, width + more), 7.0)
     sizes = [ctypes.c_int64(size) for size in (width + more, inner + more, many, inner, width)]
     addresses = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (to, rows, panels)]
@@ -284,7 +280,7 @@ FUNCTIONS = {
 
 def computed(name, x):
     """What a function makes of numbers."""
-    text = compiler.source().partition("// Every forget gate")[0]
+    text = compiler.source(compiler.STEPS).partition("// Every forget gate")[0]
     text += f"""
     extern "C" void all(const float* x, float* y, int n) {{
     #pragma GCC ivdep

@@ -25,12 +25,13 @@ from ...machine import X86
 from ..clusters.compiler import UNKEPT, CompilerError, folder
 
 HERE = Path(__file__).parent
-FILES = (
+STEPS = (
+    HERE / "loops.hpp",
     HERE / "processor.hpp",
     *(HERE.parent / "clusters" / name for name in ("functions.cuh", "gates.cuh", "cells.cuh")),
-    HERE / "products.hpp",
     HERE / "steps.cpp",
 )
+PRODUCTS = (HERE / "loops.hpp", HERE / "products.cpp")
 COMPILERS = ("g++", "c++", "clang++")
 OPTIONS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-w")
 """Numbers that are none stay none, and sums keep their order; that choosing one of two numbers may raise no signal lets
@@ -40,9 +41,9 @@ PATIENCE = 120
 
 
 @lru_cache
-def source() -> str:
-    """All of the steps' source."""
-    return "\n".join(path.read_text("utf-8") for path in FILES)
+def source(files: tuple[Path, ...]) -> str:
+    """All of it."""
+    return "\n".join(path.read_text("utf-8") for path in files)
 
 
 def library(text: str, constants: Mapping[str, Any] | None = None) -> ctypes.CDLL:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..clusters.compiler import CompilerError
 from ..launch import Found
-from .compiler import because, library, source
+from .compiler import PRODUCTS, STEPS, because, library, source
 
 if TYPE_CHECKING:
     from ..launch import Derivatives, Final, Given, Kept, Kind
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FEW = 2**12
 """Units of all sequences, and of all steps between products of torch, below which one thread is done before another
 has woken up."""
-WHOLE = 2**18
+WHOLE = 3 * 2**17
 """Numbers of the recurrent matrix up to which each processor has room for all of it next to it. Then it goes through
 all steps of its sequences by itself, products with the matrix too; with a larger one, torch's products take turns with
 steps."""
@@ -67,7 +67,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     packed = _Packed(kind, given, common, (*own, hidden, kept.outputs))
     functions = _functions(kind, given.dt is not None)
     whole, matrix = _is_whole(given), given.weight_hh.t()
-    matrix = _panels(matrix, functions.columns()) if whole else matrix.contiguous()
+    matrix = _panels(matrix) if whole else matrix.contiguous()
     before = [] if whole else [hidden, *_in_order(kind, kept.outputs)]
     inputs = given.inputs.flatten(0, 1)
     for begin in range(0, steps, some):
@@ -77,7 +77,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
         torch.mm(inputs[these], given.weight_ih.t(), out=room[these] if save else room[: (end - begin) * rows])
         first = 0 if save else first
         if whole:
-            functions.forward_all(packed.address, _address(matrix), begin, end, first, save)
+            functions.forward_all(packed.address, _products().multiply, _address(matrix), begin, end, first, save)
             continue
         for s in range(begin, end):
             torch.mm(before[s], matrix, out=product)
@@ -107,8 +107,8 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     packed = _Packed(kind, given, common, own)
     functions = _functions(kind, given.dt is not None)
     if _is_whole(given):
-        matrix = _panels(matrix, functions.columns())
-        functions.backward_all(packed.address, _address(matrix), _address(d_dt))
+        matrix = _panels(matrix)
+        functions.backward_all(packed.address, _products().multiply, _address(matrix), _address(d_dt))
     else:
         rows_of_steps = d_pre.view(steps, rows, width).unbind()
         for s, t in enumerate(range(steps) if kind.reverse else range(steps - 1, -1, -1)):
@@ -145,9 +145,10 @@ def _is_whole(given: Given) -> bool:
     return given.weight_hh.numel() <= WHOLE
 
 
-def _panels(matrix: Tensor, columns: int) -> Tensor:
-    """As products.hpp has it: some columns, one row after the other, and after these the next."""
+def _panels(matrix: Tensor) -> Tensor:
+    """As products.cpp has it: some columns, one row after the other, and after these the next."""
     inner, width = matrix.shape
+    columns = _products().columns()
     filled = torch.nn.functional.pad(matrix, (0, -width % columns))
     return filled.view(inner, -1, columns).transpose(0, 1).contiguous()
 
@@ -215,6 +216,7 @@ def failure(kind: Kind, has_dt: bool) -> str | None:
     """Why the steps of a kind cannot be had, as the end of a sentence."""
     try:
         _functions(kind, has_dt)
+        _products()
     except CompilerError as error:
         return because(error)
     return None
@@ -224,10 +226,16 @@ def failure(kind: Kind, has_dt: bool) -> str | None:
 def _functions(kind: Kind, has_dt: bool) -> ctypes.CDLL:
     """The steps of a kind."""
     own = {"ACTIVATED": int(kind.cell == "lstm"), "HAS_DT": int(has_dt)}
-    found = library(source(), kind.constants() | own)
+    found = library(source(STEPS), kind.constants() | own)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     found.forward.argtypes = (pointer, number, number, ctypes.c_int)
     found.backward.argtypes = (pointer, number)
-    found.forward_all.argtypes = (pointer, pointer, number, number, number, ctypes.c_int)
-    found.backward_all.argtypes = (pointer, pointer, pointer)
+    found.forward_all.argtypes = (pointer, pointer, pointer, number, number, number, ctypes.c_int)
+    found.backward_all.argtypes = (pointer, pointer, pointer, pointer)
     return found
+
+
+@cache
+def _products() -> ctypes.CDLL:
+    """The products, which are the same for all kinds."""
+    return library(source(PRODUCTS))

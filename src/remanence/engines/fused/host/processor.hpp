@@ -1,23 +1,7 @@
 // What clusters/chip.cuh is for a GPU, for the processor of this machine: as plain arithmetic, of which the compiler makes
 // vectors. Accurate to a few units in the last place; a number that is none stays none.
 
-#include <array>
 #include <cmath>
-#include <cstdint>
-#include <cstring>
-#include <utility>
-#include <vector>
-
-#ifdef __clang__
-#define SIDE_BY_SIDE _Pragma("clang loop vectorize(assume_safety)")
-#define UNROLLED _Pragma("unroll")
-#else
-#define SIDE_BY_SIDE _Pragma("GCC ivdep")
-#define UNROLLED _Pragma("GCC unroll 16")
-#endif
-
-#define __device__
-#define __forceinline__ static inline __attribute__((always_inline))
 
 __forceinline__ float from_bits(uint32_t bits) {
     float x;

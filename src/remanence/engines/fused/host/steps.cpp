@@ -157,6 +157,10 @@ extern "C" void backward(const Backward* b, int64_t s) {
     for (int64_t row = 0; row < n.rows; ++row) backward_row(*b, s, row);
 }
 
+// See products.cpp.
+typedef void Multiply(
+    Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width);
+
 // The sequences of a thread, which need nothing of the others.
 struct Share {
     int64_t begin, many;
@@ -164,17 +168,16 @@ struct Share {
 };
 
 // Steps from `begin` to `end`. The matrix is (H, G H), in panels.
-extern "C" void forward_all(const Forward* f, const float* panels, int64_t begin, int64_t end, int64_t first, int save) {
+extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* panels, int64_t begin, int64_t end, int64_t first, int save) {
     const Sizes n = f->task.sizes;
     const int64_t width = BLOCKS * n.units;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
     for (int64_t thread = 0; thread < n.threads; ++thread) {
         const Share share(n, thread);
-        std::vector<float> room(share.many * ROOM);
         for (int64_t s = begin; s < end; ++s) {
             const int64_t before = n.reverse ? n.steps - s : s - 1;
             const float* hidden = s ? row_of(f->hidden, before, share.begin, n, n.units) : row_of(f->first_hidden, 0, share.begin, n, n.units);
-            multiply({row_of(f->product, 0, share.begin, n, width), width}, {hidden, n.units}, panels, share.many, n.units, width, room.data());
+            multiply({row_of(f->product, 0, share.begin, n, width), width}, {hidden, n.units}, panels, share.many, n.units, width);
             for (int64_t row = share.begin; row < share.begin + share.many; ++row) {
                 if (save) forward_row<true>(*f, s, row, first);
                 else forward_row<false>(*f, s, row, first);
@@ -184,20 +187,19 @@ extern "C" void forward_all(const Forward* f, const float* panels, int64_t begin
 }
 
 // All steps back. The matrix is (G H, H), in panels, d_dt (T, B) or null.
-extern "C" void backward_all(const Backward* b, const float* panels, float* d_dt) {
+extern "C" void backward_all(const Backward* b, Multiply* multiply, const float* panels, float* d_dt) {
     const Sizes n = b->task.sizes;
     const int64_t width = BLOCKS * n.units;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
     for (int64_t thread = 0; thread < n.threads; ++thread) {
         const Share share(n, thread);
-        std::vector<float> room(share.many * ROOM);
         float *from_later = row_of(b->from_later, 0, share.begin, n, n.units), *held = row_of(b->held, 0, share.begin, n, n.units);
         for (int64_t s = 0; s < n.steps; ++s) {
             const int64_t t = n.reverse ? s : n.steps - 1 - s;
             for (int64_t row = share.begin; row < share.begin + share.many; ++row) backward_row(*b, s, row);
             Rows<const float> back = {row_of(b->d_pre, t, share.begin, n, n.pre_row), n.pre_row};
             if (SPLIT >= 0) back = {row_of(b->d_product, 0, share.begin, n, width), width};
-            multiply({from_later, n.units}, back, panels, share.many, width, n.units, room.data());
+            multiply({from_later, n.units}, back, panels, share.many, width, n.units);
             if (held != nullptr) for (int64_t i = 0; i < share.many * n.units; ++i) from_later[i] += held[i];
             if (d_dt == nullptr) continue;
             for (int64_t row = share.begin; row < share.begin + share.many; ++row) {

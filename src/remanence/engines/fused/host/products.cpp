@@ -1,6 +1,10 @@
 // Products of some rows with a matrix that lies in panels, (width / COLUMNS, inner, COLUMNS), filled up with zeros: the sums of a
 // few rows and the columns of a panel are all in registers.
 
+#include <array>
+#include <utility>
+#include <vector>
+
 #if defined(__AVX512F__)
 constexpr int LANES = 16, AT_ONCE = 12;
 #elif defined(__AVX__)
@@ -16,12 +20,6 @@ constexpr int64_t PIECE = 4096 / COLUMNS;  // of a panel, which stays next to th
 constexpr int64_t ROOM = PIECE + 16;       // for a piece of a row
 
 extern "C" int columns() { return COLUMNS; }
-
-template <typename Number>
-struct Rows {
-    Number* first;
-    int64_t apart;  // from a row to the next
-};
 
 __forceinline__ void copy_columns(void* to, const void* from, int64_t columns) {
     if (columns == COLUMNS) std::memcpy(to, from, COLUMNS * sizeof(float));
@@ -74,20 +72,22 @@ constexpr auto TILES = tiles_of(std::make_integer_sequence<int, AT_ONCE>());
 
 // `many` rows of `inner` numbers times a matrix (inner, width). In between, `room` has a piece of every row: of rows that are a power
 // of two apart, a cache keeps only a few.
-static void multiply(
-    Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width, float* room) {
+extern "C" void multiply(
+    Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width) {
+    static thread_local std::vector<float> room;
+    if ((int64_t)room.size() < many * ROOM) room.resize(many * ROOM);
     const int64_t groups = (many + AT_ONCE - 1) / AT_ONCE;
     for (int64_t k = 0; k < inner; k += PIECE) {
         const int64_t piece = inner - k < PIECE ? inner - k : PIECE;
         for (int64_t row = 0; row < many; ++row)
-            std::memcpy(room + row * ROOM, rows.first + row * rows.apart + k, piece * sizeof(float));
+            std::memcpy(&room[row * ROOM], rows.first + row * rows.apart + k, piece * sizeof(float));
         for (int64_t column = 0, next; column < width; column = next) {
             const bool several = groups == 1 && column + beside(many) * COLUMNS <= width;
             next = column + (several ? beside(many) : 1) * COLUMNS;
             for (int64_t group = 0; group < groups; ++group) {
                 const int64_t row = many * group / groups, end = many * (group + 1) / groups;
                 TILES[end - row - 1][several](
-                    {products.first + row * products.apart + column, products.apart}, {room + row * ROOM, ROOM},
+                    {products.first + row * products.apart + column, products.apart}, {&room[row * ROOM], ROOM},
                     {panels + column * inner + k * COLUMNS, inner * COLUMNS}, piece, next <= width ? COLUMNS : width - column, k > 0);
             }
         }
