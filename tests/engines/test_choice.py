@@ -78,11 +78,18 @@ def test_cudnn_is_tried_before_triton_where_it_is_faster(units, tf32, several, s
 def test_torch_is_tried_first_for_inference_with_wide_layers_on_x86(monkeypatch, x86, units, training, dtype, first):
     monkeypatch.setattr(choice, "X86", x86)
     for cell, expected in ((LSTMCell(Sigmoid()), first), (GRUCell(Sigmoid()), "cuda")):
-        task = Task(cell, {}, torch.zeros(3, 2, 4, dtype=dtype), Zeros((units, units)))
-        with torch.set_grad_enabled(training):
-            assert choice._preferred(task, several=False)[0].name == expected
-            projected = replace(task, weights={"weight_hr": torch.zeros(units, units)})
-            assert choice._preferred(projected, several=False)[0].name == "cuda"
+        inputs = torch.zeros(3, 2, 4, dtype=dtype, requires_grad=training)
+        task = Task(cell, {}, inputs, Zeros((units, units)))
+        assert choice._preferred(task, several=False)[0].name == expected
+        projected = replace(task, weights={"weight_hr": torch.zeros(units, units)})
+        assert choice._preferred(projected, several=False)[0].name == "cuda"
+
+
+def test_torch_is_tried_first_without_gradients_of_what_has_some_on_x86(monkeypatch):
+    monkeypatch.setattr(choice, "X86", True)
+    task = Task(LSTMCell(Sigmoid()), {}, torch.zeros(3, 2, 4, requires_grad=True), Zeros((300, 300)))
+    with torch.no_grad():
+        assert choice._preferred(task, several=False)[0].name == "torch"
 
 
 @pytest.mark.parametrize(

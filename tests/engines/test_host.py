@@ -54,7 +54,8 @@ def test_what_it_cannot_run_is_refused_in_a_sentence():
 @pytest.fixture
 def unasked(monkeypatch):
     """As if nobody had asked for a compiler yet."""
-    caches = (engine._no_compiler, compiler.compiler, compiler.shared_threads, passes.failure, passes._functions)
+    asked = (engine._no_compiler, compiler.compiler, compiler.shared_threads)
+    caches = (*asked, passes.failure, passes._functions, passes._products)
     for known in caches:
         known.cache_clear()
     yield monkeypatch
@@ -106,6 +107,20 @@ def test_what_alone_does_not_compile_runs_on_another_engine(compiler_that):
     assert choose("auto", task()) is KNOWN["c++"]
     with pytest.raises(ValueError, match="says no licence"):
         choose("c++", janet)
+
+
+@compiles
+def test_without_products_another_engine_runs(unasked):
+    library = passes.library
+
+    def fails(text, constants=None):
+        if constants is None:
+            raise CompilerError("no licence for products")
+        return library(text, constants)
+
+    unasked.setattr(passes, "library", fails)
+    assert choose("auto", task()) is KNOWN["cpu"]
+    assert str(engine.refuses(task())).endswith("no licence for products")
 
 
 @compiles
@@ -201,7 +216,7 @@ def test_a_compiler_that_is_stuck_is_not_waited_for(monkeypatch, tmp_path):
 @pytest.fixture
 def large(monkeypatch):
     """Products by torch also where a layer is small."""
-    monkeypatch.setattr(passes, "WHOLE", -1)
+    monkeypatch.setattr(passes, "FITS", -1)
 
 
 @compiles
@@ -224,7 +239,7 @@ def test_large_layers_with_lengths_both_directions_and_times_are_the_loops(cell,
 def test_inputs_that_are_multiplied_some_steps_at_a_time_are_the_loops(cell, whole, monkeypatch):
     monkeypatch.setattr(passes, "TOGETHER", 3 * 20 * 4 * 2)  # two steps of three sequences
     if not whole:
-        monkeypatch.setattr(passes, "WHOLE", -1)
+        monkeypatch.setattr(passes, "FITS", -1)
     case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
     assert_like_the_loop(case, COMPILED)
 
@@ -243,6 +258,12 @@ def test_without_gradients_there_is_room_for_the_preactivations_of_some_steps_on
     assert max(map(math.prod, sizes)) == 4 * 32 * 3
 
 
+@compiles
+@pytest.mark.parametrize("batch", [48, 49, 97, 230])
+def test_many_sequences_are_the_loops(batch):
+    assert_like_the_loop(Case("gru", "power_law", steps=3, batch=batch, units=5), COMPILED)
+
+
 CALL = """
 extern "C" void product(float* to, int64_t apart, const float* rows, int64_t rows_apart, const float* panels,
                         int64_t many, int64_t inner, int64_t width) {
@@ -252,7 +273,7 @@ extern "C" void product(float* to, int64_t apart, const float* rows, int64_t row
 
 @compiles
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 1300), st.integers(1, 150), st.integers(0, 3))
+@given(st.integers(1, 48), st.integers(1, 1300), st.integers(1, 150), st.integers(0, 3))
 def test_products_with_panels_are_products(many, inner, width, more):
     functions = compiler.library(compiler.source(compiler.PRODUCTS) + CALL)
     # Whole numbers: sums of these are exact in any order.
@@ -411,7 +432,7 @@ HOOKS = {
 @pytest.mark.parametrize("small", [True, False])
 def test_hooks_of_saved_tensors_that_leave_something_else_are_found_out(name, small, monkeypatch):
     if not small:
-        monkeypatch.setattr(passes, "WHOLE", -1)
+        monkeypatch.setattr(passes, "FITS", -1)
     layer = rm.LSTM(3, 8, gate="fast", engine="c++")
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, HOOKS[name]):
         output, _ = layer(torch.randn(4, 2, 3))

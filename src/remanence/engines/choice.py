@@ -15,6 +15,7 @@ from ..names import lookup
 from . import cpu, fused, loop, native, side_by_side
 from .base import Engine, Result, Task
 from .fused import clusters, host, plan
+from .fused.engine import tracked
 from .machine import X86, tf32_in_recurrent_layers
 from .pieces import run_in_pieces
 from .transforms import hinders
@@ -85,7 +86,7 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
 
 def _onednn_wins(task: Task) -> bool:
     """Whether torch's LSTM, where it has the gate, is the fastest on a CPU."""
-    if not X86 or task.width <= ONEDNN_WINS or torch.is_grad_enabled():
+    if not X86 or task.width <= ONEDNN_WINS or (torch.is_grad_enabled() and tracked(task)):
         return False
     plain = isinstance(task.cell, LSTMCell) and "weight_hr" not in task.weights
     return plain and task.inputs.dtype == torch.float32

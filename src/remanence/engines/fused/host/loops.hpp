@@ -1,4 +1,5 @@
 // What steps and products have in common: marks of functions and loops, and rows.
+// A row is a sequence at one step.
 
 #include <cstdint>
 #include <cstring>
@@ -19,3 +20,5 @@ struct Rows {
     Number* first;
     int64_t apart;  // from a row to the next
 };
+
+constexpr int64_t MOST_ROWS = 48;  // that a thread goes through steps with: what they need stays next to the processor

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FEW = 2**12
 """Units of all sequences, and of all steps between products of torch, below which one thread is done before another
 has woken up."""
-WHOLE = 3 * 2**17
+FITS = 3 * 2**17
 """Numbers of the recurrent matrix up to which each processor has room for all of it next to it. Then it goes through
 all steps of its sequences by itself, products with the matrix too; with a larger one, torch's products take turns with
 steps."""
@@ -75,13 +75,15 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
         first = steps - end if kind.reverse else begin
         these = slice(first * rows, (first + end - begin) * rows)
         torch.mm(inputs[these], given.weight_ih.t(), out=room[these] if save else room[: (end - begin) * rows])
-        first = 0 if save else first
+        first_of_room = 0 if save else first
         if whole:
-            functions.forward_all(packed.address, _products().multiply, _address(matrix), begin, end, first, save)
+            functions.forward_all(
+                packed.address, _products().multiply, _address(matrix), begin, end, first_of_room, save
+            )
             continue
         for s in range(begin, end):
             torch.mm(before[s], matrix, out=product)
-            functions.forward(packed.address, s, first, save)
+            functions.forward(packed.address, s, first_of_room, save)
     last = 0 if kind.reverse else steps - 1
     slot = last if save else (steps - 1) % 2
     for place, values in zip(final, (kept.outputs, cells, ages), strict=True):
@@ -142,7 +144,7 @@ def _in_order(kind: Kind, values: Tensor) -> Sequence[Tensor]:
 
 def _is_whole(given: Given) -> bool:
     """Whether all steps are one call."""
-    return given.weight_hh.numel() <= WHOLE
+    return given.weight_hh.numel() <= FITS
 
 
 def _panels(matrix: Tensor) -> Tensor:
@@ -175,14 +177,13 @@ class _Packed:
         units = given.weight_hh.shape[-1]
         between = steps if _is_whole(given) else 1
         many = min(torch.get_num_threads(), rows) if between * rows * units >= FEW else 1
-        pre_row = 0 if common[0] is None else common[0].shape[-1]
-        numbers = (steps, rows, units, pre_row, many, kind.reverse, kind.eps, kind.beta)
+        numbers = (steps, rows, units, many, kind.reverse, kind.eps, kind.beta)
         p = None
         if kind.has_age:
             p = _new(units).fill_(kind.fixed_p) if given.p_hat is None else given.p_hat.float().sigmoid()
         self.tensors = (*common, p, given.dt, given.lengths, *own)
         addresses = map(_address, self.tensors)
-        self.address = ctypes.create_string_buffer(struct.pack(f"@6q2d{len(self.tensors)}P", *numbers, *addresses))
+        self.address = ctypes.create_string_buffer(struct.pack(f"@5q2d{len(self.tensors)}P", *numbers, *addresses))
 
 
 def _address(tensor: Tensor | None) -> int:

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <utility>
-#include <vector>
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16, AT_ONCE = 12;
@@ -17,7 +16,7 @@ constexpr int VECTORS = 2, COLUMNS = VECTORS * LANES;
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
 constexpr int64_t PIECE = 4096 / COLUMNS;  // of a panel, which stays next to the processor while rows go by
-constexpr int64_t ROOM = PIECE + 16;       // for a piece of a row
+constexpr int64_t ROOM = PIECE + 16;       // for a piece of a row, see multiply
 
 extern "C" int columns() { return COLUMNS; }
 
@@ -70,12 +69,11 @@ constexpr auto tiles_of(std::integer_sequence<int, LESS...>) {
 
 constexpr auto TILES = tiles_of(std::make_integer_sequence<int, AT_ONCE>());
 
-// `many` rows of `inner` numbers times a matrix (inner, width). In between, `room` has a piece of every row: of rows that are a power
-// of two apart, a cache keeps only a few.
+// `many` rows of `inner` numbers, at most MOST_ROWS, times a matrix (inner, width). In between, `room` has a piece of every row, which
+// are no power of two apart: of such a cache keeps only a few.
 extern "C" void multiply(
     Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width) {
-    static thread_local std::vector<float> room;
-    if ((int64_t)room.size() < many * ROOM) room.resize(many * ROOM);
+    float room[MOST_ROWS * ROOM];
     const int64_t groups = (many + AT_ONCE - 1) / AT_ONCE;
     for (int64_t k = 0; k < inner; k += PIECE) {
         const int64_t piece = inner - k < PIECE ? inner - k : PIECE;

@@ -4,13 +4,13 @@
 //
 // T steps, B sequences, H units, G blocks. Sequences that have ended keep their state.
 
-struct Sizes { int64_t steps, rows, units, pre_row, threads, reverse; };
+struct Sizes { int64_t steps, rows, units, threads, reverse; };
 
 // What is the same in both passes.
 struct Task {
     Sizes sizes;
     double eps, beta;
-    float* pre;                // (T, B, pre_row): blocks of pre-activations; in the forward pass these of some steps, where nothing is kept
+    float* pre;                // (T, B, G H): blocks of pre-activations; in the forward pass these of some steps, where nothing is kept
     float* parts;              // (T, B, H): the recurrent part of the candidate, GRU only
     float *cells, *ages;       // (T, B, H), or two steps of these in turn where nothing is kept
     const float *first_cell, *first_age;  // (B, H)
@@ -51,7 +51,7 @@ __forceinline__ void forward_row(const Forward& f, int64_t s, int64_t row, int64
     const Sizes n = task.sizes;
     const int64_t units = n.units, t = n.reverse ? n.steps - 1 - s : s, before = n.reverse ? t + 1 : t - 1;
     const int64_t now = SAVE ? t : s % 2, earlier = SAVE ? before : (s + 1) % 2;
-    float* pre = row_of(task.pre, t - first, row, n, n.pre_row);
+    float* pre = row_of(task.pre, t - first, row, n, BLOCKS * units);
     const float* product = row_of(f.product, 0, row, n, BLOCKS * units);
     const float* cell = s ? row_of(task.cells, earlier, row, n, units) : row_of(task.first_cell, 0, row, n, units);
     const float* age = s ? row_of(task.ages, earlier, row, n, units) : row_of(task.first_age, 0, row, n, units);
@@ -93,7 +93,7 @@ __forceinline__ void backward_row(const Backward& b, int64_t s, int64_t row) {
     const Sizes n = task.sizes;
     const int64_t units = n.units, t = n.reverse ? s : n.steps - 1 - s, before = n.reverse ? t + 1 : t - 1;
     const bool first = s == n.steps - 1;
-    const float *pre = row_of(task.pre, t, row, n, n.pre_row), *parts = row_of(task.parts, t, row, n, units);
+    const float *pre = row_of(task.pre, t, row, n, BLOCKS * units), *parts = row_of(task.parts, t, row, n, units);
     const float* cell = first ? row_of(task.first_cell, 0, row, n, units) : row_of(task.cells, before, row, n, units);
     const float* age = first ? row_of(task.first_age, 0, row, n, units) : row_of(task.ages, before, row, n, units);
     const float *after = row_of(task.cells, t, row, n, units), *p = task.p;
@@ -101,9 +101,8 @@ __forceinline__ void backward_row(const Backward& b, int64_t s, int64_t row) {
     const float* from_later = row_of(b.from_later, 0, row, n, units);
     float *d_cell = row_of(b.d_cell, 0, row, n, units), *d_age = row_of(b.d_age, 0, row, n, units);
     float *d_p = row_of(b.d_p, 0, row, n, units), *d_step = row_of(b.d_step, 0, row, n, units);
-    float *d_pre = row_of(b.d_pre, t, row, n, n.pre_row), *d_parts = row_of(b.d_parts, t, row, n, units);
+    float *d_pre = row_of(b.d_pre, t, row, n, BLOCKS * units), *d_parts = row_of(b.d_parts, t, row, n, units);
     float *d_product = row_of(b.d_product, 0, row, n, BLOCKS * units), *held = row_of(b.held, 0, row, n, units);
-    for (int64_t more = BLOCKS * units; more < n.pre_row; ++more) d_pre[more] = 0.0f;
     if (task.lengths != nullptr) {
         bool ended = t >= task.lengths[row];
         for (int64_t unit = 0; unit < units; ++unit) held[unit] = ended ? from_later[unit] + d_hidden[unit] : 0.0f;
@@ -161,10 +160,11 @@ extern "C" void backward(const Backward* b, int64_t s) {
 typedef void Multiply(
     Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width);
 
-// The sequences of a thread, which need nothing of the others.
-struct Share {
+// Some sequences, which need nothing of the others; as many groups of them for every thread.
+struct Group {
     int64_t begin, many;
-    Share(Sizes n, int64_t thread) : begin(n.rows * thread / n.threads), many(n.rows * (thread + 1) / n.threads - begin) {}
+    static int64_t number(Sizes n) { return n.threads * ((n.rows + n.threads * MOST_ROWS - 1) / (n.threads * MOST_ROWS)); }
+    Group(Sizes n, int64_t i) : begin(n.rows * i / number(n)), many(n.rows * (i + 1) / number(n) - begin) {}
 };
 
 // Steps from `begin` to `end`. The matrix is (H, G H), in panels.
@@ -172,13 +172,14 @@ extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* p
     const Sizes n = f->task.sizes;
     const int64_t width = BLOCKS * n.units;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
-    for (int64_t thread = 0; thread < n.threads; ++thread) {
-        const Share share(n, thread);
+    for (int64_t i = 0; i < Group::number(n); ++i) {
+        const Group group(n, i);
+        float* product = row_of(f->product, 0, group.begin, n, width);
         for (int64_t s = begin; s < end; ++s) {
             const int64_t before = n.reverse ? n.steps - s : s - 1;
-            const float* hidden = s ? row_of(f->hidden, before, share.begin, n, n.units) : row_of(f->first_hidden, 0, share.begin, n, n.units);
-            multiply({row_of(f->product, 0, share.begin, n, width), width}, {hidden, n.units}, panels, share.many, n.units, width);
-            for (int64_t row = share.begin; row < share.begin + share.many; ++row) {
+            const float* hidden = s ? row_of(f->hidden, before, group.begin, n, n.units) : row_of(f->first_hidden, 0, group.begin, n, n.units);
+            multiply({product, width}, {hidden, n.units}, panels, group.many, n.units, width);
+            for (int64_t row = group.begin; row < group.begin + group.many; ++row) {
                 if (save) forward_row<true>(*f, s, row, first);
                 else forward_row<false>(*f, s, row, first);
             }
@@ -191,18 +192,17 @@ extern "C" void backward_all(const Backward* b, Multiply* multiply, const float*
     const Sizes n = b->task.sizes;
     const int64_t width = BLOCKS * n.units;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
-    for (int64_t thread = 0; thread < n.threads; ++thread) {
-        const Share share(n, thread);
-        float *from_later = row_of(b->from_later, 0, share.begin, n, n.units), *held = row_of(b->held, 0, share.begin, n, n.units);
+    for (int64_t i = 0; i < Group::number(n); ++i) {
+        const Group group(n, i);
+        float *from_later = row_of(b->from_later, 0, group.begin, n, n.units), *held = row_of(b->held, 0, group.begin, n, n.units);
         for (int64_t s = 0; s < n.steps; ++s) {
             const int64_t t = n.reverse ? s : n.steps - 1 - s;
-            for (int64_t row = share.begin; row < share.begin + share.many; ++row) backward_row(*b, s, row);
-            Rows<const float> back = {row_of(b->d_pre, t, share.begin, n, n.pre_row), n.pre_row};
-            if (SPLIT >= 0) back = {row_of(b->d_product, 0, share.begin, n, width), width};
-            multiply({from_later, n.units}, back, panels, share.many, width, n.units);
-            if (held != nullptr) for (int64_t i = 0; i < share.many * n.units; ++i) from_later[i] += held[i];
+            for (int64_t row = group.begin; row < group.begin + group.many; ++row) backward_row(*b, s, row);
+            const float* back = SPLIT >= 0 ? row_of(b->d_product, 0, group.begin, n, width) : row_of(b->d_pre, t, group.begin, n, width);
+            multiply({from_later, n.units}, {back, width}, panels, group.many, width, n.units);
+            if (held != nullptr) for (int64_t unit = 0; unit < group.many * n.units; ++unit) from_later[unit] += held[unit];
             if (d_dt == nullptr) continue;
-            for (int64_t row = share.begin; row < share.begin + share.many; ++row) {
+            for (int64_t row = group.begin; row < group.begin + group.many; ++row) {
                 float sum = 0.0f, *d_step = row_of(b->d_step, 0, row, n, n.units);
                 for (int64_t unit = 0; unit < n.units; ++unit) sum += d_step[unit];
                 d_dt[t * n.rows + row] = sum;
