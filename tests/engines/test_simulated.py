@@ -7,6 +7,7 @@ wait for what it needs fails here. What it takes from a real chip, rounding and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import astuple, replace
 from importlib import import_module
 from pathlib import Path
@@ -305,6 +306,24 @@ def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -
         found = checking.errors_of(clusters, replace(task, weights=turned))
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
+
+
+PROBE = """
+struct alignas(16) Four { float of[4]; };
+void probe(const Four* from, float* to) { to[0] = from->of[1]; }
+"""
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_place_that_is_not_aligned_is_found(offset, tmp_path) -> None:
+    source, library = tmp_path / "probe.cpp", tmp_path / "probe.so"
+    source.write_text(simulation.CHIP.read_text("utf-8") + PROBE + simulation.START.format(name="probe"), "utf-8")
+    simulation._compile(simulation._standard(tmp_path), ["-shared", str(source), "-o", str(library)])
+    kernel = simulation.Kernel(str(library).encode(), "probe", "2P", 32, 1, 0, None)
+    numbers, found = torch.arange(8.0)[offset:], torch.zeros(1)
+    with pytest.raises(AssertionError, match="not aligned") if offset else nullcontext():
+        kernel.start(1, numbers.data_ptr(), found.data_ptr())
+    assert found == (0 if offset else 1)
 
 
 @every_scheme

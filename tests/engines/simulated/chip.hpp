@@ -175,6 +175,7 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
                 block_of_grid = group * cluster + thread->block->rank;
                 swapcontext(&scheduler, &thread->context);
                 if (failed) return 2;
+                if (misaligned) return 3;
                 if (!under_way.empty() && random() % 16 == 0) deliver_one();
             }
             waiting.erase(std::remove_if(waiting.begin(), waiting.end(), [](Thread* t) { return t->done; }), waiting.end());
@@ -183,7 +184,6 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
             if (!progress) asleep = nullptr;
         }
         if (!under_way.empty()) return 2;  // somebody sent to a program that has ended
-        if (misaligned) return 3;
         for (Block& block : blocks)
             if (std::any_of(block.memory + shared_bytes, block.memory + shared_bytes + BEYOND, [](int byte) { return byte != 0xFF; }))
                 return 4;
@@ -212,8 +212,12 @@ int run(void (*kernel)(Types...), const char* packed, int groups, int cluster, i
 inline struct { struct { operator int() const { return simulated::present->index; } } x; } threadIdx;
 inline struct { struct { operator int() const { return simulated::block_of_grid; } } x; } blockIdx;
 
-// Called by what the compiler adds to every access, for one that is not aligned.
-extern "C" void __ubsan_handle_type_mismatch_v1(void*, void*) { simulated::misaligned = true; }
+// Called by what the compiler adds to every access, for one that is not aligned: the last thing that its thread does.
+extern "C" void __ubsan_handle_type_mismatch_v1_abort(void*, void*) {
+    simulated::misaligned = true;
+    swapcontext(&simulated::present->context, &simulated::scheduler);
+    std::abort();
+}
 
 #define shared (simulated::present->block->memory)
 
