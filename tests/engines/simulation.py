@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import struct
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +39,18 @@ def compiled(folder: Path, name: str, constants: Mapping[str, Any], forgotten: s
     if forgotten:
         steps = steps.replace(forgotten, "")
     text = "\n".join([*(path.read_text("utf-8") for path in (CHIP, *headers)), steps, START.format(name=name)])
-    options = [f"-D{constant}={value}" for constant, value in constants.items()]
+    return library(folder, name, text, [f"-D{constant}={value}" for constant, value in constants.items()])
+
+
+def library(folder: Path, name: str, text: str, options: Sequence[str] = ()) -> bytes:
+    """The path of one of that text."""
     key = hashlib.sha256("\n".join([text, *options]).encode()).hexdigest()[:20]
-    library = folder / f"{name}-{key}.so"
-    if not library.exists():
-        source = library.with_suffix(".cpp")
+    path = folder / f"{name}-{key}.so"
+    if not path.exists():
+        source = path.with_suffix(".cpp")
         source.write_text(text, "utf-8")
-        _compile(_standard(folder), ["-shared", *options, str(source), "-o", str(library)])
-    return str(library).encode()
+        _compile(_standard(folder), ["-shared", *options, str(source), "-o", str(path)])
+    return str(path).encode()
 
 
 def _standard(folder: Path) -> Path:

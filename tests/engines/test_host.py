@@ -219,6 +219,13 @@ def large(monkeypatch):
     monkeypatch.setattr(passes, "FITS", -1)
 
 
+@pytest.fixture(params=["small", "large"])
+def either_way(request):
+    """Products of its own, and by torch."""
+    if request.param == "large":
+        request.getfixturevalue("large")
+
+
 @compiles
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("gate", ["fast", "refine", "power_law"])
@@ -235,11 +242,8 @@ def test_large_layers_with_lengths_both_directions_and_times_are_the_loops(cell,
 
 @compiles
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-@pytest.mark.parametrize("whole", [True, False])
-def test_inputs_that_are_multiplied_some_steps_at_a_time_are_the_loops(cell, whole, monkeypatch):
+def test_inputs_that_are_multiplied_some_steps_at_a_time_are_the_loops(cell, either_way, monkeypatch):
     monkeypatch.setattr(passes, "TOGETHER", 3 * 20 * 4 * 2)  # two steps of three sequences
-    if not whole:
-        monkeypatch.setattr(passes, "FITS", -1)
     case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
     assert_like_the_loop(case, COMPILED)
 
@@ -429,10 +433,7 @@ HOOKS = {
 
 @compiles
 @pytest.mark.parametrize("name", HOOKS)
-@pytest.mark.parametrize("small", [True, False])
-def test_hooks_of_saved_tensors_that_leave_something_else_are_found_out(name, small, monkeypatch):
-    if not small:
-        monkeypatch.setattr(passes, "FITS", -1)
+def test_hooks_of_saved_tensors_that_leave_something_else_are_found_out(name, either_way):
     layer = rm.LSTM(3, 8, gate="fast", engine="c++")
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, HOOKS[name]):
         output, _ = layer(torch.randn(4, 2, 3))

@@ -316,10 +316,8 @@ void probe(const Four* from, float* to) { to[0] = from->of[1]; }
 
 @pytest.mark.parametrize("offset", [0, 1])
 def test_a_place_that_is_not_aligned_is_found(offset, tmp_path) -> None:
-    source, library = tmp_path / "probe.cpp", tmp_path / "probe.so"
-    source.write_text(simulation.CHIP.read_text("utf-8") + PROBE + simulation.START.format(name="probe"), "utf-8")
-    simulation._compile(simulation._standard(tmp_path), ["-shared", str(source), "-o", str(library)])
-    kernel = simulation.Kernel(str(library).encode(), "probe", "2P", 32, 1, 0, None)
+    text = simulation.CHIP.read_text("utf-8") + PROBE + simulation.START.format(name="probe")
+    kernel = simulation.Kernel(simulation.library(tmp_path, "probe", text), "probe", "2P", 32, 1, 0, None)
     numbers, found = torch.arange(8.0)[offset:], torch.zeros(1)
     with pytest.raises(AssertionError, match="not aligned") if offset else nullcontext():
         kernel.start(1, numbers.data_ptr(), found.data_ptr())

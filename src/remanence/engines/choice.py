@@ -86,7 +86,7 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
 
 def _onednn_wins(task: Task) -> bool:
     """Whether torch's LSTM, where it has the gate, is the fastest on a CPU."""
-    if not X86 or task.width <= ONEDNN_WINS or (torch.is_grad_enabled() and tracked(task)):
+    if not X86 or task.width <= ONEDNN_WINS or tracked(task):
         return False
     plain = isinstance(task.cell, LSTMCell) and "weight_hr" not in task.weights
     return plain and task.inputs.dtype == torch.float32

@@ -74,7 +74,7 @@ def run_with(kernels: str, task: Task) -> Result:
     outputs, final = fused(
         kind_of(cell, task.reverse, "tf32" if tf32_in_recurrent_layers() else "tf32x3", kernels),
         given(task),
-        save=torch.is_grad_enabled() and tracked(task),
+        save=tracked(task),
     )
     parts = (
         final.hidden,
@@ -146,8 +146,8 @@ def given(task: Task) -> Given:
 
 
 def tracked(task: Task) -> bool:
-    """Whether anything of it wants a gradient."""
-    return any(tensor.requires_grad for tensor in task.tensors)
+    """Whether anything of it wants a gradient, and may have one."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in task.tensors)
 
 
 def ended(task: Task, output: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..blocks import padded
 from ..clusters.compiler import CompilerError
 from ..launch import Found
 from .compiler import PRODUCTS, STEPS, because, library, source
@@ -68,7 +69,7 @@ def forward(kind: Kind, given: Given, scale: Tensor | None, pre: Tensor | None, 
     functions = _functions(kind, given.dt is not None)
     whole, matrix = _is_whole(given), given.weight_hh.t()
     matrix = _panels(matrix) if whole else matrix.contiguous()
-    before = [] if whole else [hidden, *_in_order(kind, kept.outputs)]
+    before = [] if whole else [hidden, *kept.outputs.unbind()[:: -1 if kind.reverse else 1]]
     inputs = given.inputs.flatten(0, 1)
     for begin in range(0, steps, some):
         end = min(begin + some, steps)
@@ -136,12 +137,6 @@ def backward(kind: Kind, given: Given, scale: Tensor | None, kept: Kept, by: Der
     )
 
 
-def _in_order(kind: Kind, values: Tensor) -> Sequence[Tensor]:
-    """Of all steps, the first that is gone through first."""
-    each = values.unbind()
-    return each[::-1] if kind.reverse else each
-
-
 def _is_whole(given: Given) -> bool:
     """Whether all steps are one call."""
     return given.weight_hh.numel() <= FITS
@@ -151,8 +146,7 @@ def _panels(matrix: Tensor) -> Tensor:
     """As products.cpp has it: some columns, one row after the other, and after these the next."""
     inner, width = matrix.shape
     columns = _products().columns()
-    filled = torch.nn.functional.pad(matrix, (0, -width % columns))
-    return filled.view(inner, -1, columns).transpose(0, 1).contiguous()
+    return padded(matrix, (0, -width % columns)).reshape(inner, -1, columns).transpose(0, 1).contiguous()
 
 
 def _first_state(given: Given, rows: int, units: int, hidden: bool = True) -> list[Tensor]:

@@ -88,7 +88,12 @@ __forceinline__ void forward_row(const Forward& f, int64_t s, int64_t row, int64
     }
 }
 
-__forceinline__ void backward_row(const Backward& b, int64_t s, int64_t row) {
+static void forward_row(const Forward& f, int64_t s, int64_t row, int64_t first, bool save) {
+    if (save) forward_row<true>(f, s, row, first);
+    else forward_row<false>(f, s, row, first);
+}
+
+static void backward_row(const Backward& b, int64_t s, int64_t row) {
     const Task& task = b.task;
     const Sizes n = task.sizes;
     const int64_t units = n.units, t = n.reverse ? s : n.steps - 1 - s, before = n.reverse ? t + 1 : t - 1;
@@ -144,10 +149,7 @@ __forceinline__ void backward_row(const Backward& b, int64_t s, int64_t row) {
 extern "C" void forward(const Forward* f, int64_t s, int64_t first, int save) {
     const Sizes n = f->task.sizes;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
-    for (int64_t row = 0; row < n.rows; ++row) {
-        if (save) forward_row<true>(*f, s, row, first);
-        else forward_row<false>(*f, s, row, first);
-    }
+    for (int64_t row = 0; row < n.rows; ++row) forward_row(*f, s, row, first, save);
 }
 
 extern "C" void backward(const Backward* b, int64_t s) {
@@ -179,10 +181,7 @@ extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* p
             const int64_t before = n.reverse ? n.steps - s : s - 1;
             const float* hidden = s ? row_of(f->hidden, before, group.begin, n, n.units) : row_of(f->first_hidden, 0, group.begin, n, n.units);
             multiply({product, width}, {hidden, n.units}, panels, group.many, n.units, width);
-            for (int64_t row = group.begin; row < group.begin + group.many; ++row) {
-                if (save) forward_row<true>(*f, s, row, first);
-                else forward_row<false>(*f, s, row, first);
-            }
+            for (int64_t row = group.begin; row < group.begin + group.many; ++row) forward_row(*f, s, row, first, save);
         }
     }
 }
