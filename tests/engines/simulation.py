@@ -1,4 +1,4 @@
-"""The kernels of `engines.fused.clusters` on the CPU: compiled by the system's C++ compiler for a simulated chip."""
+"""The kernels of `engines.cuda` on the CPU: compiled by the system's C++ compiler for a simulated chip."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remanence.engines.fused.clusters import compiler
+from remanence.engines.cuda import compiler
+from remanence.engines.kernels.machine_code import joined
 
 COMPILER = shutil.which("c++")
 OPTIMISED = "-Og"
@@ -31,14 +32,14 @@ MISTAKES = {
 }
 
 
-def compiled(folder: Path, name: str, constants: Mapping[str, Any], forgotten: str = "") -> bytes:
+def compiled(folder: Path, name: str, constants: Mapping[str, Any], gate: str = "", forgotten: str = "") -> bytes:
     """The path of a library with the kernel, in place of machine code; what is `forgotten` is left out of its text."""
-    _, *headers, kernel = compiler.files(name)
-    steps = kernel.read_text("utf-8")
+    _, *headers, kernel = compiler.files(name, gate)
+    steps = joined([kernel])
     assert forgotten in steps
     if forgotten:
         steps = steps.replace(forgotten, "")
-    text = "\n".join([*(path.read_text("utf-8") for path in (CHIP, *headers)), steps, START.format(name=name)])
+    text = joined([CHIP, *headers, steps, START.format(name=name)])
     return library(folder, name, text, [f"-D{constant}={value}" for constant, value in constants.items()])
 
 
@@ -73,8 +74,8 @@ def _compile(include: Path, arguments: list[str]) -> None:
 def stand_in(module: Any, folder: Path, monkeypatch: Any, **forgotten: str) -> None:
     """Let a module start its kernels on the simulated chip, each without what is forgotten of it."""
 
-    def machine_code(name: str, constants: Mapping[str, Any], chip: str) -> bytes:
-        return compiled(folder, name, constants, forgotten.get(name, ""))
+    def machine_code(name: str, constants: Mapping[str, Any], chip: str, gate: str = "") -> bytes:
+        return compiled(folder, name, constants, gate, forgotten.get(name, ""))
 
     monkeypatch.setattr(module, "Kernel", Kernel)
     monkeypatch.setattr(module, "machine_code", machine_code)

@@ -10,7 +10,7 @@ import torch
 import remanence as rm
 from remanence.cells import GRUCell, LSTMCell
 from remanence.engines import Task, Zeros, choice
-from remanence.engines.fused.plan import Chip
+from remanence.engines.triton.tiling import Chip
 from remanence.engines.machine import float32_products
 from remanence.gates import Sigmoid
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import remanence as rm
-from remanence.engines.fused import programs
+from remanence.engines.triton import recurrence
 from remanence.engines.machine import float32_products
 
 PLACES = [
@@ -31,7 +31,7 @@ everywhere = pytest.mark.parametrize("place", PLACES)
 
 @pytest.fixture(autouse=True)
 def _tf32_everywhere(monkeypatch):
-    monkeypatch.setattr(programs, "HALVED_FROM", 16)
+    monkeypatch.setattr(recurrence, "HALVED_FROM", 16)
     with float32_products(True):
         yield
 

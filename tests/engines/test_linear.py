@@ -8,8 +8,8 @@ import pytest
 import simulation
 import torch
 
-import remanence.engines.fused.clusters as clusters
-from remanence.engines.fused.clusters import linear
+import remanence.engines.cuda as clusters
+from remanence.engines.cuda import linear
 from remanence.models import read_out
 
 ON_A_GPU = [

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from remanence.engines.fused import products
-from remanence.engines.fused.blocks import Blocks
-from remanence.engines.fused.plan import Chip
+from remanence.engines.kernels import products
+from remanence.engines.kernels.layout import Blocks
+from remanence.engines.triton.tiling import Chip
 
 BLOCKS, WIDTH, UNITS, STEPS, ROWS, INPUTS = 3, 16, 13, 6, 4, 7
 PADDED, EXACT = Blocks(BLOCKS, WIDTH, UNITS), Blocks(BLOCKS, UNITS, UNITS)

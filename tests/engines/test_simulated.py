@@ -1,7 +1,7 @@
 """The kernels for chips with clusters, run on a simulated one and held to the loop: values and every gradient.
 
 The chip is `simulated/chip.hpp`. Its threads take random turns and deliveries arrive late, so a kernel that does not
-wait for what it needs fails here. What it takes from a real chip, rounding and speed, is seen on one: `test_fused.py`.
+wait for what it needs fails here. What it takes from a real chip, rounding and speed, is seen on one: `test_on_gpu.py`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pytest
 import simulation
 import torch
 
-import remanence.engines.fused.clusters as clusters
+import remanence.engines.cuda as clusters
 from remanence import engines
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
-from remanence.engines.fused import engine, operator, padding
-from remanence.engines.fused.clusters import passes, plan
+from remanence.engines.kernels import layout, operator, run
+from remanence.engines.cuda import recurrence, plan
 from remanence.engines.machine import float32_products
 from remanence.engines.pieces import run_in_pieces
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign
@@ -31,27 +31,27 @@ pytestmark = pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ comp
 
 @pytest.fixture(autouse=True)
 def _simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    simulation.stand_in(passes, libraries, monkeypatch)
-    monkeypatch.setattr(passes, "_processors", lambda device: 132)
-    monkeypatch.setattr(passes, "largest_cluster", lambda device: plan.LARGEST)
+    simulation.stand_in(recurrence, libraries, monkeypatch)
+    monkeypatch.setattr(recurrence, "processors", lambda device: 132)
+    monkeypatch.setattr(recurrence, "largest_cluster", lambda device: plan.LARGEST)
     forget()
     yield
     forget()
 
 
 def forget() -> None:
-    for kernels in (passes._forward, passes._backward):
+    for kernels in (recurrence._forward, recurrence._backward):
         kernels.cache_clear()
 
 
-WIDE = passes.NARROW + 1
-CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, units, rows, sizes of the launch
-    "one program": (LSTMCell(Sigmoid()), WIDE, 16, 5, plan.Plan(4, 1, 1)),
-    "two programs, two groups": (LSTMCell(Fast()), 5, 32, 11, plan.Plan(4, 2, 1)),
-    "a broken program": (LSTMCell(PowerLaw(), coupled=True), 11, 48, 3, plan.Plan(8, 2, 1)),
-    "three programs, two tiles": (GRUCell(Refine()), 16, 96, 12, plan.Plan(8, 3, 2)),
-    "wide inputs, two tiles": (GRUCell(Sigmoid()), WIDE, 32, 10, plan.Plan(4, 2, 2)),
-    "a full register file": (LSTMCell(Fast()), 2, 288, 3, plan.Plan(8, 9, 1)),
+WIDE = recurrence.NARROW + 1
+CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # inputs, units, rows, sizes of the launch
+    "one program": (LSTMCell(Sigmoid()), WIDE, 16, 5, plan.LaunchShape(4, 1, 1)),
+    "two programs, two groups": (LSTMCell(Fast()), 5, 32, 11, plan.LaunchShape(4, 2, 1)),
+    "a broken program": (LSTMCell(PowerLaw(), coupled=True), 11, 48, 3, plan.LaunchShape(8, 2, 1)),
+    "three programs, two tiles": (GRUCell(Refine()), 16, 96, 12, plan.LaunchShape(8, 3, 2)),
+    "wide inputs, two tiles": (GRUCell(Sigmoid()), WIDE, 32, 10, plan.LaunchShape(4, 2, 2)),
+    "a full register file": (LSTMCell(Fast()), 2, 288, 3, plan.LaunchShape(8, 9, 1)),
     "a whole layer": (LSTMCell(Fast()), 5, 32, 11, plan.make_whole(32, backward=False)),
     "a whole layer, wide inputs": (
         LSTMCell(PowerLaw(), coupled=True),
@@ -64,17 +64,17 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.Plan]] = {  # inputs, unit
     "a whole layer, two blocks, no padding": (JANETCell(Sigmoid()), 9, 32, 9, plan.make_whole(32, backward=False)),
     "a whole layer, padding": (LSTMCell(Fast()), 9, 20, 9, plan.make_whole(20, backward=False)),
     "a whole layer with a part apart": (GRUCell(Refine()), 3, 16, 3, plan.make_whole(16, backward=False)),
-    "padding": (JANETCell(Softsign()), 1, 20, 9, plan.Plan(4, 2, 1)),
-    "wide": (LSTMCell(Fast()), WIDE, 32, 11, plan.Plan(4, 2, 1, held=1)),
-    "wide, read ahead": (LSTMCell(PowerLaw(), coupled=True), WIDE, 80, 3, plan.Plan(12, 2, 1, held=2, ahead=3)),
-    "wide, three tiles": (GRUCell(Refine()), WIDE, 80, 20, plan.Plan(8, 3, 3, held=3, ahead=2)),
-    "streamed": (LSTMCell(PowerLaw()), WIDE, 144, 9, plan.Plan(9, 4, 1, held=1, ahead=2, streamed=5)),
-    "streamed, two blocks": (JANETCell(Fast()), WIDE, 112, 11, plan.Plan(7, 4, 1, held=2, ahead=6, streamed=3)),
-    "wide, ten programs": (LSTMCell(Fast()), WIDE, 160, 2, plan.Plan(4, 10, 1, held=3, ahead=2)),
-    "wide, nothing on the shelf": (JANETCell(Softsign()), WIDE, 20, 9, plan.Plan(4, 2, 2, held=20, ahead=4)),
-    "wide, no padding": (LSTMCell(PowerLaw()), WIDE, 30, 9, plan.Plan(4, 2, 2, held=1)),
-    "wide, a part apart, no padding": (GRUCell(PowerLaw()), WIDE, 30, 9, plan.Plan(4, 2, 2, held=1)),
-    "streamed, an odd number of units": (LSTMCell(Fast()), 3, 141, 9, plan.Plan(9, 4, 1, held=1, ahead=2, streamed=5)),
+    "padding": (JANETCell(Softsign()), 1, 20, 9, plan.LaunchShape(4, 2, 1)),
+    "wide": (LSTMCell(Fast()), WIDE, 32, 11, plan.LaunchShape(4, 2, 1, held=1)),
+    "wide, read ahead": (LSTMCell(PowerLaw(), coupled=True), WIDE, 80, 3, plan.LaunchShape(12, 2, 1, held=2, ahead=3)),
+    "wide, three tiles": (GRUCell(Refine()), WIDE, 80, 20, plan.LaunchShape(8, 3, 3, held=3, ahead=2)),
+    "streamed": (LSTMCell(PowerLaw()), WIDE, 144, 9, plan.LaunchShape(9, 4, 1, held=1, ahead=2, streamed=5)),
+    "streamed, two blocks": (JANETCell(Fast()), WIDE, 112, 11, plan.LaunchShape(7, 4, 1, held=2, ahead=6, streamed=3)),
+    "wide, ten programs": (LSTMCell(Fast()), WIDE, 160, 2, plan.LaunchShape(4, 10, 1, held=3, ahead=2)),
+    "wide, nothing on the shelf": (JANETCell(Softsign()), WIDE, 20, 9, plan.LaunchShape(4, 2, 2, held=20, ahead=4)),
+    "wide, no padding": (LSTMCell(PowerLaw()), WIDE, 30, 9, plan.LaunchShape(4, 2, 2, held=1)),
+    "wide, a part apart, no padding": (GRUCell(PowerLaw()), WIDE, 30, 9, plan.LaunchShape(4, 2, 2, held=1)),
+    "streamed, an odd number of units": (LSTMCell(Fast()), 3, 141, 9, plan.LaunchShape(9, 4, 1, held=1, ahead=2, streamed=5)),
 }
 every_case = pytest.mark.parametrize(
     ("cell", "inputs", "units", "rows", "sizes"),
@@ -83,10 +83,10 @@ every_case = pytest.mark.parametrize(
 )
 
 
-def force(sizes: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every launch be of these sizes; where a program has a whole layer, or a wide one, passes have their own."""
+def force(sizes: plan.LaunchShape, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every launch be of these sizes; where a program has a whole layer, or a wide one, recurrence have their own."""
 
-    def make(units: int, rows: int, replicas: int, parts: int, backward: bool, *chip: int) -> plan.Plan:
+    def make(units: int, rows: int, replicas: int, parts: int, backward: bool, *chip: int) -> plan.LaunchShape:
         if sizes.whole:
             return plan.make_whole(units, backward)
         return replace(sizes, tiles=1) if sizes.wide and backward else sizes
@@ -95,7 +95,7 @@ def force(sizes: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def errors(
-    cell: GatedCell, inputs: int, units: int, rows: int, sizes: plan.Plan, precision: object, special: bool
+    cell: GatedCell, inputs: int, units: int, rows: int, sizes: plan.LaunchShape, precision: object, special: bool
 ) -> object:
     """Of values and gradients, from a first state; `special`: reverse, sequences of unequal length, irregular steps."""
     task = checking.make_task(
@@ -130,7 +130,7 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
 @pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
 @pytest.mark.parametrize(
     ("sizes", "units"),
-    [(plan.Plan(4, 2, 1), 32), (plan.make_whole(32, backward=False), 32), (plan.Plan(4, 2, 2, held=1), 30)],
+    [(plan.LaunchShape(4, 2, 1), 32), (plan.make_whole(32, backward=False), 32), (plan.LaunchShape(4, 2, 2, held=1), 30)],
     ids=["clusters", "whole", "wide"],
 )
 def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
@@ -145,7 +145,7 @@ def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
 WHOLE = plan.make_whole(32, backward=False)
 every_scheme = pytest.mark.parametrize(
     ("sizes", "precision"),
-    [(plan.Plan(4, 2, 2), checking.FULL), (WHOLE, checking.TF32), (plan.Plan(4, 2, 2, held=1), checking.TF32)],
+    [(plan.LaunchShape(4, 2, 2), checking.FULL), (WHOLE, checking.TF32), (plan.LaunchShape(4, 2, 2, held=1), checking.TF32)],
     ids=["clusters", "whole", "wide"],
 )
 
@@ -174,7 +174,7 @@ def test_few_steps_from_a_state_of_zeros(steps, sizes, precision, monkeypatch) -
     ids=str,
 )
 def test_wide_layers_have_no_padding(cell, units, dtype, monkeypatch) -> None:
-    force(plan.Plan(4, 2, 1, held=1), monkeypatch)
+    force(plan.LaunchShape(4, 2, 1, held=1), monkeypatch)
     task = checking.make_task(cell, checking.Sizes(3, 3, WIDE, units), dtype, torch.device("cpu"))
     precision = checking.TF32 if dtype == torch.float32 else checking.BFLOAT16
     with float32_products(True):
@@ -230,7 +230,7 @@ def test_pieces_of_a_sequence_are_all_of_it(sizes, precision, monkeypatch) -> No
 )
 def test_rows_end_where_the_next_begins(cell, units, monkeypatch) -> None:
     """The last one of a layer too, before another that has diverged."""
-    force(plan.Plan(4, 2, 1, held=1), monkeypatch)
+    force(plan.LaunchShape(4, 2, 1, held=1), monkeypatch)
     with float32_products(True):
         run_side_by_side(cell, checking.Sizes(5, 9, 3, units))
 
@@ -254,7 +254,7 @@ def run_side_by_side(cell: GatedCell, sizes: object) -> None:
 
 
 def test_what_is_beyond_the_range_of_16_bits_is_kept_at_its_end(monkeypatch) -> None:
-    monkeypatch.setattr(plan, "make", lambda *task: plan.Plan(4, 1, 1))
+    monkeypatch.setattr(plan, "make", lambda *task: plan.LaunchShape(4, 1, 1))
     task = checking.make_task(GRUCell(Fast()), checking.Sizes(3, 2, 3, 16), torch.float16, torch.device("cpu"))
     biases = {name: task.weights[name].float() for name in ("bias_ih", "bias_hh")}
     biases["bias_hh"][-16:] = 1e5  # of the candidate
@@ -266,7 +266,7 @@ def test_what_is_beyond_the_range_of_16_bits_is_kept_at_its_end(monkeypatch) -> 
 
 
 def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
-    monkeypatch.setattr(plan, "make", lambda *task: plan.Plan(4, 1, 1))
+    monkeypatch.setattr(plan, "make", lambda *task: plan.LaunchShape(4, 1, 1))
     task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 2, 3, 16), torch.float32, torch.device("cpu"))
     task.inputs[1, 1, 0] = torch.inf
     with torch.no_grad():
@@ -386,7 +386,7 @@ def test_a_kernel_that_does_not_wait_is_found(case, forgotten, libraries, monkey
         left_out = f"{forgotten}{3 if name == 'whole_forward' else 2}>();" if forgotten.endswith("- ") else forgotten
         return simulation.compiled(libraries, name, constants, left_out)
 
-    monkeypatch.setattr(passes, "machine_code", compiled)
+    monkeypatch.setattr(recurrence, "machine_code", compiled)
     precision = checking.TF32 if CASES[case][-1].whole or CASES[case][-1].wide else checking.FULL
 
     def goes_wrong(seed: int) -> bool:
@@ -406,12 +406,12 @@ def test_the_compiler_is_told_how_results_are_laid_out(cell, sizes, precision, m
     force(sizes, monkeypatch)
     large = checking.Sizes(3, 2, 3, 16)
     tasks = [checking.make_task(cell, large, torch.float32, torch.device("cpu"), seed=seed) for seed in range(2)]
-    kind = engine.make_kind(cell, reverse=False, precision="tf32", kernels="cuda")
-    given = padding.with_padding(kind.blocks, engine.given(engines.stacked(tasks)))
+    kind = run.make_kind(cell, reverse=False, precision="tf32", kernels="cuda")
+    given = layout.with_padding(kind.blocks, run.operands_of(engines.stacked(tasks)))
     forward = (*given, True, *astuple(kind))
-    outputs, *_, pre, cells, ages, parts, before = operator.fused_forward(*forward)
+    outputs, *_, pre, cells, carried, parts, before = operator.fused_forward(*forward)
     assert (before.numel() > 0) == sizes.whole
-    kept = (outputs, pre, cells, ages, parts, before)
+    kept = (outputs, pre, cells, carried, parts, before)
     backward = (*given, *kept, torch.ones_like(outputs), None, None, None, True, False, True, *astuple(kind))
     for operation, arguments in ((operator.fused_forward, forward), (operator.fused_backward, backward)):
         torch.library.opcheck(operation, arguments, test_utils=("test_schema", "test_faketensor"))

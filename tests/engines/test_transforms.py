@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, vmap
 
 import remanence as rm
-from remanence.engines.fused.host.engine import lacks
+from remanence.engines.cpp.engine import lacks
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own
 compiles = pytest.mark.skipif(lacks() is not None, reason="no C++ compiler")

@@ -3,8 +3,9 @@
 from . import loop
 from .base import Engine, Result, Task, Zeros
 from .check import check
-from .choice import KNOWN, check_name, choose, run, run_stacked, runs_side_by_side
+from .choice import choose, run, run_stacked
 from .side_by_side import stacked
+from .table import KNOWN, check_name, runs_side_by_side
 
 __all__ = [
     "KNOWN",

@@ -23,7 +23,8 @@ from ..names import lookup
 from . import loop
 from .base import Engine, Task
 from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers, threads
-from .transforms import hinders
+from .table import KNOWN
+from .transforms import obstacle
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,6 @@ def refusals(device: str | torch.device | None = None, engines: Sequence[str] | 
 
 def checked(names: Sequence[str] | None = None) -> list[Engine]:
     """The engines of these names, or all, but the loop."""
-    from .choice import KNOWN  # choosing an engine involves `self_check`
-
     known = {name: engine for name, engine in KNOWN.items() if name != "loop"}
     return list(known.values()) if names is None else [lookup("engine", name, known) for name in names]
 
@@ -208,7 +207,7 @@ def can_look(device: torch.device) -> bool:
     """Whether tensors can be made and compared now."""
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return False
-    return hinders() is None and type(torch.empty(0, device=device)) is Tensor
+    return obstacle() is None and type(torch.empty(0, device=device)) is Tensor
 
 
 def look(engine: Engine, device: torch.device) -> str | None:

@@ -5,31 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import cast
 
 import torch
 
 from ..cells import GatedCell, LSTMCell
-from ..gates import KNOWN as KNOWN_GATES
-from ..names import lookup
-from . import cpu, fused, loop, native, side_by_side
+from . import cuda, side_by_side
 from .base import Engine, Result, Task
-from .fused import clusters, host, plan
-from .fused.engine import tracked
+from .check import self_check
+from .kernels.derive import why_not
+from .kernels.run import tracked
 from .machine import X86, tf32_in_recurrent_layers
 from .pieces import run_in_pieces
-from .transforms import hinders
-
-KNOWN: dict[str, Engine] = {
-    "cuda": cast(Engine, clusters),
-    "triton": cast(Engine, fused),
-    "c++": cast(Engine, host),
-    "cpu": cast(Engine, cpu),
-    "torch": cast(Engine, native),
-    "loop": cast(Engine, loop),
-}
-"""Engines by name, fastest first: what "auto" tries in turn. The loop is last and refuses nothing."""
-
+from .table import KNOWN, check_name, runs_side_by_side
+from .transforms import obstacle
+from .triton import tiling
 
 CUDNN_WINS = 128
 """Up to so many units cuDNN keeps a plain LSTM or GRU on chip and is a little faster than Triton's kernels."""
@@ -45,13 +34,6 @@ without a projection."""
 TRITON_WINS = 768
 """Above so many units clusters read a part of the matrix in every step, and Triton's kernels, where they have all of it
 on chip, win with more rows than are in clusters at once."""
-
-
-def check_name(name: str) -> str:
-    """The name, if it is "auto" or an engine's."""
-    if name != "auto":
-        lookup("engine", name, KNOWN, also=("auto",))
-    return name
 
 
 def choose(name: str, task: Task, several: bool = False) -> Engine:
@@ -102,9 +84,9 @@ def _triton_wins(task: Task) -> bool:
     if torch.compiler.is_compiling():
         return False
     inputs, blocks = task.inputs, task.weights["weight_hh"].shape[0] // task.width
-    rows, chip = inputs.shape[1], plan.chip(inputs.device)
-    many = rows > 8 * clusters.at_once(chip.processors)
-    return many and plan.all_on_chip(task.width, rows, blocks, inputs.itemsize, chip)
+    rows, chip = inputs.shape[1], tiling.chip(inputs.device)
+    many = rows > 8 * cuda.at_once(chip.processors)
+    return many and tiling.all_on_chip(task.width, rows, blocks, inputs.itemsize, chip)
 
 
 def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:
@@ -116,7 +98,7 @@ def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:
         pieces: if any, in how many pieces to run what is to be differentiated backward, see `run_in_pieces`.
     """
     engine = choose(name, tasks[0], several=len(tasks) > 1)
-    if pieces and torch.is_grad_enabled() and hinders() is None:
+    if pieces and torch.is_grad_enabled() and obstacle() is None:
         return run_in_pieces(partial(_run_all, engine), tasks, pieces)
     return _run_all(engine, tasks)
 
@@ -135,24 +117,19 @@ def run_stacked(name: str, task: Task) -> Result:
     return side_by_side.put_together([engine.run(one) for one in side_by_side.each(task)])
 
 
-def runs_side_by_side(engine: Engine) -> bool:
-    """Whether it runs several tasks in one launch."""
-    return getattr(engine, "SIDE_BY_SIDE", False)
-
-
 _told: set[str] = set()
 
 
 def _trusted(engine: Engine, task: Task) -> bool:
     """Whether to use an engine that says it can run the task. What keeps one from being used is told once."""
     if engine is KNOWN["loop"]:
-        if isinstance(task.cell, GatedCell) and type(task.cell.gate) not in KNOWN_GATES.values():
-            _tell(f"gate {task.cell.gate.name!r} has no fused kernel: it runs on the loop engine, which is slow")
+        reason = why_not(task.cell.gate, task.dt is not None) if isinstance(task.cell, GatedCell) else None
+        if reason is not None:
+            gate = task.cell.gate.name  # type: ignore[attr-defined]
+            _tell(f"no kernel can be derived for gate {gate!r}: {reason}; it runs on the loop engine, which is slow")
         return True
     if engine not in (KNOWN["cuda"], KNOWN["triton"], KNOWN["c++"]):
         return True
-    from .check import self_check
-
     reason = self_check(engine, task.inputs.device)
     if reason is not None:
         _tell(f"{reason}; another engine is used")

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -41,6 +41,12 @@ def devices() -> list[torch.device]:
     if torch.cuda.is_available():
         found.append(device_named("cuda"))
     return found
+
+
+@lru_cache
+def processors(device: torch.device) -> int:
+    """Streaming multiprocessors of a CUDA device; any other counts as one."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 def threads(device: torch.device, most: int = 8) -> ThreadPoolExecutor:

@@ -20,7 +20,7 @@ def transformed() -> bool:
     return torch._C._are_functorch_transforms_active()
 
 
-def hinders(tensors: Iterable[Tensor] = ()) -> str | None:
+def obstacle(tensors: Iterable[Tensor] = ()) -> str | None:
     """Why an engine that has a backward pass of its own cannot run now, on these tensors."""
     for tensor in tensors:
         if type(tensor) not in PLAIN and is_traceable_wrapper_subclass(tensor):
@@ -32,11 +32,11 @@ def hinders(tensors: Iterable[Tensor] = ()) -> str | None:
     return _without_forward_mode()
 
 
-def hinders_kernels(tensors: Sequence[Tensor]) -> str | None:
+def obstacle_to_kernels(tensors: Sequence[Tensor]) -> str | None:
     """Why an engine cannot that reads numbers at their addresses."""
     if _mode("FAKE") or any(type(tensor) not in PLAIN and isinstance(tensor, FakeTensor) for tensor in tensors):
         return f"tensors are fake, and it needs their numbers; {ADVICE}"
-    return hinders(tensors)
+    return obstacle(tensors)
 
 
 def _mode(name: str) -> bool:
@@ -44,7 +44,7 @@ def _mode(name: str) -> bool:
     return torch._C._get_dispatch_mode(getattr(torch._C._TorchDispatchModeKey, name)) is not None
 
 
-def hinders_torch() -> str | None:
+def obstacle_to_torch() -> str | None:
     """Why torch's recurrent layers cannot."""
     levels = functorch.get_interpreter_stack() if transformed() else None
     if any(level.key() == functorch.TransformType.Vmap for level in levels or ()):

@@ -71,7 +71,7 @@ def in_parts(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def kernels_take(rows: Tensor, weight: Tensor, bias: Tensor) -> bool:
     """Whether there are kernels for this. What is wrong with it, torch says best."""
-    from ..engines.fused.clusters import linear
+    from ..engines.cuda import linear
 
     if torch.is_autocast_enabled("cuda"):
         fits = rows.dtype == torch.get_autocast_dtype("cuda")
@@ -99,14 +99,14 @@ class ReadOut(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        from ..engines.fused.clusters import linear
+        from ..engines.cuda import linear
 
         context.save_for_backward(rows, weight)
         return linear.outputs(rows, weight, bias)
 
     @staticmethod
     def backward(context: Any, d_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        from ..engines.fused.clusters import linear
+        from ..engines.cuda import linear
 
         rows, weight = context.saved_tensors
         if torch.is_grad_enabled():  # somebody wants derivatives of these

@@ -329,6 +329,10 @@ inline float reciprocal(float x) { return 1.0f / x; }
 inline float power_of_two(float x) { return std::exp2(x); }
 inline float exponential(float x) { return std::exp2(x * 1.4426950408889634f); }
 inline float binary_logarithm(float x) { return std::log2(x); }
+inline float exponential_of(float x) { return exponential(x); }
+inline float binary_logarithm_of(float x) { return std::log2(x); }
+inline float logarithm_of(float x) { return std::log(x); }
+inline float infinity() { return INFINITY; }
 inline float where_below(float x, float bound, float then, float otherwise) { return x < bound ? then : otherwise; }
 inline float square_root(float x) { return std::sqrt(x); }
 inline float squared_exponential(float x) { return std::exp2(x * 2.8853900817779268f); }

@@ -7,7 +7,8 @@ backward pass is the recurrent product and a few multiplications, see `cells.bas
     __init__    what it refuses, and running a task
     autograd    the engine as one operation of autograd
     forward, backward    all stretches of a sequence, and the products outside the loop
-    cells, gates    one file each: a step forward, and the coefficients of a step back
+    cells       one file each: a step forward, and the coefficients of a step back
+    gate        the same of any gate, from its formula; program: formulas as torch's operations
     history, buffers    where things lie
 """
 
@@ -18,12 +19,13 @@ from torch import Tensor
 
 from ...cells import GatedCell
 from ..base import Result, Task
-from ..transforms import hinders
+from ..transforms import obstacle
 from ..untraced import untraced
-from . import cells, gates
+from ..kernels.derive import why_not
+from . import cells
 from .autograd import Recurrence, flatten
 from .forward import forward
-from .history import Given, Plan
+from .history import Arguments, Run
 
 name = "cpu"
 
@@ -35,16 +37,16 @@ def refuses(task: Task) -> str | None:
     cell, inputs = task.cell, task.inputs
     if not isinstance(cell, GatedCell) or type(cell) not in cells.KNOWN:
         return f"it knows the cells lstm, gru and janet, not {cell.name}"
-    if type(cell.gate) not in gates.KNOWN:
-        known = ", ".join(gate.name for gate in gates.KNOWN)
-        return f"it knows the gates {known}, not {cell.gate.name} ({type(cell.gate).__name__})"
+    reason = why_not(cell.gate, task.dt is not None)
+    if reason is not None:
+        return f"it has no formula of the gate {cell.gate.name}: {reason}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state (proj_size)"
     if inputs.device.type != "cpu":
         return f"it runs on the CPU, and the input is on {inputs.device}"
     if inputs.dtype not in DTYPES:
         return f"it runs in float32 and float64, and the input is {inputs.dtype}"
-    return hinders(() if torch.compiler.is_compiling() else task.tensors)
+    return obstacle(() if torch.compiler.is_compiling() else task.tensors)
 
 
 @untraced  # a compiler can add nothing, and would unroll the loop
@@ -63,13 +65,13 @@ def run(task: Task) -> Result:
         return Result(output, tuple(state))
 
 
-def _arrange(task: Task) -> tuple[Plan, Given]:
+def _arrange(task: Task) -> tuple[Run, Arguments]:
     cell, dtype = task.cell, task.inputs.dtype
     assert isinstance(cell, GatedCell)
     dt = None if task.dt is None else task.dt.to(dtype).unsqueeze(-1)
     kernel = cells.KNOWN[type(cell)](cell, dt is not None, dtype)
     weights = kernel.arrange(task.weights)
-    given = Given(
+    given = Arguments(
         task.inputs,
         dt,
         weights.weight_ih,
@@ -79,7 +81,7 @@ def _arrange(task: Task) -> tuple[Plan, Given]:
         tuple(weights.units.values()),
         tuple(part.to(dtype) for part in task.first_state),
     )
-    return Plan(kernel, task.reverse, _padding(task), tuple(weights.units)), given
+    return Run(kernel, task.reverse, _padding(task), tuple(weights.units)), given
 
 
 def _padding(task: Task) -> Tensor | None:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from .buffers import Scratch, Stretch, stretch_size, stretches
 from .cells import Gradients
-from .history import Given, History, Plan
+from .history import Arguments, History, Run
 
 
-class Wanted(NamedTuple):
-    """Gradients of a run, in the order of `Given`; None for those not wanted."""
+class ArgumentGradients(NamedTuple):
+    """Gradients of a run, in the order of `Arguments`; None for those not wanted."""
 
     inputs: Tensor | None
     dt: Tensor | None
@@ -27,14 +27,14 @@ class Wanted(NamedTuple):
 
 
 def backward(
-    plan: Plan, given: Given, history: History, by_output: Tensor, by_state: tuple[Tensor, ...], names: Set[str]
-) -> Wanted:
+    plan: Run, given: Arguments, history: History, by_output: Tensor, by_state: tuple[Tensor, ...], names: Set[str]
+) -> ArgumentGradients:
     """Gradients of a run.
 
     Args:
         by_output: gradients of the output, `(T, B, H)`.
         by_state: gradients of the state after the last step, `(B, H)` each, hidden first.
-        names: fields of `Given` and per-unit weights whose gradients are wanted.
+        names: fields of `Arguments` and per-unit weights whose gradients are wanted.
     """
     kernel = plan.kernel
     steps, batch = given.inputs.shape[:2]
@@ -65,9 +65,9 @@ def backward(
     return total._replace(state=tuple(part.squeeze(1) for part in (by_last, *state.values())))
 
 
-def _start(plan: Plan, given: Given, names: Set[str]) -> Wanted:
+def _start(plan: Run, given: Arguments, names: Set[str]) -> ArgumentGradients:
     """Gradients at zero; those that are not sums over time as empty room."""
-    return Wanted(
+    return ArgumentGradients(
         torch.empty_like(given.inputs, memory_format=torch.contiguous_format) if "inputs" in names else None,
         torch.empty_like(given.dt) if given.dt is not None and "dt" in names else None,
         torch.zeros_like(given.weight_ih) if "weight_ih" in names else None,
@@ -82,7 +82,7 @@ def _start(plan: Plan, given: Given, names: Set[str]) -> Wanted:
     )
 
 
-def _add(total: Wanted, plan: Plan, given: Given, history: History, stretch: Stretch, gradients: Gradients) -> None:
+def _add(total: ArgumentGradients, plan: Run, given: Arguments, history: History, stretch: Stretch, gradients: Gradients) -> None:
     """Add what the steps of a stretch contribute: one product for each weight."""
     by_inputs = gradients.rows(plan.kernel.input_blocks).flatten(0, 1)
     by_recurrent = gradients.rows(plan.kernel.recurrent_planes).flatten(0, 1)

@@ -103,6 +103,13 @@ class Scratch:
             buffer = self._made[name] = torch.empty(self._shape, dtype=self._like.dtype)
         return buffer if steps is None else buffer[:steps]
 
+    def condition(self, name: str, steps: int | None = None) -> Tensor:
+        """The same of truth values."""
+        buffer = self._made.get(name)
+        if buffer is None:
+            buffer = self._made[name] = torch.empty(self._shape, dtype=torch.bool)
+        return buffer if steps is None else buffer[:steps]
+
     def full(self, value: float, steps: int | None = None) -> Tensor:
         """A buffer full of this number, to be read only: torch takes longer over a number than over a small tensor."""
         buffer = self._full.get(value)

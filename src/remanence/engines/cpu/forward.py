@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from .buffers import Scratch, stretch_size, stretches
-from .history import Given, History, Plan
+from .history import Arguments, History, Run
 
 
-def forward(plan: Plan, given: Given, keep: bool) -> tuple[History, tuple[Tensor, ...]]:
+def forward(plan: Run, given: Arguments, keep: bool) -> tuple[History, tuple[Tensor, ...]]:
     """Run a kernel over a sequence.
 
     Args:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ....cells import GatedCell, Weights
 from ..buffers import Scratch, Stretch
-from ..gates import KNOWN, GateKernel, Reading, Slopes
+from ..gate import GateKernel, GateSlopes, Reading
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class CellKernel(ABC):
 
     def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
         self.cell = cell
-        self.gate: GateKernel = KNOWN[type(cell.gate)](cell.gate, self.complement, dt, dtype)
+        self.gate: GateKernel = GateKernel(cell.gate, self.complement, dt, dtype)
         logistic = dict(zip(cell.gate.rows, self.gate.logistic, strict=True))
         self.gate_rows = tuple(sorted(cell.gate.rows, key=lambda row: not logistic[row]))
         """Rows of the gate, those that go through the sigmoid first."""
@@ -132,7 +132,7 @@ class CellKernel(ABC):
     @property
     def kept(self) -> tuple[str, ...]:
         """Names of the values besides pre-activations and state that the backward pass needs."""
-        return self.gate.kept
+        return ()
 
     @property
     def state(self) -> tuple[str, ...]:
@@ -205,7 +205,6 @@ class CellKernel(ABC):
             tuple(self.block(track.pre, name) for name in self.cell.gate.rows),
             tuple(track.stretch.before(slot) for slot in slots),
             tuple(track.stretch.after(slot) for slot in slots),
-            tuple(track.kept[name] for name in self.gate.kept),
             track.units,
             track.dt,
         )
@@ -214,11 +213,11 @@ class CellKernel(ABC):
         """The planes of everything the gate depends on."""
         return (*self.cell.gate.rows, *self.cell.gate.carries, *gradients.extra)
 
-    def slopes(self, track: Track, gradients: Gradients, scratch: Scratch) -> Slopes:
+    def slopes(self, track: Track, gradients: Gradients, scratch: Scratch) -> GateSlopes:
         """Room for the slopes of the gate: those of the forget value in their planes, those of its state in scratch."""
         steps = len(track.stretch)
         times = ("dt",) if "dt" in gradients.extra else ()
-        return Slopes(
+        return GateSlopes(
             {name: gradients.plane(name) for name in self.sources(gradients)},
             {
                 state: {name: scratch(f"{state} by {name}", steps) for name in (*self.gate.depends[state], *times)}
@@ -226,7 +225,7 @@ class CellKernel(ABC):
             },
         )
 
-    def skip_padding(self, track: Track, gradients: Gradients, slopes: Slopes) -> None:
+    def skip_padding(self, track: Track, gradients: Gradients, slopes: GateSlopes) -> None:
         """Make steps past the end of a sequence hand the gradients of the state on as they are."""
         if track.padded is None:
             return
@@ -240,11 +239,11 @@ class CellKernel(ABC):
 def in_turn(read: Reading, track: Track) -> list[Reading]:
     """One reading per step, in turn."""
     turn, steps = track.stretch.in_turn, len(track.stretch)
-    parts = [list(zip(*map(turn, part), strict=True)) or [()] * steps for part in read[:4]]
+    parts = [list(zip(*map(turn, part), strict=True)) or [()] * steps for part in read[:3]]
     times: Sequence[Tensor | None] = [None] * steps if read.dt is None else turn(read.dt)
     return [
-        Reading(rows, before, after, kept, read.units, dt)
-        for rows, before, after, kept, dt in zip(*parts, times, strict=True)
+        Reading(rows, before, after, read.units, dt)
+        for rows, before, after, dt in zip(*parts, times, strict=True)
     ]
 
 
@@ -257,7 +256,7 @@ def hold(padded: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> N
 class GatePath:
     """The way of the gradients of the gate's state back through time: for a power law, through the age."""
 
-    def __init__(self, track: Track, gradients: Gradients, slopes: Slopes) -> None:
+    def __init__(self, track: Track, gradients: Gradients, slopes: GateSlopes) -> None:
         back = track.stretch.back
         self._state = gradients.state
         self._links = [

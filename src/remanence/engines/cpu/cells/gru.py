@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ....cells import GRUCell, Weights
 from ..buffers import Scratch
-from ..gates import Slopes
+from ..gate import GateSlopes
 from .base import Arranged, CellKernel, GatePath, Gradients, Track, hold
 
 BIASES = ("bias_ih", "bias_hh")
@@ -46,7 +46,7 @@ class GRUKernel(CellKernel):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        return ("recurrent", *self.gate.kept)
+        return ("recurrent",)
 
     @property
     def passed(self) -> str:
@@ -100,7 +100,7 @@ class GRUKernel(CellKernel):
             hidden[t + 1].add_(passed[t])
             before[t + 1].addmm_(pre[t], weight_hh)
 
-    def _coefficients(self, track: Track, gradients: Gradients, slopes: Slopes, scratch: Scratch) -> None:
+    def _coefficients(self, track: Track, gradients: Gradients, slopes: GateSlopes, scratch: Scratch) -> None:
         """Fill the planes."""
         steps, plane = len(track.stretch), gradients.plane
         candidate, reset = self.block(track.pre, "candidate"), self.block(track.pre, "candidate_reset")

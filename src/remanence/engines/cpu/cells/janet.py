@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ....cells import JANETCell
 from ..buffers import Scratch
-from ..gates import KNOWN, Reading, Slopes
+from ..gate import GateKernel, GateSlopes, Reading
 from .base import CellKernel, GatePath, Gradients, Track, hold, in_turn
 
 
@@ -29,7 +29,7 @@ class JANETKernel(CellKernel):
     def __init__(self, cell: JANETCell, dt: bool, dtype: torch.dtype) -> None:
         self.complement = cell.beta == 0
         super().__init__(cell, dt, dtype)
-        self.shifted = None if cell.beta == 0 else KNOWN[type(cell.gate)](cell.gate, True, dt, dtype)
+        self.shifted = None if cell.beta == 0 else GateKernel(cell.gate, True, dt, dtype)
 
     @property
     def input_blocks(self) -> tuple[str, ...]:
@@ -38,9 +38,8 @@ class JANETKernel(CellKernel):
     @property
     def kept(self) -> tuple[str, ...]:
         if self.shifted is None:
-            return self.gate.kept
-        names = (*self.cell.gate.rows, *self.cell.gate.carries, *self.shifted.kept)
-        return (*self.gate.kept, *(f"shifted {name}" for name in names))
+            return ()
+        return tuple(f"shifted {name}" for name in (*self.cell.gate.rows, *self.cell.gate.carries))
 
     @property
     def passed(self) -> str:
@@ -90,7 +89,7 @@ class JANETKernel(CellKernel):
             state["cell"] = cells[t]
             before[t + 1].addmm_(pre[t], weight_hh)
 
-    def _coefficients(self, track: Track, gradients: Gradients, slopes: Slopes, scratch: Scratch) -> None:
+    def _coefficients(self, track: Track, gradients: Gradients, slopes: GateSlopes, scratch: Scratch) -> None:
         """Fill the planes."""
         plane = gradients.plane
         candidate, cell = self.block(track.pre, "candidate"), track.stretch.before(track.state["cell"])
@@ -112,11 +111,8 @@ class JANETKernel(CellKernel):
     def _shifted_reading(self, track: Track) -> Reading:
         assert self.shifted is not None
         gate, own = self.cell.gate, self.reading(track)
-        rows, after, kept = (
-            tuple(track.kept[f"shifted {name}"] for name in names)
-            for names in (gate.rows, gate.carries, self.shifted.kept)
-        )
-        return own._replace(rows=rows, after=after, kept=kept)
+        rows, after = (tuple(track.kept[f"shifted {name}"] for name in names) for names in (gate.rows, gate.carries))
+        return own._replace(rows=rows, after=after)
 
     def _write(self, read: Reading, shifted: Reading, scratch: Scratch) -> Tensor:
         """1 - f(s - beta) at one step, while the rows of the gate are still pre-activations."""
@@ -130,11 +126,11 @@ class JANETKernel(CellKernel):
                 out.sigmoid_()
         return self.shifted.step(shifted, scratch).written
 
-    def _add_shifted(self, track: Track, slopes: Slopes, scratch: Scratch) -> Tensor:
+    def _add_shifted(self, track: Track, slopes: GateSlopes, scratch: Scratch) -> Tensor:
         """Add -g f'(s - beta) to the slopes; returns 1 - f(s - beta), `(steps, B, H)`."""
         assert self.shifted is not None
         steps, candidate = len(track.stretch), self.block(track.pre, "candidate")
-        own = Slopes(
+        own = GateSlopes(
             {name: scratch(f"forget by {name}", steps) for name in slopes.forget},
             {
                 state: {name: scratch(f"{state} by {name}", steps) for name in by_source}

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ....cells import LSTMCell
 from ..buffers import Scratch
-from ..gates import Slopes
+from ..gate import GateSlopes
 from .base import CellKernel, GatePath, Gradients, Track, hold
 
 
@@ -86,7 +86,7 @@ class LSTMKernel(CellKernel):
             if padded is not None:
                 hidden[t + 1].addcmul_(hidden[t], padded[t])
 
-    def _coefficients(self, track: Track, gradients: Gradients, slopes: Slopes, scratch: Scratch) -> Tensor:
+    def _coefficients(self, track: Track, gradients: Gradients, slopes: GateSlopes, scratch: Scratch) -> Tensor:
         """Fill the planes; returns o (1 - tanh^2 c), `(steps, B, H)`."""
         steps, plane = len(track.stretch), gradients.plane
         output, candidate = self.block(track.pre, "output"), self.block(track.pre, "candidate")

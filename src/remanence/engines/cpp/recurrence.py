@@ -1,0 +1,231 @@
+"""The recurrence by compiled steps: what they are given, and going through them."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from functools import cache, partial
+
+import torch
+from torch import Tensor
+
+from ..kernels.contract import Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
+from ..kernels.derive import cpp
+from ..kernels.layout import padded
+from ..kernels.machine_code import CompilerError, joined
+from .compiler import PRODUCTS, because, library, step_sources
+
+FEW = 2**12
+"""Units of all sequences, and of all steps between products of torch, below which one thread is done before another
+has woken up."""
+FITS = 3 * 2**17
+"""Numbers of the recurrent matrix up to which each processor has room for all of it next to it. Then it goes through
+all steps of its sequences by itself, products with the matrix too; with a larger one, torch's products take turns with
+steps."""
+TOGETHER = 2**20
+"""Pre-activations of some steps that are computed at once from the inputs. Memory that is new for every sequence would
+take longer to have than to fill; and what the steps find here is still next to the processor."""
+
+_new = partial(torch.empty, dtype=torch.float32, device="cpu")
+_zeros = partial(torch.zeros, dtype=torch.float32, device="cpu")
+
+
+def terms(kind: Kind, operands: Operands) -> Terms:
+    """All inputs are multiplied on the way, a few steps at a time, see `contract.Terms`."""
+    return Terms(alignment=1, multiplies_inputs=True, keeps_before=False)
+
+
+def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The recurrent matrix as it is."""
+    return matrix, None
+
+
+def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
+    """All steps; fills what it is given, see `contract.Backend`."""
+    steps, rows, _ = operands.inputs.shape
+    units, width, save = operands.weight_hh.shape[-1], operands.weight_hh.shape[0], kept.pre is not None
+    some = min(steps, -(-TOGETHER // (rows * width)))
+    room = _new(some * rows, width) if pre is None else pre
+    cells = _new(2, rows, units) if kept.cells is None else kept.cells
+    carried = _new(2, kind.carried, rows, units) if kind.carried and kept.carried is None else kept.carried
+    hidden, *first_state = _first_state(operands, rows, units, kind.carried)
+    product = _new(rows, width)
+    common, own = (room, kept.parts, cells, carried, *first_state), (product, *_biases(kind, operands, units))
+    packed = _Packed(kind, operands, common, (*own, hidden, kept.outputs))
+    functions = _functions(kind, operands.dt is not None)
+    whole, matrix = _is_whole(operands), operands.weight_hh.t()
+    matrix = _panels(matrix) if whole else matrix.contiguous()
+    before = [] if whole else [hidden, *kept.outputs.unbind()[:: -1 if kind.reverse else 1]]
+    inputs = operands.inputs.flatten(0, 1)
+    for begin in range(0, steps, some):
+        end = min(begin + some, steps)
+        first = steps - end if kind.reverse else begin
+        these = slice(first * rows, (first + end - begin) * rows)
+        torch.mm(inputs[these], operands.weight_ih.t(), out=room[these] if save else room[: (end - begin) * rows])
+        first_of_room = 0 if save else first
+        if whole:
+            functions.forward_all(
+                packed.address, _products().multiply, _address(matrix), begin, end, first_of_room, save
+            )
+            continue
+        for s in range(begin, end):
+            torch.mm(before[s], matrix, out=product)
+            functions.forward(packed.address, s, first_of_room, save)
+    last = 0 if kind.reverse else steps - 1
+    slot = last if save else (steps - 1) % 2
+    for place, values in zip(final, (kept.outputs, cells, carried), strict=True):
+        if place is not None and values is not None:
+            place.copy_(values[last if values is kept.outputs else slot].view_as(place))
+
+
+def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, by: Upstream) -> RecurrenceGradients:
+    """All steps back; fills what it is given, see `contract.Backend`."""
+    steps, rows, _ = operands.inputs.shape
+    matrix, d_pre, d_parts = operands.weight_hh, by.pre, by.parts
+    width, units = matrix.shape
+    assert kept.pre is not None
+    zeros, *first = _first_state(operands, rows, units, kind.carried, hidden=False)
+    from_later, d_cell = (_zeros(rows, units) if part is None else part.clone() for part in by.final[:2])
+    d_carried = _zeros(kind.carried, rows, units) if by.final.carried is None else by.final.carried.clone()
+    derived = kind.derived(operands.dt is not None)
+    d_fixed = _zeros(len(derived.fixed), rows, units) if derived.fixed else None
+    d_step = _new(rows, units) if operands.dt is not None else None
+    d_dt = _new(steps, rows) if by.wants_dt else None
+    d_product = _new(rows, width) if kind.split >= 0 else None
+    held = _new(rows, units) if operands.lengths is not None else None
+    common = (kept.pre, kept.parts, kept.cells, kept.carried, *first)
+    own = (by.outputs, zeros, from_later, d_cell, d_carried, d_fixed, d_step, d_pre, d_parts, d_product, held)
+    packed = _Packed(kind, operands, common, own)
+    functions = _functions(kind, operands.dt is not None)
+    if _is_whole(operands):
+        matrix = _panels(matrix)
+        functions.backward_all(packed.address, _products().multiply, _address(matrix), _address(d_dt))
+    else:
+        rows_of_steps = d_pre.view(steps, rows, width).unbind()
+        for s, t in enumerate(range(steps) if kind.reverse else range(steps - 1, -1, -1)):
+            functions.backward(packed.address, s)
+            torch.mm(rows_of_steps[t] if d_product is None else d_product, matrix, out=from_later)
+            if held is not None:
+                from_later.add_(held)
+            if d_dt is not None and d_step is not None:
+                torch.sum(d_step, -1, out=d_dt[t])
+    for place, value in zip(by.state, (from_later, d_cell, d_carried), strict=True):
+        if place is not None:
+            place.copy_(value.view_as(place))
+    d_own = None
+    if operands.own is not None:
+        own = operands.own.float().contiguous()
+        d_own, sums = torch.empty_like(own), None if d_fixed is None else d_fixed.sum(1)
+        functions.gate_own_all(units, _address(own), _address(sums), _address(d_own))
+    ones = d_pre.new_ones(steps * rows)  # sums as products: several times as fast as `sum`
+    return RecurrenceGradients(
+        d_own,
+        d_dt,
+        bias=torch.mv(d_pre.flatten(0, -2).t(), ones),
+        bias_hn=None if d_parts is None else torch.mv(d_parts.flatten(0, -2).t(), ones),
+    )
+
+
+def _is_whole(operands: Operands) -> bool:
+    """Whether all steps are one call."""
+    return operands.weight_hh.numel() <= FITS
+
+
+def _panels(matrix: Tensor) -> Tensor:
+    """As products.cpp has it: some columns, one row after the other, and after these the next."""
+    inner, width = matrix.shape
+    columns = _products().columns()
+    return padded(matrix, (0, -width % columns)).reshape(inner, -1, columns).transpose(0, 1).contiguous()
+
+
+def _first_state(operands: Operands, rows: int, units: int, carried: int, hidden: bool = True) -> list[Tensor]:
+    """Hidden state, or zeros if that is not asked for, cell and what is carried before the first step."""
+    zeros = _zeros(rows, units)
+    found = [zeros if part is None else part.float() for part in (operands.hidden if hidden else None, operands.cell)]
+    if not carried:
+        return [*found, zeros]
+    return [*found, _zeros(carried, rows, units) if operands.carried is None else operands.carried.float()]
+
+
+class _Packed:
+    """What a pass works on, as `steps.cpp` has it: a structure of numbers and addresses, and the tensors they are of.
+
+    Args:
+        kind: which steps.
+        operands: what they start from.
+        common: tensors that both passes have, from pre-activations to what is carried first.
+        own: those that one of them has.
+    """
+
+    def __init__(self, kind: Kind, operands: Operands, common: Sequence[Tensor | None], own: Sequence[Tensor | None]) -> None:
+        steps, rows, _ = operands.inputs.shape
+        units = operands.weight_hh.shape[-1]
+        between = steps if _is_whole(operands) else 1
+        many = min(torch.get_num_threads(), rows) if between * rows * units >= FEW else 1
+        numbers = (steps, rows, units, many, kind.reverse, kind.beta)
+        derived, fixed = kind.derived(operands.dt is not None), None
+        if derived.fixed and operands.own is not None:
+            fixed, weights = _new(len(derived.fixed), units), operands.own.float().contiguous()
+            _functions(kind, operands.dt is not None).gate_fixed_all(units, _address(weights), _address(fixed))
+        self.tensors = (*common, fixed, operands.dt, operands.lengths, *own)
+        addresses = map(_address, self.tensors)
+        self.address = ctypes.create_string_buffer(struct.pack(f"@5qd{len(self.tensors)}P", *numbers, *addresses))
+
+
+def _address(tensor: Tensor | None) -> int:
+    """Where its numbers are, one after the other: hooks of saved tensors may have left them otherwise."""
+    if tensor is None:
+        return 0
+    found = tensor.data_ptr()
+    plain = tensor.dtype in (torch.float32, torch.int32) and tensor.is_cpu and not tensor.is_neg()
+    if plain and tensor.is_contiguous() and (found or not tensor.numel()):
+        return found
+    got = f"one of {tensor.dtype} on {tensor.device} with strides {tensor.stride()} for {tuple(tensor.shape)}"
+    raise RuntimeError(f'expected a contiguous tensor of float32 on the CPU, got {got}: engine="loop" takes any')
+
+
+def _biases(kind: Kind, operands: Operands, units: int) -> tuple[Tensor, Tensor | None]:
+    """What is added to the blocks, and to the recurrent part of the candidate where there is one."""
+    none = _zeros(kind.blocks * units) if operands.bias_ih is None or operands.bias_hh is None else None
+    bias_ih, bias_hh = (none if bias is None else bias.float() for bias in (operands.bias_ih, operands.bias_hh))
+    assert bias_ih is not None
+    assert bias_hh is not None
+    both = bias_ih + bias_hh
+    if kind.split < 0:
+        return both, None
+    own = slice(kind.split * units, (kind.split + 1) * units)
+    both[own] = bias_ih[own]
+    return both, bias_hh[own]
+
+
+@cache
+def failure(kind: Kind, has_dt: bool) -> str | None:
+    """Why the steps of a kind cannot be had, as the end of a sentence."""
+    try:
+        _functions(kind, has_dt)
+        _products()
+    except CompilerError as error:
+        return because(error)
+    return None
+
+
+@cache
+def _functions(kind: Kind, has_dt: bool) -> ctypes.CDLL:
+    """The steps of a kind."""
+    own = {"ACTIVATED": int(kind.cell == "lstm"), "HAS_DT": int(has_dt)}
+    found = library(joined(step_sources(cpp.source(kind.derived(has_dt)))), kind.constants() | own)
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    found.forward.argtypes = (pointer, number, number, ctypes.c_int)
+    found.backward.argtypes = (pointer, number)
+    found.forward_all.argtypes = (pointer, pointer, pointer, number, number, number, ctypes.c_int)
+    found.backward_all.argtypes = (pointer, pointer, pointer, pointer)
+    found.gate_fixed_all.argtypes = (number, pointer, pointer)
+    found.gate_own_all.argtypes = (number, pointer, pointer, pointer)
+    return found
+
+
+@cache
+def _products() -> ctypes.CDLL:
+    """The products, which are the same for all kinds."""
+    return library(joined(PRODUCTS))

@@ -1,0 +1,193 @@
+"""What a gate contributes to the engine, from its formula: one step, and its slopes over a stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...cells import Weights
+from ...gates import Gate
+from ..kernels.derive import DerivedGate, derived
+from ..kernels.derive.evaluate import evaluated
+from ..kernels.derive.expression import Expression, apply, constant, ordered, substituted, variable
+from .buffers import Scratch
+from .program import Program
+
+
+class Reading(NamedTuple):
+    """What a gate reads and writes: at one step, `(B, H)` each, or over a stretch, `(steps, B, H)` each."""
+
+    rows: tuple[Tensor, ...]
+    """The gate's pre-activations, times `signs`, those in `logistic` already through the sigmoid."""
+    before: tuple[Tensor, ...]
+    """The gate's state before the step."""
+    after: tuple[Tensor, ...]
+    """The gate's state after the step, which a step writes."""
+    units: Mapping[str, Tensor]
+    """What its weights come to, `(H,)` each."""
+    dt: Tensor | None
+    """`(B, 1)` or `(steps, B, 1)`; None for unit steps."""
+
+
+class Decision(NamedTuple):
+    """What a gate decides, in the shape of what it read."""
+
+    forget: Tensor
+    complement: Tensor | None = None
+    """One minus it, where the gate was made with `complement`."""
+
+    @property
+    def written(self) -> Tensor:
+        """The complement, by one who knows that it is there."""
+        assert self.complement is not None
+        return self.complement
+
+
+@dataclass(frozen=True)
+class GateSlopes:
+    """Partial derivatives that a gate fills in for a stretch, each `(steps, B, H)`.
+
+    Sources are the names of its rows, of its state before the step, of what its weights come to, and "dt". Where a
+    source is missing, nobody asks for its gradient. Derivatives of the complement are those of the forget value,
+    negative.
+    """
+
+    forget: Mapping[str, Tensor]
+    """Of the forget value, by source."""
+    state: Mapping[str, Mapping[str, Tensor]]
+    """Of each part of the state after the step, by source."""
+
+
+SMOOTH = frozenset({"add", "mul", "neg", "where", "lt", "le"})
+"""Operations that lose nothing where sigmoid(z) is computed as 1 - sigmoid(-z)."""
+
+
+class GateKernel:
+    """The two functions of a gate.
+
+    Args:
+        gate: the gate whose equation it is.
+        complement: whether `1 - forget` is needed, precise where forget rounds to one.
+        dt: whether times between steps are given.
+        dtype: of all tensors.
+    """
+
+    def __init__(self, gate: Gate, complement: bool, dt: bool, dtype: torch.dtype) -> None:
+        self.gate = gate
+        self.complement = complement
+        self.dtype = dtype
+        self.derived = derived(gate, dt, dtype)
+        parts = _programs(self.derived, complement)
+        self.signs, self.logistic = parts.signs, parts.logistic
+        self._parts = parts
+        self._names = {variable: name for name, variable in self._variables().items()}
+        self.depends = {
+            state: tuple(self._names[source] for source in by if source != "dt")
+            for state, by in zip(gate.carries, self.derived.by_carried, strict=True)
+        }
+        """For every part of its state, the sources that part depends on (besides dt)."""
+
+    def _variables(self) -> dict[str, str]:
+        """Variables of the formula by what they are called here."""
+        named = {name: f"z{i}" for i, name in enumerate(self.gate.rows)}
+        named |= {name: f"carried{i}" for i, name in enumerate(self.gate.carries)}
+        return named | {f"fixed{i}": f"fixed{i}" for i in range(len(self.derived.fixed))} | {"dt": "dt"}
+
+    def units(self, weights: Weights) -> dict[str, Tensor]:
+        """What its weights come to, by operations that autograd knows."""
+        own = {f"own{i}": weights[name].to(self.dtype) for i, name in enumerate(self.gate.per_unit)}
+        if not self.derived.fixed:
+            return {}
+        values = evaluated(self.derived.fixed, own)
+        return {f"fixed{i}": value for i, value in enumerate(values)}
+
+    def step(self, read: Reading, scratch: Scratch) -> Decision:
+        """One step."""
+        places = dict(zip(self._parts.carried, read.after, strict=True))
+        values = self._parts.forward.run(self._given(read), places, scratch)
+        for place, value in zip(read.after, values[len(values) - len(read.after) :], strict=True):
+            if value is not place:  # the same formula as something else
+                place.copy_(value)
+        return Decision(values[0], values[1] if self.complement else None)
+
+    def slopes(self, read: Reading, slopes: GateSlopes, scratch: Scratch) -> Decision:
+        """Derivatives of all steps of a stretch, and what was decided at them."""
+        steps = len(read.rows[0])
+        values = self._parts.backward.run(self._given(read), {}, scratch, steps)
+        known = values[len(values) - len(self.derived.slopes) :]
+        variables = self._variables()
+
+        def fill(by: Mapping[str, Expression], places: Mapping[str, Tensor]) -> None:
+            for name, place in places.items():
+                slope = by.get(variables[name])
+                if slope is None:
+                    place.zero_()
+                    continue
+                sign = self.signs[self.gate.rows.index(name)] if name in self.gate.rows else 1
+                if slope.is_constant():
+                    place.fill_(sign * slope.number)
+                else:
+                    torch.mul(known[int(str(slope.value).removeprefix("slope"))], sign, out=place)
+
+        fill(self.derived.by_forget, slopes.forget)
+        for by, state in zip(self.derived.by_carried, self.gate.carries, strict=True):
+            fill(by, slopes.state[state])
+        return Decision(values[0], values[1] if self.complement else None)
+
+    def _given(self, read: Reading) -> dict[str, Tensor]:
+        given = {f"z{i}": row for i, row in enumerate(read.rows)}
+        given |= {f"carried{i}": part for i, part in enumerate(read.before)} | dict(read.units)
+        return given if read.dt is None else given | {"dt": read.dt}
+
+
+class _Programs(NamedTuple):
+    signs: tuple[int, ...]
+    """The factor, 1 or -1, with which the engine hands over each row. It costs nothing: weights are turned."""
+    logistic: tuple[bool, ...]
+    """Which rows come through the sigmoid, in one call with those of the cell."""
+    forward: Program
+    carried: tuple[Expression, ...]
+    backward: Program
+
+
+@lru_cache(maxsize=256)
+def _programs(gate: DerivedGate, complement: bool) -> _Programs:
+    decided = [gate.forget, *([gate.complement] if complement else [])]
+    forward, backward = [*decided, *gate.carried], [*decided, *gate.slopes]
+    signs, logistic = [], []
+    for i in range(gate.rows):
+        sign = _sign(variable(f"z{i}"), forward)
+        signs.append(sign or 1)
+        logistic.append(sign is not None)
+        if sign is not None:
+            z = variable(f"z{i}")
+            passed, other = ("sigmoid", "sigmoid_complement") if sign > 0 else ("sigmoid_complement", "sigmoid")
+            replaced = {apply(passed, z): z, apply(other, z): constant(1.0) - z}
+            forward, backward = substituted(forward, replaced), substituted(backward, replaced)
+    carried = tuple(forward[len(decided) :])
+    return _Programs(
+        tuple(signs), tuple(logistic), Program(forward, "forward"), carried, Program(backward, "backward")
+    )
+
+
+def _sign(row: Expression, outputs: list[Expression]) -> int | None:
+    """With which sign a row can come through the sigmoid beforehand; None if it is needed otherwise."""
+    nodes = ordered(outputs)
+    users = {node for node in nodes if row in node.inputs}
+    kinds = {node.operation for node in users}
+    if row in outputs or not kinds or not kinds <= {"sigmoid", "sigmoid_complement"}:
+        return None
+    if len(kinds) == 1:
+        return 1 if kinds == {"sigmoid"} else -1
+    dependent = set(users)
+    for node in nodes:
+        if dependent & set(node.inputs):
+            if node.operation not in SMOOTH:
+                return None
+            dependent.add(node)
+    return -1

@@ -1,0 +1,9 @@
+"""Kernels for chips whose thread blocks write into each other's memory: a step takes a fraction of the time.
+
+They are CUDA C++, compiled when they are first used by the compiler that comes with torch.
+"""
+
+from .engine import SIDE_BY_SIDE, name, refuses, run
+from .plan import at_once
+
+__all__ = ["SIDE_BY_SIDE", "at_once", "name", "refuses", "run"]

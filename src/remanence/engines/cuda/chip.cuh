@@ -1,0 +1,276 @@
+// What the chip can do and C++ has no words for; nothing else here knows more than C++.
+
+typedef unsigned int word;           // 32 bits; also an address in shared memory
+typedef unsigned short half_bits;    // of a number of 16 bits
+typedef long long offset;
+
+extern __shared__ __align__(128) unsigned char shared[];
+
+__device__ __forceinline__ word shared_address(const void* place) {
+    return (word)__cvta_generic_to_shared(place);
+}
+
+__device__ __forceinline__ word rank_in_cluster() {
+    word rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// All threads of all programs of the cluster meet.
+__device__ __forceinline__ void meet() {
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// Where a place in this program's shared memory is in that of another program of the cluster.
+__device__ __forceinline__ word address_in(word rank, word address) {
+    word there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+    return there;
+}
+
+// A letterbox is a barrier that opens when so many bytes have been delivered.
+
+__device__ __forceinline__ void make_letterbox(word box) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(box) : "memory");
+}
+
+__device__ __forceinline__ void letterboxes_made() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void expect(word box, word bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(box), "r"(bytes) : "memory");
+}
+
+// What arrives is in this program's own shared memory, so it waits at the scope of the program: that of the cluster
+// would empty the L1 cache every time.
+__device__ __forceinline__ void wait_for(word box, word parity) {
+    word open;
+    do {
+        asm volatile(
+            "{\n.reg .pred open;\n"
+            "mbarrier.try_wait.parity.shared::cta.b64 open, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, open;\n}"
+            : "=r"(open) : "r"(box), "r"(parity) : "memory");
+    } while (!open);
+}
+
+// Sixteen bytes into the shared memory of a program of the cluster, and word of them into its letterbox.
+__device__ __forceinline__ void deliver(word there, word box, word a, word b, word c, word d) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
+                 ::"r"(there), "r"(a), "r"(b), "r"(c), "r"(d), "r"(box) : "memory");
+}
+
+// sums += a b, a 16 x 16 and b 16 x 8, float16; who holds which entries is in kernels.cuh.
+__device__ __forceinline__ void multiply(float* sums, const word* a, uint2 b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
+}
+
+// sums += a b, a 16 x 8 and b 8 x 8, TF32: rows g and g + 8, columns q and q + 4 of a, and those rows q and q + 4 of b, column g.
+__device__ __forceinline__ void multiply_tf32(float* sums, word a0, word a1, word a2, word a3, word b0, word b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ word as_tf32(float x) {
+    word rounded;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(x));
+    return rounded;
+}
+
+// To a unit or two in the last place; numbers below 2^-126 count as zero.
+__device__ __forceinline__ float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float exponential(float x) { return power_of_two(x * 1.4426950408889634f); }
+
+__device__ __forceinline__ float binary_logarithm(float x) {
+    float y;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// The same for numbers that may be anything, see functions.cuh.
+__device__ __forceinline__ float exponential_of(float x) { return exponential(x); }
+
+__device__ __forceinline__ float binary_logarithm_of(float x) { return binary_logarithm(x); }
+
+__device__ __forceinline__ float logarithm_of(float x) { return logf(x); }
+
+__device__ __forceinline__ float infinity() { return __uint_as_float(0x7F800000u); }
+
+__device__ __forceinline__ float square_root(float x) {
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// One of two, both computed: a branch would keep the units of a thread from being computed side by side.
+__device__ __forceinline__ float where_below(float x, float bound, float then, float otherwise) {
+    float y;
+    asm("{\n.reg .pred below;\nsetp.lt.f32 below, %1, %2;\nselp.f32 %0, %3, %4, below;\n}"
+        : "=f"(y) : "f"(x), "f"(bound), "f"(then), "f"(otherwise));
+    return y;
+}
+
+// exp(2 x)
+__device__ __forceinline__ float squared_exponential(float x) { return power_of_two(x * 2.8853900817779268f); }
+
+// The smaller and the larger of two numbers, or the one that is none.
+__device__ __forceinline__ float smaller_of(float x, float y) {
+    float z;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+__device__ __forceinline__ float larger_of(float x, float y) {
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
+// Two numbers as float16, the first in the lower half.
+__device__ __forceinline__ word as_halves(float low, float high) {
+    word both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+// Halves of two words, the first in the lower half: the lower halves, or, if `upper`, the upper ones, the other's first.
+__device__ __forceinline__ word woven(word own, word other, bool upper) { return __byte_perm(own, other, upper ? 0x3276 : 0x5410); }
+
+__device__ __forceinline__ word upper_halves(word low, word high) { return __byte_perm(low, high, 0x7632); }
+
+// The larger of both pairs of halves.
+__device__ __forceinline__ word larger_halves(word x, word y) {
+    word larger;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(x), "r"(y));
+    return larger;
+}
+
+__device__ __forceinline__ word as_bfloats(float low, float high) {
+    word both;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+__device__ __forceinline__ float rounded_to_half(float x) {
+    float rounded;
+    asm("{\n.reg .f16 half;\ncvt.rn.f16.f32 half, %1;\ncvt.f32.f16 %0, half;\n}" : "=f"(rounded) : "f"(x));
+    return rounded;
+}
+
+// Numbers in memory.
+
+struct float16 { half_bits bits; };
+struct bfloat16 { half_bits bits; };
+
+// A number, or four, from global memory into shared memory while the thread goes on.
+__device__ __forceinline__ void fetch(word place, const float* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void fetch_four(word place, const float* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void fetch_four_halves(word place, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(place), "l"(from) : "memory");
+}
+
+__device__ __forceinline__ void fetch_four(word place, const float16* from) { fetch_four_halves(place, from); }
+
+__device__ __forceinline__ void fetch_four(word place, const bfloat16* from) { fetch_four_halves(place, from); }
+
+__device__ __forceinline__ void end_of_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Until all but the latest N groups of fetches of this thread have arrived.
+template <int N>
+__device__ __forceinline__ void wait_for_fetches() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+__device__ __forceinline__ float value_of(float number) { return number; }
+
+__device__ __forceinline__ float value_of(float16 number) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(number.bits));
+    return value;
+}
+
+__device__ __forceinline__ float value_of(bfloat16 number) { return __uint_as_float((word)number.bits << 16); }
+
+__device__ __forceinline__ void store(float* to, float x) { *to = x; }
+
+__device__ __forceinline__ void store(float16* to, float x) { to->bits = (half_bits)as_halves(x, 0.0f); }
+
+__device__ __forceinline__ void store(bfloat16* to, float x) { to->bits = (half_bits)as_bfloats(x, 0.0f); }
+
+// Two that are next to each other.
+__device__ __forceinline__ void store_two(float* to, float x, float y) { *(float2*)to = {x, y}; }
+
+__device__ __forceinline__ void store_two(float16* to, float x, float y) { *(word*)to = as_halves(x, y); }
+
+__device__ __forceinline__ void store_two(bfloat16* to, float x, float y) { *(word*)to = as_bfloats(x, y); }
+
+__device__ __forceinline__ float2 two_values(const float* numbers) { return *(const float2*)numbers; }
+
+__device__ __forceinline__ float2 two_values(const float16* numbers) {
+    word both = *(const word*)numbers;
+    return {value_of(float16{(half_bits)both}), value_of(float16{(half_bits)(both >> 16)})};
+}
+
+__device__ __forceinline__ float2 two_values(const bfloat16* numbers) {
+    word both = *(const word*)numbers;
+    return {__uint_as_float(both << 16), __uint_as_float(both & 0xFFFF0000u)};
+}
+
+// Four that are next to each other.
+__device__ __forceinline__ float4 four_values(const float* numbers) { return *(const float4*)numbers; }
+
+template <typename Half>
+__device__ __forceinline__ float4 four_values(const Half* numbers) {
+    uint2 four = *(const uint2*)numbers;
+    float2 one = two_values((const Half*)&four.x), other = two_values((const Half*)&four.y);
+    return {one.x, one.y, other.x, other.y};
+}
+
+__device__ __forceinline__ void store_four(float* to, float4 four) { *(float4*)to = four; }
+
+__device__ __forceinline__ void store_four(float16* to, float4 four) {
+    *(uint2*)to = {as_halves(four.x, four.y), as_halves(four.z, four.w)};
+}
+
+__device__ __forceinline__ void store_four(bfloat16* to, float4 four) {
+    *(uint2*)to = {as_bfloats(four.x, four.y), as_bfloats(four.z, four.w)};
+}
+
+// Sixteen bytes of memory, from the L2 cache, asked for here and not later.
+__device__ __forceinline__ uint4 from_memory(const uint4* place) {
+    uint4 four;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(four.x), "=r"(four.y), "=r"(four.z), "=r"(four.w) : "l"(place));
+    return four;
+}
+
+// A number stays in its register: the compiler forgets what it was computed from, which it would compute again and again.
+__device__ __forceinline__ int pinned(int x) { asm("" : "+r"(x)); return x; }
+
+__device__ __forceinline__ offset pinned(offset x) { asm("" : "+l"(x)); return x; }
+
+// What has been read from memory is not kept in registers, but read again; nor is anything read earlier than it says.
+__device__ __forceinline__ void read_again() { asm volatile("" ::: "memory"); }
+
+__device__ __forceinline__ word from_partner(word value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }
+
+__device__ __forceinline__ float from_partner(float value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }

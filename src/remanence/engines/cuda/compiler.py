@@ -1,0 +1,116 @@
+"""CUDA C++ to machine code, by the compiler that comes with torch.
+
+A kernel takes a fraction of a second to compile and is kept on disk, in `kernels` of the cache folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...files import write
+from ..kernels.machine_code import CELLS, FUNCTIONS, UNKEPT, CompilerError, file_name, folder, joined
+
+HERE = Path(__file__).parent
+RECURRENT = ("forward", "backward", "whole_forward", "whole_backward", "wide_forward", "wide_backward")
+"""Kernels that go from step to step."""
+
+
+def files(name: str, gate: str = "") -> list[Path | str]:
+    """What a kernel is made of, in this order.
+
+    Args:
+        name: of the kernel and its file.
+        gate: the functions of a gate, for kernels that go from step to step.
+    """
+    if name not in RECURRENT:
+        begin: list[Path | str] = [HERE / "chip.cuh", HERE / "linear.cuh"]
+    else:
+        begin = [HERE / "chip.cuh", HERE / "numbers.cuh", FUNCTIONS, gate, CELLS, HERE / "steps.cuh"]
+        begin.append(HERE / ("whole.cuh" if name.startswith("whole") else "kernels.cuh"))
+        begin += [HERE / "wide.cuh"] if name.startswith("wide") else []
+    return [*begin, HERE / f"{name}.cu"]
+
+
+def machine_code(name: str, constants: Mapping[str, Any], architecture: str, gate: str = "") -> bytes:
+    """The kernel of that name for these constants.
+
+    Args:
+        name: of the kernel and its file.
+        constants: what the source leaves open, by name.
+        architecture: of the chip, such as "sm_90".
+        gate: the functions of a gate, see `files`.
+    """
+    options = [f"--gpu-architecture={architecture}", "-std=c++17"]
+    options += [f"-D{constant}={value}" for constant, value in constants.items()]
+    text = joined(files(name, gate))
+    file = file_name([text, *options, ".".join(map(str, version()))], "cubin")
+    with suppress(*UNKEPT):
+        return (folder() / file).read_bytes()
+    code = compiled(text, options)
+    with suppress(*UNKEPT):
+        folder().mkdir(parents=True, exist_ok=True)
+        write(folder() / file, code)
+    return code
+
+
+def compiled(text: str, options: list[str]) -> bytes:
+    """Source to machine code."""
+    nvrtc = library()
+    program = ctypes.c_void_p()
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"remanence.cu", 0, None, None))
+    try:
+        arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        if nvrtc.nvrtcCompileProgram(program, len(options), arguments):
+            raise CompilerError(_result(nvrtc, "ProgramLog", program).rstrip(b"\n\0").decode(errors="replace"))
+        return _result(nvrtc, "CUBIN", program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+@lru_cache
+def version() -> tuple[int, int]:
+    """Of the compiler."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value, minor.value
+
+
+@lru_cache
+def library() -> ctypes.CDLL:
+    """The compiler, as a library that torch has loaded or brought along."""
+    major = (torch.version.cuda or "").partition(".")[0]
+    name = f"libnvrtc.so.{major}"
+    for place in _places(name):
+        with suppress(OSError):
+            for part in sorted(Path(place).parent.glob("libnvrtc-builtins.so*")) if os.sep in place else ():
+                ctypes.CDLL(str(part))  # the compiler looks for it by name, and finds what is loaded
+            return ctypes.CDLL(place)
+    raise CompilerError(f"expected {name}, which comes with torch for CUDA, found none")
+
+
+def _places(name: str) -> list[str]:
+    """Where the compiler may be: beside torch, where pip puts it, then wherever the system finds it."""
+    packages = Path(torch.__file__).parent.parent
+    found = [*packages.glob(f"nvidia/*/lib/{name}"), *(packages / "torch" / "lib").glob(name)]
+    return [*map(str, found), name]
+
+
+def _result(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _check(getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    content = ctypes.create_string_buffer(size.value)
+    _check(getattr(nvrtc, f"nvrtcGet{what}")(program, content))
+    return content.raw
+
+
+def _check(status: int) -> None:
+    if status:
+        raise CompilerError(f"the compiler of CUDA kernels reports error {status}")

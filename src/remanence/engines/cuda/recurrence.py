@@ -1,0 +1,260 @@
+"""The recurrence by clusters of thread blocks: what the kernels are given, and starting them."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..kernels.contract import ALIGNMENT, Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
+from ..kernels.derive import cpp
+from ..machine import lacking, processors
+from . import plan
+from .compiler import machine_code
+from .driver import Kernel, architecture
+from .engine import largest_cluster
+
+NARROW = 16
+"""Widest inputs that are multiplied by these kernels."""
+NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+
+def parts_of(kind: Kind, dtype: torch.dtype) -> int:
+    """How many float16 numbers stand for a factor of a product."""
+    return plan.parts(dtype, kind.precision == "tf32")
+
+
+def terms(kind: Kind, operands: Operands) -> Terms:
+    """What holds for operands of these sizes, see `contract.Terms`: kernels for wide layers take any number of units."""
+    units = operands.weight_hh.shape[-1]
+    sizes = _sizes(kind, operands, units, backward=False)
+    alignment = 1 if units % ALIGNMENT == 0 or sizes.wide else ALIGNMENT
+    if units % alignment:
+        sizes = _sizes(kind, operands, units + -units % alignment, backward=False)
+    several = operands.inputs.dim() == 4  # for whose products all h_{t-1} are kept, by kernels that do it on the way
+    return Terms(alignment, _narrow(operands, sizes) > 0, several and sizes.whole)
+
+
+def _narrow(operands: Operands, sizes: plan.LaunchShape) -> int:
+    """How many inputs the kernels multiply by their matrix: all or none."""
+    width = operands.inputs.shape[-1]
+    return 0 if sizes.wide or width > NARROW else width
+
+
+def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The recurrent matrix as the kernels take it, which is as it is."""
+    return matrix, None
+
+
+def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
+    """All steps; fills what it is given, see `contract.Backend`."""
+    *lead, steps, rows, _ = operands.inputs.shape
+    replicas = lead[0] if lead else 1
+    sizes = _plan(kind, operands, backward=False)
+    bias, *biases = _biases(operands)
+    variant = Variant.of(kind, operands, sizes, bias)
+    kernel = _forward(variant, kept.pre is not None)
+    tensors = (
+        *(pre, _wide(operands.inputs) if variant.inputs else None, operands.weight_ih, _aligned(operands.weight_hh)),
+        *(*biases, operands.dt, operands.lengths, *map(_wide, operands[8:])),
+        *(kept.outputs, kept.cells, kept.carried, kept.parts, *final),
+    )
+    if sizes.whole:
+        tensors = (*tensors, kept.before)
+    elif sizes.wide:
+        tensors = (*tensors, _overflow(sizes, replicas, operands.inputs.device))
+    kernel.start(sizes.groups(rows, replicas), *map(_address, tensors), steps, rows, kind.beta)
+
+
+def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, by: Upstream) -> RecurrenceGradients:
+    """All steps back; fills what it is given, see `contract.Backend`."""
+    *lead, steps, rows, width = operands.inputs.shape
+    units = operands.weight_hh.shape[-1]
+    replicas = lead[0] if lead else 1
+    dtype, device = operands.inputs.dtype, operands.inputs.device
+    assert kept.pre is not None
+    sizes = _plan(kind, operands, backward=True)
+    groups = sizes.groups(rows, replicas)
+    d_inputs = torch.empty_like(operands.inputs) if by.wants_inputs and _does_inputs(kind, operands, sizes) else None
+    bias, *_, own = _biases(operands)
+    variant = Variant.of(kind, operands, sizes, bias)
+    inputs = variant.inputs
+    kernel = _backward(variant, d_inputs is not None)
+    new = partial(torch.empty, dtype=torch.float32, device=device)
+    kinds = kind.blocks + (kind.split >= 0)
+    totals = kinds + kind.own
+    shares = new(*lead, groups // replicas, (totals + kind.blocks * inputs) * units)
+    d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if by.wants_dt else None
+    tensors = (
+        *(kept.pre, _wide(operands.inputs) if inputs else None, _aligned(operands.weight_hh)),
+        *(own, operands.dt, operands.lengths, _wide(operands.cell), _wide(operands.carried)),
+        *(kept.cells, kept.carried, kept.parts),
+        *(_aligned(by.outputs), *map(_wide, by.final)),
+        *(by.pre, by.parts, *by.state, shares, d_dt),
+    )
+    if sizes.whole:
+        tensors = (*tensors, None if d_inputs is None else _aligned(operands.weight_ih.contiguous()), d_inputs)
+    elif sizes.wide:
+        tensors = (*tensors, _overflow(sizes, replicas, device))
+    kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.beta)
+    # For both biases once: torch copies what it gets twice. In their dtype at once, not one after the other.
+    total, again = shares.expand(2, *shares.shape).sum(-2).to(bias).unbind()
+    blocks = kind.blocks * units
+    d_own = None
+    if own is not None:
+        d_own = total[..., kinds * units : totals * units].unflatten(-1, (-1, units))
+        d_own = d_own.squeeze(-2) if kind.own == 1 else d_own
+    return RecurrenceGradients(
+        own=d_own,
+        dt=None if d_dt is None else d_dt.sum(0),
+        inputs=d_inputs,
+        weight_ih=total[..., totals * units :].view(*lead, blocks, width).to(dtype) if inputs else None,
+        bias=total[..., :blocks],
+        bias_hh=again[..., :blocks],
+        bias_hn=total[..., blocks : blocks + units] if kind.split >= 0 else None,
+    )
+
+
+def _overflow(sizes: plan.LaunchShape, replicas: int, device: torch.device) -> Tensor | None:
+    """Memory for the part of the matrix that has no room on the chip."""
+    if not sizes.streamed:
+        return None
+    return torch.empty(
+        replicas * sizes.cluster * sizes.streamed * 32 * sizes.warps, 4, dtype=torch.int32, device=device
+    )
+
+
+def _does_inputs(kind: Kind, operands: Operands, sizes: plan.LaunchShape) -> bool:
+    """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units."""
+    unpadded = operands.weight_ih.shape[-2] == kind.blocks * operands.weight_hh.shape[-1]
+    return sizes.whole and kind.split < 0 and unpadded and _narrow(operands, sizes) > 0
+
+
+def _biases(operands: Operands) -> tuple[torch.dtype, Tensor | None, Tensor | None, Tensor | None]:
+    """Which dtype biases and the gate's weights have, and they themselves: all that of the inputs, or float32."""
+    dtype, bias_ih, bias_hh, own = operands.inputs.dtype, operands.bias_ih, operands.bias_hh, operands.own
+    if all(value is None or value.dtype == dtype for value in (bias_ih, bias_hh, own)):
+        return dtype, bias_ih, bias_hh, own
+    return torch.float32, _wide(bias_ih), _wide(bias_hh), _wide(own)
+
+
+def _wide(value: Tensor | None) -> Tensor | None:
+    """In float32, aligned."""
+    return None if value is None else _aligned(value.float())
+
+
+def _aligned(value: Tensor | None) -> Tensor | None:
+    """Where four numbers can be read at once."""
+    return value if value is None or value.data_ptr() % 16 == 0 else value.clone()
+
+
+def _address(value: Tensor | None) -> int:
+    return 0 if value is None else value.data_ptr()
+
+
+def _plan(kind: Kind, operands: Operands, backward: bool) -> plan.LaunchShape:
+    return _sizes(kind, operands, operands.weight_hh.shape[-1], backward)
+
+
+def _sizes(kind: Kind, operands: Operands, units: int, backward: bool) -> plan.LaunchShape:
+    *lead, steps, rows, _ = operands.inputs.shape
+    parts, device = parts_of(kind, operands.inputs.dtype), operands.inputs.device
+    replicas = lead[0] if lead else 1
+    countable = replicas * steps * rows * max(kind.blocks, kind.carried) * units < 4 * 2**32
+    chip = processors(device), largest_cluster(device)
+    return plan.make(units, rows, replicas, parts, backward, *chip, countable)
+
+
+class Variant(NamedTuple):
+    """Which code a kernel of either pass is compiled to."""
+
+    kind: Kind
+    units: int
+    inputs: int
+    """Those that it multiplies."""
+    sizes: plan.LaunchShape
+    dtype: torch.dtype
+    bias: torch.dtype
+    has_dt: bool
+    has_lengths: bool
+    device: torch.device
+
+    @classmethod
+    def of(cls, kind: Kind, operands: Operands, sizes: plan.LaunchShape, bias: torch.dtype) -> Variant:
+        """That which takes what is operands."""
+        units, inputs = operands.weight_hh.shape[-1], operands.inputs
+        there = operands.dt is not None, operands.lengths is not None
+        return cls(kind, units, _narrow(operands, sizes), sizes, inputs.dtype, bias, *there, inputs.device)
+
+    def kernel(self, name: str, signature: str, shared: int, **more: int) -> Kernel:
+        """The kernel, with that many bytes of shared memory and constants that only one pass has."""
+        code = machine_code(
+            name, self.constants() | more, architecture(self.device), cpp.source(self.kind.derived(self.has_dt))
+        )
+        return Kernel(code, name, signature, 32 * self.sizes.warps, self.sizes.cluster, shared, self.device)
+
+    def constants(self) -> dict[str, Any]:
+        """What the source of both passes leaves open."""
+        kind, sizes = self.kind, self.sizes
+        return {
+            **kind.constants(),
+            "H": self.units,
+            "INPUTS": self.inputs,
+            "NUMBER": NUMBERS[self.dtype],
+            "BIAS": NUMBERS[self.bias],
+            "WARPS": sizes.warps,
+            "CLUSTER": sizes.cluster,
+            "TILES": sizes.tiles,
+            "TOGETHER": sizes.together,
+            **(self._wide_constants() if sizes.wide else {}),
+            "PARTS": parts_of(kind, self.dtype),
+            "BOUNDED": int(kind.cell == "lstm"),
+            "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and self.dtype == torch.float32),
+            "HAS_DT": int(self.has_dt),
+            "HAS_LENGTHS": int(self.has_lengths),
+            "REVERSE": int(kind.reverse),
+        }
+
+    def _wide_constants(self) -> dict[str, int]:
+        columns = self.kind.blocks * self.units
+        return {
+            "PRE_ROW": columns + lacking(columns, self.dtype.itemsize),
+            "HELD": self.sizes.held,
+            "READ_AHEAD": self.sizes.ahead,
+            "STREAMED": self.sizes.streamed,
+        }
+
+
+@cache
+def _forward(of: Variant, save: bool) -> Kernel:
+    kind, sizes = of.kind, of.sizes
+    left = kind.blocks + 2 + kind.carried + (kind.split >= 0) if save else 1
+    if sizes.whole:
+        name, signature = "whole_forward", "20P2if"
+        shared = plan.whole_forward_shared(of.units, of.dtype.itemsize, kind.blocks, left, of.inputs)
+    elif sizes.wide:
+        name, signature = "wide_forward", "20P2if"
+        shared = plan.wide_forward_shared(sizes)
+    else:
+        name, signature = "forward", "19P2if"
+        shared = plan.forward_shared(sizes, parts_of(kind, of.dtype), kind.blocks, left, of.inputs)
+    return of.kernel(name, signature, shared, SAVE=int(save))
+
+
+@cache
+def _backward(of: Variant, d_inputs: bool) -> Kernel:
+    kind, sizes, parted = of.kind, of.sizes, of.kind.split >= 0
+    if sizes.whole:
+        name, signature = "whole_backward", "24P3if"
+        pages = (1 + kind.carried, 1 + parted)
+        shared = plan.whole_backward_shared(of.units, of.dtype.itemsize, kind.blocks, *pages, of.inputs, d_inputs)
+    elif sizes.wide:
+        name, signature = "wide_backward", "23P3if"
+        shared = plan.wide_backward_shared(sizes)
+    else:
+        name, signature = "backward", "22P3if"
+        given, left = kind.blocks + 2 + kind.carried + parted, kind.blocks + parted
+        shared = plan.backward_shared(sizes, parts_of(kind, of.dtype), given, left, of.inputs)
+    return of.kernel(name, signature, shared, D_INPUTS=int(d_inputs))

@@ -1,0 +1,201 @@
+// The backward pass of a wide layer; wide.cuh says how, ../triton/kernels.py what the tensors are, backward.cu what `totals` is.
+
+constexpr int SENT = CLUSTER * UNITS * 8 * 4;                   // bytes of the shares that a program gets
+constexpr int DERIVATIVES = UNITS * 8 * 8;                      // bytes of its derivatives
+constexpr int SIZES = WARPS * 8 * 4;                            // bytes of what those were divided by
+constexpr int KINDS = BLOCKS + (SPLIT >= 0);
+constexpr int TOTALS = KINDS + OWN;
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
+    const NUMBER* pre, const float* inputs, const NUMBER* matrix, const BIAS* own_weights, const float* dt,
+    const int* lengths, const float* first_cell, const float* first_carried, const float* cells, const float* carried,
+    const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
+    const float* d_last_carried, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
+    float* d_first_carried, float* totals, float* d_dt, uint4* overflow, int N, int T, int B, float beta) {
+    // Shared memory: two letterboxes; two times shares as [program][unit][row], derivatives as [unit][row][block] and what
+    // they were divided by as [warp][row]; the shelf.
+    unsigned char* shares = shared + 128;
+    unsigned char* derivatives = shares + 2 * SENT;
+    unsigned char* sizes = derivatives + 2 * DERIVATIVES;
+    unsigned char* shelf = sizes + 2 * SIZES;
+    const Place me = whereabouts(B);
+    const bool there = me.there[0];
+    const word box = two_letterboxes(SENT);
+
+    // The slice of the matrix, transposed: rows are all units, columns the blocks of this program's units.
+    matrix += (offset)me.replica * BLOCKS * H * H;
+    // Rows g and g + 8 of a tile are of units next to each other.
+    auto two_at = [&](int i, int k, int block) {
+        int row = 16 * (me.warp + WARPS * i) + 2 * me.g, unit = me.rank * UNITS + 4 * k + me.q;
+        bool there = block < BLOCKS && unit < H;
+        return there ? two_in_row(matrix + ((offset)block * H + unit) * H, row) : float2{0, 0};
+    };
+    word largest = 0;
+    for (int i = 0; i < PRODUCTS; ++i)
+        for (int k = 0; k < WARPS; ++k)
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) {
+                float2 two = two_at(i, k, block);
+                largest = max(largest, max(magnitude(two.x), magnitude(two.y)));
+            }
+    const Range range = range_of(largest_of(largest));
+    Stock<PRODUCTS * WARPS> stock(shelf, overflow, me);
+#pragma unroll
+    for (int k = 0; k < WARPS; ++k)
+#pragma unroll
+        for (int i = 0; i < PRODUCTS; ++i) {
+            float2 of[4];
+#pragma unroll
+            for (int block = 0; block < 4; ++block) of[block] = two_at(i, k, block);
+            auto two = [&](float x, float y) { return as_halves(x * range.times, y * range.times); };
+            stock.keep(k * PRODUCTS + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
+        }
+
+    const Fixed fixed = fixed_of(own_of(own_weights, me.replica, me.unit));
+    const offset start = ((offset)me.replica * B + me.row[0]) * H + me.unit;
+    float held = entry(d_last_hidden, start, there), d_cell = entry(d_last_cell, start, there), from_later = 0.0f;
+    float d_carried[CARRIED + !CARRIED] = {};
+    for (int i = 0; i < CARRIED; ++i) d_carried[i] = entry(d_last_carried, carried_at(me, i, me.row[0], B), there);
+    float d_bias[4] = {}, d_bias_hn = 0.0f, d_fixed[FIXED + !FIXED] = {};
+    const int length = HAS_LENGTHS && me.row[0] < B ? lengths[(offset)me.replica * B + me.row[0]] : 0;
+
+    // In which row of all tensors this thread's numbers of a step are, and where in one of H numbers a row. What the next step
+    // needs. Cell and age are those before the step: at last, the first.
+    word here = (me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.row[0];
+    const int stride = REVERSE ? B : -B;
+    auto pre_at = [&](word row, int block) { return (offset)row * PRE_ROW + me.unit + block * H; };
+    auto at = [&](word row) { return (offset)row * H + me.unit; };
+    struct { float z[4], hn, d_h, cell, carried[CARRIED + !CARRIED], time; } given = {{}, 0, 0, 0, {}, 1};
+    auto read_step = [&](int s, word row) {
+        if (there) {
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) given.z[block] = value_of(pre[pre_at(row, block)]);
+            if (SPLIT >= 0) given.hn = value_of(parts[at(row)]);
+            if (d_hidden != nullptr) given.d_h = value_of(d_hidden[at(row)]);
+            bool last = s == T - 1;
+            given.cell = last ? entry(first_cell, start, true) : cells[at(row + stride)];
+#pragma unroll
+            for (int i = 0; i < CARRIED; ++i)
+                given.carried[i] = last ? entry(first_carried, carried_at(me, i, me.row[0], B), true)
+                                        : carried[((offset)(row + stride - me.row[0]) * CARRIED + (offset)i * B + me.row[0]) * H + me.unit];
+        }
+        if (HAS_DT && me.row[0] < B) given.time = dt[row];
+    };
+    if (T > 0) read_step(0, here);
+
+    // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
+    // four rows of unit 2 g, those of odd q of the next.
+    word place[PRODUCTS], boxes[PRODUCTS];
+#pragma unroll
+    for (int i = 0; i < PRODUCTS; ++i) {
+        int tile = me.warp + WARPS * i, unit = 16 * tile + 2 * me.g + (me.q & 1);
+        word here = shared_address(shares) + ((me.rank * UNITS + unit % UNITS) * 8 + 4 * (me.q >> 1)) * 4;
+        word rank = tile < SLICED ? unit / UNITS : 0;
+        place[i] = address_in(rank, here), boxes[i] = address_in(rank, box);
+    }
+    __syncthreads();
+    meet();
+
+    const int own = (me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);  // this thread's unit and row
+    auto receive = [&](int s) {  // what was sent in step s
+        wait_for(box + 8 * (s & 1), (s >> 1) & 1);
+        if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
+        const float* share = (const float*)(shares + (s & 1) * SENT) + own;
+        from_later = 0.0f;
+#pragma unroll
+        for (int c = 0; c < CLUSTER; ++c) from_later += share[c * UNITS * 8];
+    };
+
+    for (int s = 0; s < T; ++s, here += stride) {
+        float d_h = given.d_h + held;
+        CellSlopes slopes = CELL_SLOPES(given.z, given.hn, state_before(given.cell, given.carried), 0.0f, fixed.values, given.time, beta);
+        if (s < T - 1) read_step(s + 1, here + stride);
+        if (s > 0) receive(s - 1);
+        d_h += from_later;
+        CellBack back = CELL_BACKWARD(slopes, d_h, d_cell, d_carried);
+        held = 0.0f;
+        if (HAS_LENGTHS && (REVERSE ? s : T - 1 - s) >= length) {
+            back = handed_on(d_cell, d_carried);
+            held = d_h;
+        }
+        d_cell = back.cell;
+#pragma unroll
+        for (int i = 0; i < CARRIED; ++i) d_carried[i] = back.carried[i];
+
+        // As float16, in the range of the warp's units in this row.
+        float factor[4];
+        word most = 0;
+#pragma unroll
+        for (int block = 0; block < 4; ++block) {
+            factor[block] = block == SPLIT ? back.hn : back.z[block];
+            most = max(most, magnitude(factor[block]));
+        }
+        most = max(most, from_partner(most, 4));
+        most = max(most, from_partner(most, 8));
+        Range range_here = range_of(most);
+#pragma unroll
+        for (int block = 0; block < 4; ++block) factor[block] *= range_here.times;
+        ((uint2*)(derivatives + (s & 1) * DERIVATIVES))[turned(own, me.g)] = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
+        if ((me.g & 3) == 0)
+            ((float*)(sizes + (s & 1) * SIZES))[me.warp * 8 + 2 * me.q + (me.g >> 2)] = range_here.size;
+        if (there) {
+#pragma unroll
+            for (int block = 0; block < BLOCKS; ++block) {
+                d_bias[block] += back.z[block];
+                store(d_pre + pre_at(here, block), back.z[block]);
+            }
+            if (PRE_ROW > BLOCKS * H && me.unit < PRE_ROW - BLOCKS * H) store(d_pre + pre_at(here, BLOCKS), 0.0f);
+            if (SPLIT >= 0) d_bias_hn += back.hn, store(d_parts + at(here), back.hn);
+#pragma unroll
+            for (int i = 0; i < FIXED; ++i) d_fixed[i] += back.fixed[i];
+        }
+        if (HAS_DT && d_dt != nullptr) {
+            float d = there ? back.dt : 0.0f;
+            d += from_partner(d, 4);
+            d += from_partner(d, 8);
+            if ((me.g & 3) == 0 && me.row[0] < B) d_dt[(offset)(me.rank * WARPS + me.warp) * N * T * B + here] = d;
+        }
+        stock.read_ahead();
+        __syncthreads();
+
+        float sums[PRODUCTS][4] = {};
+        const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + me.q * 8 + turned(me.g, me.q);
+#pragma unroll
+        for (int k = 0; k < WARPS; ++k) {
+            uint2 d = halves[4 * k * 8];
+            float2 by = ((const float2*)(sizes + (s & 1) * SIZES))[k * 4 + me.q];
+#pragma unroll
+            for (int i = 0; i < PRODUCTS; ++i) {
+                float product[4] = {};
+                stock.times(product, k * PRODUCTS + i, d);
+                sums[i][0] = fmaf(product[0], by.x, sums[i][0]);
+                sums[i][1] = fmaf(product[1], by.y, sums[i][1]);
+                sums[i][2] = fmaf(product[2], by.x, sums[i][2]);
+                sums[i][3] = fmaf(product[3], by.y, sums[i][3]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < PRODUCTS; ++i)
+            if (me.warp + WARPS * i < SLICED) {
+                bool odd = me.q & 1;
+                float* sum = sums[i];
+#pragma unroll
+                for (int e = 0; e < 4; ++e) sum[e] *= range.size;
+                word a = __float_as_uint(odd ? sum[2] : sum[0]), b = __float_as_uint(odd ? sum[3] : sum[1]);
+                word c = from_partner(__float_as_uint(odd ? sum[0] : sum[2]), 1);
+                word d = from_partner(__float_as_uint(odd ? sum[1] : sum[3]), 1);
+                deliver(place[i] + (s & 1) * SENT, boxes[i] + 8 * (s & 1), odd ? c : a, odd ? d : b, odd ? a : c, odd ? b : d);
+            }
+    }
+    if (T > 0) receive(T - 1);  // always: nobody may write into the memory of a program that has ended
+    if (d_first_hidden != nullptr && there) {
+        d_first_hidden[start] = held + from_later;
+        d_first_cell[start] = d_cell;
+        for (int i = 0; i < CARRIED; ++i) d_first_carried[carried_at(me, i, me.row[0], B)] = d_carried[i];
+    }
+    totals += (offset)me.group * TOTALS * H + me.unit;
+#pragma unroll
+    for (int block = 0; block < BLOCKS; ++block) leave_total(me, totals, block, d_bias[block]);
+    if (SPLIT >= 0) leave_total(me, totals, BLOCKS, d_bias_hn);
+    leave_own(me, totals, KINDS, own_weights, d_fixed);
+}

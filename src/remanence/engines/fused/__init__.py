@@ -1,5 +1,0 @@
-"""The fused GPU engine: one launch for a whole sequence, forward and backward."""
-
-from .engine import SIDE_BY_SIDE, name, refuses, run
-
-__all__ = ["SIDE_BY_SIDE", "name", "refuses", "run"]

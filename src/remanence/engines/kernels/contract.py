@@ -1,0 +1,246 @@
+"""What engines and kernels agree on: which kernel, what it is given, what it keeps, and what it gives back.
+
+N replicas, T steps, B rows (sequences), I inputs, H units, G blocks of pre-activations, K values that a gate carries,
+W weights of its own. A single replica comes without the leading N; a single carried value or weight without K or W.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from ...gates import Gate
+from .derive import DerivedGate, derived
+
+ALIGNMENT = 16
+"""What H is a multiple of for most kernels: rows of whole vectors are read and written several times as fast."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Which kernel, apart from sizes."""
+
+    cell: str
+    gate: str
+    """The key of the gate, see `key_of`."""
+    blocks: int
+    split: int
+    """Index of the block whose recurrent part is kept apart (the GRU's candidate), or -1."""
+    coupled: bool
+    beta: float
+    carried: int
+    own: int
+    reverse: bool
+    precision: str
+    """Of float32 products: "tf32", or "tf32x3" for full float32."""
+    kernels: str
+    """Whose: "triton", "cuda" or "c++"."""
+
+    def derived(self, has_dt: bool) -> DerivedGate:
+        """The gate as formulas."""
+        return derived(_gates[self.gate], has_dt)
+
+    def constants(self) -> dict[str, int | str]:
+        """What cells in C++ leave open."""
+        return {
+            "BLOCKS": self.blocks,
+            "SPLIT": self.split,
+            "COUPLED": int(self.coupled),
+            **{f"CELL_{name.upper()}": f"{self.cell}_{name}" for name in ("forward", "slopes", "backward")},
+        }
+
+
+_gates: dict[str, Gate] = {}
+_keys: dict[Gate, str] = {}
+
+
+def key_of(gate: Gate) -> str:
+    """A word for the gate by which kernels find it again: the same in every process for the same formula."""
+    try:
+        return _keys[gate]
+    except KeyError:
+        _keys[gate] = _new_key(gate)
+        return _keys[gate]
+    except TypeError:  # a gate that cannot be a key of a dictionary
+        return _new_key(gate)
+
+
+def _new_key(gate: Gate) -> str:
+    key = f"{gate.name}-{derived(gate, False).digest}"
+    if gate.takes_dt:
+        key += f"-{derived(gate, True).digest}"
+    _gates[key] = gate
+    return key
+
+
+class Operands(NamedTuple):
+    """What a pass starts from, H as `Terms.alignment` says, all contiguous."""
+
+    inputs: Tensor
+    """`(N, T, B, I)`."""
+    weight_ih: Tensor
+    """`(N, G H, I)`; for the backward pass, where it is as large as anything, H may be without padding."""
+    weight_hh: Tensor
+    """`(N, G H, H)`, as `prepared`."""
+    bias_ih: Tensor | None
+    """`(N, G H)`."""
+    bias_hh: Tensor | None
+    """`(N, G H)`."""
+    own: Tensor | None
+    """`(N, W, H)`: the gate's own weights."""
+    dt: Tensor | None
+    """`(N, T, B)` float32."""
+    lengths: Tensor | None
+    """`(N, B)` int32."""
+    hidden: Tensor | None
+    """`(N, B, H)` in the dtype of the inputs; None for a state of zeros."""
+    cell: Tensor | None
+    """`(N, B, H)`; of the GRU, which has no cell, the hidden state once more."""
+    carried: Tensor | None
+    """`(N, K, B, H)`."""
+
+
+class Kept(NamedTuple):
+    """What the backward pass needs of the forward pass, `(N, T, B, ...)`; cells and carried values are float32."""
+
+    outputs: Tensor
+    pre: Tensor | None
+    """Pre-activations, or what these kernels take for them in the backward pass."""
+    cells: Tensor | None
+    carried: Tensor | None
+    """`(N, T, K, B, H)`."""
+    parts: Tensor | None
+    """The recurrent part of the candidate, GRU only."""
+    before: Tensor | None
+    """All h_{t-1}, where products over the steps of several replicas are faster with them."""
+
+
+class Final(NamedTuple):
+    """State after the last step, `(N, B, H)` float32 each (`(N, K, B, H)`), or derivatives by it."""
+
+    hidden: Tensor | None
+    cell: Tensor | None
+    carried: Tensor | None
+
+
+class Needs(NamedTuple):
+    """Gradients that somebody asked for. Those by weights are always computed."""
+
+    inputs: bool
+    dt: bool
+    state: bool
+
+
+class OperandGradients(NamedTuple):
+    """Gradients by the operands; None where they were not asked for or do not exist."""
+
+    inputs: Tensor | None
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias_ih: Tensor
+    bias_hh: Tensor
+    own: Tensor | None
+    dt: Tensor | None
+    hidden: Tensor | None
+    cell: Tensor | None
+    carried: Tensor | None
+
+
+class Upstream(NamedTuple):
+    """What the recurrence goes back from, and what it fills on the way."""
+
+    outputs: Tensor | None
+    """By all h_t, `(N, T, B, H)`; None for zero."""
+    final: Final
+    """By the last state, None for zero."""
+    pre: Tensor
+    """By the pre-activations, laid out as they are: to fill."""
+    parts: Tensor | None
+    """By the recurrent part of the candidate, GRU only: to fill."""
+    state: Final
+    """By the first state: to fill, where it is wanted."""
+    wants_dt: bool
+    wants_inputs: bool
+
+
+class RecurrenceGradients(NamedTuple):
+    """Gradients that the recurrence returns, beside those it fills in."""
+
+    own: Tensor | None
+    dt: Tensor | None
+    inputs: Tensor | None = None
+    """`(N, T, B, I)`; None where it is still to be computed from those by the pre-activations, if it is wanted."""
+    weight_ih: Tensor | None = None
+    """`(N, G H, I)`; None where it is still to be computed from those by the pre-activations."""
+    bias: Tensor | None = None
+    """`(N, G H)`; None where it is still to be summed from those by the pre-activations."""
+    bias_hh: Tensor | None = None
+    """The same in memory of its own, where that is at hand."""
+    bias_hn: Tensor | None = None
+    """`(N, H)`, GRU only: by the recurrent bias of the candidate."""
+
+
+class Terms(NamedTuple):
+    """What a backend asks for and promises, for tasks of one kind and size."""
+
+    alignment: int
+    """What H has to be a multiple of: 1 or `ALIGNMENT`."""
+    multiplies_inputs: bool
+    """Whether inputs are multiplied by their matrix on the way, and not before."""
+    keeps_before: bool
+    """Whether it leaves all h_{t-1} beside all h_t."""
+
+
+class Backend(Protocol):
+    """The part of both passes that goes from step to step, by kernels of one kind."""
+
+    def terms(self, kind: Kind, operands: Operands) -> Terms:
+        """What holds for operands of these sizes, without padding."""
+
+    def split(self, kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The recurrent matrix `(N, G H, H)` as the kernels take it, and what products are multiplied by."""
+
+    def forward(
+        self, kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final
+    ) -> None:
+        """To all h_t, what is kept, and the last state: fills them.
+
+        Args:
+            kind: which kernel.
+            operands: what it starts from.
+            scale: what `split` returned.
+            pre: what the inputs contribute; where it multiplies these, room for the pre-activations or None.
+            kept: what is filled, and saved where it is there.
+            final: what is filled.
+        """
+
+    def backward(
+        self, kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, by: Upstream
+    ) -> RecurrenceGradients:
+        """From the gradients by all h_t and the last state back to those by the first: fills them."""
+
+
+_backends: dict[str, Callable[[], Backend]] = {}
+
+
+def register(name: str, load: Callable[[], Backend]) -> None:
+    """Let kernels of that name run; they are loaded when they are first needed."""
+    _backends[name] = load
+
+
+@cache
+def backend(name: str) -> Backend:
+    """The kernels of that name."""
+    return _backends[name]()
+
+
+def several(parts: tuple[Tensor, ...], dim: int) -> Tensor | None:
+    """Some tensors in one, as kernels take them: a single one as it is, None for none."""
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else torch.stack(parts, dim)

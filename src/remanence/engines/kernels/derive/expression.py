@@ -1,0 +1,268 @@
+"""Formulas as graphs: what a gate computes, and its derivatives, as nodes that print as code.
+
+Equal formulas are one and the same object, so common subexpressions exist once; their order, and so the code that is
+printed, depends on nothing but the formula. Whatever is made is simplified on the
+way, but never so that NaN or infinity would come out otherwise: `0 * x` stays, `1 * x` and `x + 0` do not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .operations import Operation
+
+COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq", "and", "or"})
+CONDITIONS = frozenset({"lt", "le", "eq", "not", "and", "or", "isnan"})
+"""Operations whose result is true or false."""
+
+
+class Expression:
+    """A node: a constant, an input by its name, or an operation on others. Made by `constant`, `variable`, `apply`."""
+
+    __slots__ = ("depth", "inputs", "key", "operation", "value")
+
+    def __init__(self, operation: str, inputs: tuple[Expression, ...], value: float | str | None, key: bytes) -> None:
+        self.operation = operation
+        self.inputs = inputs
+        self.value = value
+        """The number of a constant, the name of a variable."""
+        self.key = key
+        """The same for equal formulas, in every process."""
+        self.depth = 1 + max((part.depth for part in inputs), default=0)
+
+    def is_constant(self, value: float | None = None) -> bool:
+        """Whether it is a constant, and this one if one is given."""
+        return self.operation == "constant" and (value is None or self.value == value)
+
+    @property
+    def number(self) -> float:
+        """The value of a constant."""
+        assert isinstance(self.value, float)
+        return self.value
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is true or false."""
+        return self.operation in CONDITIONS
+
+    def __neg__(self) -> Expression:
+        return apply("neg", self)
+
+    def __add__(self, other: Expression | float) -> Expression:
+        return apply("add", self, _lift(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Expression | float) -> Expression:
+        return self + -_lift(other)
+
+    def __rsub__(self, other: Expression | float) -> Expression:
+        return _lift(other) + -self
+
+    def __mul__(self, other: Expression | float) -> Expression:
+        return apply("mul", self, _lift(other))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Expression | float) -> Expression:
+        return self * apply("reciprocal", _lift(other))
+
+    def __rtruediv__(self, other: Expression | float) -> Expression:
+        return _lift(other) / self
+
+    def __lt__(self, other: Expression | float) -> Expression:
+        return apply("lt", self, _lift(other))
+
+    def __le__(self, other: Expression | float) -> Expression:
+        return apply("le", self, _lift(other))
+
+    def __repr__(self) -> str:
+        if self.operation in ("constant", "variable"):
+            return str(self.value)
+        return f"{self.operation}({', '.join(map(repr, self.inputs))})"
+
+
+_made: dict[bytes, Expression] = {}
+
+
+def _node(operation: str, inputs: tuple[Expression, ...], value: float | str | None = None) -> Expression:
+    own = value.hex() if isinstance(value, float) else str(value)
+    digest = hashlib.blake2b(f"{operation} {own} ".encode(), digest_size=16)
+    for part in inputs:
+        digest.update(part.key)
+    key = digest.digest()
+    found = _made.get(key)
+    if found is None:  # two threads may make one at the same time: the first stays
+        found = _made.setdefault(key, Expression(operation, inputs, value, key))
+    return found
+
+
+def constant(value: float) -> Expression:
+    """A number."""
+    return _node("constant", (), float(value))
+
+
+def variable(name: str) -> Expression:
+    """Something that is given."""
+    return _node("variable", (), name)
+
+
+def _lift(value: Expression | float) -> Expression:
+    return value if isinstance(value, Expression) else constant(value)
+
+
+def where(condition: Expression, then: Expression | float, otherwise: Expression | float) -> Expression:
+    """One of two."""
+    return apply("where", condition, _lift(then), _lift(otherwise))
+
+
+def apply(operation: str, *inputs: Expression) -> Expression:
+    """An operation on others, simplified."""
+    if operation in COMMUTATIVE:
+        inputs = tuple(sorted(inputs, key=lambda part: (part.depth, part.key)))
+    found = _simplified(operation, inputs)
+    return _node(operation, inputs) if found is None else found
+
+
+def _simplified(operation: str, inputs: tuple[Expression, ...]) -> Expression | None:
+    """What is the same and simpler; None if nothing is."""
+    if operation == "where":
+        return _simplified_choice(*inputs)
+    if inputs and all(part.is_constant() for part in inputs):
+        return _folded(operation, inputs)
+    if operation == "neg":
+        (x,) = inputs
+        if x.operation == "neg":
+            return x.inputs[0]
+        if x.operation == "where":
+            return where(x.inputs[0], -x.inputs[1], -x.inputs[2])
+        if x.operation == "mul" and x.inputs[0].is_constant():
+            return constant(-x.inputs[0].number) * x.inputs[1]
+    elif operation == "sigmoid":
+        (x,) = inputs
+        if x.operation == "neg":  # so that sigmoid(x) and sigmoid(-x) are found beside each other
+            return apply("sigmoid_complement", x.inputs[0])
+    elif operation == "sigmoid_complement":
+        (x,) = inputs
+        if x.operation == "neg":
+            return apply("sigmoid", x.inputs[0])
+    elif operation == "not" and inputs[0].operation == "not":
+        return inputs[0].inputs[0]
+    elif operation == "add":
+        return _simplified_sum(*inputs)
+    elif operation == "mul":
+        return _simplified_product(*inputs)
+    return None
+
+
+def _simplified_choice(condition: Expression, then: Expression, otherwise: Expression) -> Expression | None:
+    if then is otherwise:
+        return then
+    if condition.operation == "not":
+        return where(condition.inputs[0], otherwise, then)
+    if then.operation == "where" and then.inputs[0] is condition:
+        return where(condition, then.inputs[1], otherwise)
+    if otherwise.operation == "where" and otherwise.inputs[0] is condition:
+        return where(condition, then, otherwise.inputs[2])
+    return None
+
+
+def _simplified_sum(x: Expression, y: Expression) -> Expression | None:
+    for one, other in ((x, y), (y, x)):
+        if one.is_constant(0.0):
+            return other
+    if x.operation == y.operation == "where" and x.inputs[0] is y.inputs[0]:
+        return where(x.inputs[0], x.inputs[1] + y.inputs[1], x.inputs[2] + y.inputs[2])
+    if x.operation == y.operation == "neg":
+        return -(x.inputs[0] + y.inputs[0])
+    return None
+
+
+def _simplified_product(x: Expression, y: Expression) -> Expression | None:
+    for one, other in ((x, y), (y, x)):
+        if one.is_constant(1.0):
+            return other
+        if one.is_constant(-1.0):
+            return -other
+        if one.operation == "neg":
+            return -(one.inputs[0] * other)
+        if one.is_constant() and other.operation == "mul" and other.inputs[0].is_constant():
+            return constant(one.number * other.inputs[0].number) * other.inputs[1]
+        if one.operation == "where" and one.inputs[1].is_constant() and one.inputs[2].is_constant():
+            return where(one.inputs[0], one.inputs[1] * other, one.inputs[2] * other)
+    # A constant goes to the front: there the next one finds it.
+    if y.is_constant() and not x.is_constant():
+        return _node("mul", (y, x))
+    return None
+
+
+def _folded(operation: str, inputs: tuple[Expression, ...]) -> Expression | None:
+    if operation in CONDITIONS:
+        return None
+    from .operations import KNOWN
+
+    try:
+        return constant(KNOWN[operation].on_numbers(*(part.number for part in inputs)))
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return None
+
+
+def ordered(
+    outputs: Iterable[Expression],
+    parts: Callable[[Expression], tuple[Expression, ...]] = lambda node: node.inputs,
+) -> list[Expression]:
+    """All nodes that these need, they themselves among them: inputs before what uses them.
+
+    Args:
+        outputs: what is needed.
+        parts: what a node needs.
+    """
+    found: dict[Expression, None] = {}
+    waiting = [(node, False) for node in reversed(list(outputs))]
+    while waiting:
+        node, ready = waiting.pop()
+        if ready:
+            found[node] = None
+        elif node not in found:
+            waiting.append((node, True))
+            waiting.extend((part, False) for part in reversed(parts(node)) if part not in found)
+    return list(found)
+
+
+def substituted(outputs: Iterable[Expression], replacements: Mapping[Expression, Expression]) -> list[Expression]:
+    """The same formulas with some nodes exchanged for others."""
+    outputs = list(outputs)
+    new: dict[Expression, Expression] = {}
+    for node in ordered(outputs):
+        if node in replacements:
+            new[node] = replacements[node]
+        elif node.inputs:
+            new[node] = apply(node.operation, *(new[part] for part in node.inputs))
+        else:
+            new[node] = node
+    return [new[node] for node in outputs]
+
+
+def variables(outputs: Iterable[Expression]) -> Iterator[str]:
+    """Names of what they depend on."""
+    return (str(node.value) for node in ordered(outputs) if node.operation == "variable")
+
+
+def gradients(output: Expression, known: Mapping[str, Operation]) -> dict[Expression, Expression]:
+    """Derivatives of a formula by every node that it is made of, as backpropagation finds them.
+
+    Each comes as a product from the output inwards, in the order of autograd: a choice that closes a path gives zero
+    whatever is behind it.
+    """
+    total = {output: constant(1.0)}
+    for node in reversed(ordered([output])):
+        if node not in total or not node.inputs or node.is_condition:
+            continue
+        for part, slope in zip(node.inputs, known[node.operation].slopes(total[node], node), strict=True):
+            if slope is not None and not part.is_condition:
+                total[part] = total[part] + slope if part in total else slope
+    return total
+

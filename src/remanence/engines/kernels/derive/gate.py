@@ -1,0 +1,241 @@
+"""From a gate to all that kernels need of it: its formula, what does not change from step to step, and its slopes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ....gates import Gate
+from .evaluate import evaluated
+from .expression import Expression, constant, gradients, ordered, substituted, variable, variables, where
+from .operations import KNOWN
+from .trace import NotDerivableError, formulas
+
+ROWS, UNITS = 3, 5
+"""Of the tensors that a gate is run with: different, so that no dimension is taken for the other."""
+SEVERAL = 4
+"""How far random pre-activations go, where a formula is compared with the gate."""
+
+
+@dataclass(frozen=True, eq=False)
+class DerivedGate:
+    """A gate as formulas of `z0`, `z1`, ... (its rows), `carried0`, ..., `fixed0`, ... and `dt`.
+
+    What depends on the gate's own weights alone is the same in every step: these values are `fixed0`, ..., formulas of
+    `own0`, ... They are computed once, and derivatives by them are summed over all steps before they go on to the weights.
+    """
+
+    rows: int
+    carries: int
+    weights: int
+    has_dt: bool
+    forget: Expression
+    complement: Expression
+    carried: tuple[Expression, ...]
+    """After the step."""
+    fixed: tuple[Expression, ...]
+    slopes: tuple[Expression, ...]
+    """All derivatives that are not the same number everywhere. They do not depend on what is differentiated, so
+    kernels compute them before the gradients of a step arrive."""
+    by_forget: Mapping[str, Expression]
+    """Of the forget value by every source: formulas of `slope0`, ... and numbers; sources without one are not there."""
+    by_carried: tuple[Mapping[str, Expression], ...]
+    """The same for each of what is carried."""
+    by_own: tuple[tuple[Expression, ...], ...]
+    """Of each fixed value by each of the weights."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What a step depends on."""
+        names = [f"z{i}" for i in range(self.rows)] + [f"carried{i}" for i in range(self.carries)]
+        return (*names, *(f"fixed{i}" for i in range(len(self.fixed))), *(("dt",) if self.has_dt else ()))
+
+    @property
+    def digest(self) -> str:
+        """A word for all that a step computes: equal for equal formulas, in every process."""
+        parts = (self.forget, self.complement, *self.carried, *self.fixed)
+        keys = b"".join(part.key for part in parts)
+        return hashlib.blake2b(keys, digest_size=12).hexdigest()
+
+    def derivatives(self) -> dict[str, Expression]:
+        """By everything that a step depends on, from `slope0`, ..., `d_forget` and `d_carried0`, ..."""
+        outputs = [("d_forget", self.by_forget), *((f"d_carried{i}", by) for i, by in enumerate(self.by_carried))]
+        found = {}
+        for source in self.sources:
+            total = constant(0.0)
+            for name, by in outputs:
+                if source in by:
+                    total = total + variable(name) * by[source]
+            found[source] = total
+        return found
+
+    def derivatives_by_own(self) -> list[Expression]:
+        """By the weights, from `d_fixed0`, ..."""
+        sums = [constant(0.0)] * self.weights
+        for i, row in enumerate(self.by_own):
+            for place, slope in enumerate(row):
+                if not slope.is_constant(0.0):
+                    sums[place] = sums[place] + variable(f"d_fixed{i}") * slope
+        return sums
+
+    def places(self) -> dict[str, str]:
+        """How code writes variables: the i-th entry of what they are counted in."""
+        counts = {"z": self.rows, "carried": self.carries, "fixed": len(self.fixed), "own": self.weights}
+        counts |= {"slope": len(self.slopes), "d_carried": self.carries, "d_fixed": len(self.fixed)}
+        names = {f"{word}{i}": f"{word}[{i}]" for word, count in counts.items() for i in range(count)}
+        return names | {"dt": "dt", "d_forget": "d_forget"}
+
+
+def derived(gate: Gate, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedGate:
+    """The gate as formulas; NotDerivableError says why there are none."""
+    found = _attempt(gate, has_dt, dtype) if _is_key(gate) else _attempt.__wrapped__(gate, has_dt, dtype)
+    if isinstance(found, str):
+        raise NotDerivableError(found)
+    return found
+
+
+def why_not(gate: Gate, has_dt: bool = False) -> str | None:
+    """Why a gate cannot be derived, as the end of a sentence; None if it can."""
+    try:
+        derived(gate, has_dt)
+    except NotDerivableError as error:
+        return str(error)
+    return None
+
+
+def _is_key(gate: Gate) -> bool:
+    try:
+        hash(gate)
+    except TypeError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _attempt(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate | str:
+    try:
+        return _derived(gate, has_dt, dtype)
+    except NotDerivableError as error:
+        return str(error)
+
+
+def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
+    given = _sample(gate, has_dt, dtype, seed=0)
+    outputs = formulas(lambda **tensors: _called(gate, tensors), given)
+    _compare(gate, has_dt, dtype, outputs)
+    own = [f"own{i}" for i in range(len(gate.per_unit))]
+    outputs, fixed = _hoisted(outputs, own)
+    forget, complement, *carried = outputs
+    sources = [name for name in (*given, *(f"fixed{i}" for i in range(len(fixed)))) if name not in own]
+    by_forget = _slopes_of_smaller(forget, complement, sources)
+    by_carried = [_slopes(part, sources) for part in carried]
+    slopes: list[Expression] = []
+
+    def named(by: Mapping[str, Expression]) -> dict[str, Expression]:
+        found = {}
+        for source, slope in by.items():
+            if not slope.is_constant():
+                if slope not in slopes:
+                    slopes.append(slope)
+                slope = variable(f"slope{slopes.index(slope)}")
+            found[source] = slope
+        return found
+
+    named_forget, named_carried = named(by_forget), tuple(map(named, by_carried))
+    by_own = tuple(tuple(_slopes(value, own).get(name, constant(0.0)) for name in own) for value in fixed)
+    return DerivedGate(
+        len(gate.rows),
+        len(gate.carries),
+        len(own),
+        has_dt,
+        forget,
+        complement,
+        tuple(carried),
+        tuple(fixed),
+        tuple(slopes),
+        named_forget,
+        named_carried,
+        by_own,
+    )
+
+
+def _called(gate: Gate, tensors: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    """Forget value, complement and what is carried, of tensors by the names of formulas."""
+    pre = tuple(tensors[f"z{i}"] for i in range(len(gate.rows)))
+    carried = tuple(tensors[f"carried{i}"] for i in range(len(gate.carries)))
+    weights = {name: tensors[f"own{i}"] for i, name in enumerate(gate.per_unit)}
+    found = gate(pre, carried, weights, tensors.get("dt"))
+    return (found.forget, found.complement, *found.carried)
+
+
+def _sample(gate: Gate, has_dt: bool, dtype: torch.dtype, seed: int) -> dict[str, Tensor]:
+    source = torch.Generator("cpu").manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=source, dtype=torch.float64, device="cpu").to(dtype)
+
+    given = {f"z{i}": SEVERAL * draw(ROWS, UNITS) for i in range(len(gate.rows))}
+    given |= {f"carried{i}": draw(ROWS, UNITS).abs() for i in range(len(gate.carries))}
+    given |= {f"own{i}": draw(UNITS) for i in range(len(gate.per_unit))}
+    return given | ({"dt": draw(ROWS, 1).abs()} if has_dt else {})
+
+
+def _compare(gate: Gate, has_dt: bool, dtype: torch.dtype, outputs: list[Expression]) -> None:
+    """Hold the formula to the gate: what it reads off one run must hold for other numbers."""
+    given = _sample(gate, has_dt, dtype, seed=1)
+    with torch.no_grad():
+        expected = _called(gate, given)
+    tolerance = 64 * torch.finfo(dtype).eps
+    for found, other in zip(evaluated(outputs, given), expected, strict=True):
+        if not torch.allclose(found.expand_as(other), other, rtol=tolerance, atol=tolerance, equal_nan=True):
+            raise NotDerivableError("what it computes depends on more than the operations that it calls")
+
+
+def _hoisted(outputs: list[Expression], own: list[str]) -> tuple[list[Expression], list[Expression]]:
+    """Formulas with `fixed0`, ... for all that depends on the gate's own weights alone, and those formulas."""
+    dependent: dict[Expression, bool] = {}
+    fixed: list[Expression] = []
+    for node in ordered(outputs):
+        if node.operation == "variable":
+            dependent[node] = str(node.value) not in own
+        else:
+            dependent[node] = any(dependent[part] for part in node.inputs)
+    for node in ordered(outputs):
+        users = node.inputs if dependent[node] else ()
+        fixed += [part for part in users if not dependent[part] and _is_fixed(part, own) and part not in fixed]
+    fixed += [node for node in outputs if not dependent[node] and _is_fixed(node, own) and node not in fixed]
+    return substituted(outputs, {node: variable(f"fixed{i}") for i, node in enumerate(fixed)}), fixed
+
+
+def _is_fixed(node: Expression, own: list[str]) -> bool:
+    return not node.is_condition and any(name in own for name in variables([node]))
+
+
+def _slopes(output: Expression, sources: list[str]) -> dict[str, Expression]:
+    found = gradients(output, KNOWN)
+    by = {name: found[variable(name)] for name in sources if variable(name) in found}
+    return {name: slope for name, slope in by.items() if not slope.is_constant(0.0)}
+
+
+def _slopes_of_smaller(forget: Expression, complement: Expression, sources: list[str]) -> dict[str, Expression]:
+    """Derivatives of the forget value, from the complement where that is smaller: there it has more digits.
+
+    Where both are the same formula, one stands for both.
+    """
+    of_forget, of_complement = _slopes(forget, sources), _slopes(-complement, sources)
+    smaller = forget <= complement
+    zero = constant(0.0)
+    found = {
+        name: where(smaller, of_forget.get(name, zero), of_complement.get(name, zero))
+        for name in sources
+        if name in of_forget or name in of_complement
+    }
+    return {name: slope for name, slope in found.items() if not slope.is_constant(0.0)}
+
+
+setattr(why_not, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_constant_result` sets, without its import

@@ -1,0 +1,164 @@
+"""What formulas are made of: every operation with its derivative, and how it is written in torch, C++ and Triton.
+
+Derivatives are those of torch's autograd, ties and kinks included, but for two that keep digits which torch loses:
+sigmoid'(x) is sigmoid(x) sigmoid(-x), of which neither factor rounds to zero, and sinh'(x) comes from sinh(x).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .expression import Expression, apply, constant, where
+
+Slopes = tuple[Expression | None, ...]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One pointwise operation."""
+
+    torch: Callable[..., Any]
+    """On tensors."""
+    cpp: str
+    """In C++ of one float each; `{0}` is the first input. Functions are those of functions.cuh."""
+    triton: str
+    """In Triton's language, of tiles of float32. Functions are those of triton/functions.py."""
+    derivative: Callable[..., Slopes] = field(default=lambda g, y, *x: (None,) * len(x))
+    """From the derivative by its result g, the result y and its inputs x: those by every input, None for zero."""
+    number: Callable[..., float] | None = None
+    """On floats of Python, where that is simpler than a tensor."""
+
+    def slopes(self, gradient: Expression, node: Expression) -> Slopes:
+        """Derivatives by every input of a node."""
+        return self.derivative(gradient, node, *node.inputs)
+
+    def on_numbers(self, *values: float) -> float:
+        """On floats."""
+        if self.number is not None:
+            return self.number(*values)
+        return float(self.torch(*(torch.tensor(value, dtype=torch.float64, device="cpu") for value in values)))
+
+
+def _call(name: str, triton: str | None = None, of: int = 1) -> tuple[str, str]:
+    places = ", ".join(f"{{{place}}}" for place in range(of))
+    return f"{name}({places})", f"{triton or name}({places})"
+
+
+def _infix(sign: str) -> tuple[str, str]:
+    return (f"{{0}} {sign} {{1}}",) * 2
+
+
+def _of_power(g: Expression, y: Expression, x: Expression, n: Expression) -> Slopes:
+    # As torch: at an exponent of zero nothing changes, and zero to a power that is not negative does not change with it.
+    by_base = where(apply("eq", n, constant(0.0)), 0.0, g * (n * apply("pow", x, n - 1.0)))
+    at_zero = apply("and", apply("eq", x, constant(0.0)), constant(0.0) <= n)
+    return by_base, where(at_zero, 0.0, g * (y * apply("log", x)))
+
+
+def _of_larger(g: Expression, y: Expression, a: Expression, b: Expression) -> Slopes:
+    half = where(apply("eq", a, b), 0.5 * g, g)
+    return where(a < b, 0.0, half), where(b < a, 0.0, half)
+
+
+def _of_smaller(g: Expression, y: Expression, a: Expression, b: Expression) -> Slopes:
+    half = where(apply("eq", a, b), 0.5 * g, g)
+    return where(b < a, 0.0, half), where(a < b, 0.0, half)
+
+
+KNOWN: dict[str, Operation] = {
+    "add": Operation(torch.add, *_infix("+"), lambda g, y, a, b: (g, g), lambda a, b: a + b),
+    "mul": Operation(torch.mul, *_infix("*"), lambda g, y, a, b: (g * b, g * a), lambda a, b: a * b),
+    "neg": Operation(torch.neg, "-{0}", "-{0}", lambda g, y, x: (-g,), lambda x: -x),
+    "reciprocal": Operation(torch.reciprocal, *_call("reciprocal"), lambda g, y, x: (-(g * y * y),), lambda x: 1 / x),
+    "where": Operation(
+        torch.where,
+        "{0} ? {1} : {2}",
+        "tl.where({0}, {1}, {2})",
+        lambda g, y, c, a, b: (None, where(c, g, 0.0), where(c, 0.0, g)),
+    ),
+    # Conditions.
+    "lt": Operation(torch.lt, *_infix("<")),
+    "le": Operation(torch.le, *_infix("<=")),
+    "eq": Operation(torch.eq, *_infix("==")),
+    "not": Operation(torch.logical_not, "!{0}", "{0} == 0"),
+    "and": Operation(torch.logical_and, "{0} && {1}", "{0} & {1}"),
+    "or": Operation(torch.logical_or, "{0} || {1}", "{0} | {1}"),
+    "isnan": Operation(torch.isnan, "{0} != {0}", "{0} != {0}"),
+    # Kinks.
+    "abs": Operation(torch.abs, *_call("fabsf", "tl.abs"), lambda g, y, x: (g * apply("sign", x),), abs),
+    "sign": Operation(torch.sign, *_call("sign")),
+    "maximum": Operation(torch.maximum, *_call("maximum", of=2), _of_larger, max),
+    "minimum": Operation(torch.minimum, *_call("minimum", of=2), _of_smaller, min),
+    "clamp_min": Operation(
+        torch.clamp_min,
+        *_call("larger_of", "maximum", of=2),
+        lambda g, y, x, low: (where(low <= x, g, 0.0), where(x < low, g, 0.0)),
+        max,
+    ),
+    "clamp_max": Operation(
+        torch.clamp_max,
+        *_call("smaller_of", "minimum", of=2),
+        lambda g, y, x, high: (where(x <= high, g, 0.0), where(high < x, g, 0.0)),
+        min,
+    ),
+    "floor": Operation(torch.floor, *_call("floorf", "tl.floor")),
+    # Exponentials and logarithms.
+    "exp": Operation(torch.exp, *_call("exponential_of", "tl.exp"), lambda g, y, x: (g * y,), math.exp),
+    "expm1": Operation(
+        torch.expm1, *_call("exponential_less_one", "expm1"), lambda g, y, x: (g * apply("exp", x),), math.expm1
+    ),
+    "log": Operation(torch.log, *_call("logarithm_of", "tl.log"), lambda g, y, x: (g / x,), math.log),
+    "log1p": Operation(
+        torch.log1p, *_call("logarithm_of_one_and", "log1p"), lambda g, y, x: (g / (1.0 + x),), math.log1p
+    ),
+    "sigmoid": Operation(
+        torch.sigmoid, *_call("sigmoid"), lambda g, y, x: (g * (y * apply("sigmoid_complement", x)),)
+    ),
+    "sigmoid_complement": Operation(
+        lambda x: torch.sigmoid(-x),
+        "sigmoid(-{0})",
+        "sigmoid(-{0})",
+        lambda g, y, x: (-(g * (y * apply("sigmoid", x))),),
+    ),
+    "tanh": Operation(
+        torch.tanh, *_call("hyperbolic_tangent", "tanh"), lambda g, y, x: (g * (1.0 - y * y),), math.tanh
+    ),
+    "sinh": Operation(
+        torch.sinh,
+        *_call("hyperbolic_sine_of", "sinh"),
+        lambda g, y, x: (g * apply("cosh_from_sinh", y),),
+        math.sinh,
+    ),
+    "cosh": Operation(
+        torch.cosh, *_call("hyperbolic_cosine_of", "cosh"), lambda g, y, x: (g * apply("sinh", x),), math.cosh
+    ),
+    "cosh_from_sinh": Operation(  # only in derivatives, and not differentiated again
+        lambda s: torch.hypot(s, torch.ones((), dtype=s.dtype, device=s.device)),
+        *_call("cosine_from_sine", "cosh_from_sinh"),
+    ),
+    "asinh": Operation(
+        torch.asinh, *_call("asinhf", "asinh"), lambda g, y, x: (g * apply("rsqrt", x * x + 1.0),), math.asinh
+    ),
+    # Roots and powers.
+    "sqrt": Operation(torch.sqrt, *_call("sqrtf", "tl.sqrt"), lambda g, y, x: (g / (2.0 * y),), math.sqrt),
+    "rsqrt": Operation(torch.rsqrt, *_call("1.0f / sqrtf", "tl.rsqrt"), lambda g, y, x: (-0.5 * (g * (y * (y * y))),)),
+    "pow": Operation(torch.pow, *_call("powf", "power", of=2), _of_power),
+    # Trigonometry.
+    "sin": Operation(torch.sin, *_call("sinf", "tl.sin"), lambda g, y, x: (g * apply("cos", x),), math.sin),
+    "cos": Operation(torch.cos, *_call("cosf", "tl.cos"), lambda g, y, x: (-(g * apply("sin", x)),), math.cos),
+    "tan": Operation(torch.tan, *_call("tanf", "tangent"), lambda g, y, x: (g * (1.0 + y * y),), math.tan),
+    "atan": Operation(torch.atan, *_call("atanf", "arctangent"), lambda g, y, x: (g / (x * x + 1.0),), math.atan),
+    "erf": Operation(
+        torch.erf,
+        *_call("erff", "tl.erf"),
+        lambda g, y, x: (2 / math.sqrt(math.pi) * (g * apply("exp", -(x * x))),),
+        math.erf,
+    ),
+}
+"""Operations by name."""
+

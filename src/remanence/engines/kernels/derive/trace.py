@@ -1,0 +1,265 @@
+"""From a function written in torch to its formula: the operations that it calls, one after the other, as it runs.
+
+The function runs once on small tensors. Every operation that reaches torch is noted; those that are not pointwise, or
+that look at a value to decide what comes next, cannot be part of a formula and are named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .expression import Expression, apply, constant, variable, where
+
+
+class NotDerivableError(ValueError):
+    """A function whose formula cannot be read off; the message says why, as the end of a sentence."""
+
+
+def formulas(function: Callable[..., Sequence[Tensor]], given: Mapping[str, Tensor]) -> list[Expression]:
+    """What a function returns, as formulas of what it is given.
+
+    Args:
+        function: takes tensors by name, returns some.
+        given: small tensors that broadcast with each other.
+    """
+    recorder = _Recorder(given)
+    with torch.no_grad(), recorder:
+        results = function(**given)
+    return [recorder.expression_of(result) for result in results]
+
+
+class _Recorder(TorchDispatchMode):
+    """Notes what is called."""
+
+    def __init__(self, given: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.alive: list[Tensor] = []  # or another tensor would get the same id
+        self.known: dict[int, Expression] = {}
+        self.shape = torch.broadcast_shapes(*(tensor.shape for tensor in given.values()))
+        for name, tensor in given.items():
+            self.note(tensor, variable(name))
+
+    def note(self, tensor: Tensor, expression: Expression) -> None:
+        self.alive.append(tensor)
+        self.known[id(tensor)] = expression
+
+    def expression_of(self, value: Any) -> Expression:
+        """The formula of an argument."""
+        if isinstance(value, Tensor):
+            found = self.known.get(id(value))
+            if found is None and value.numel() == 1:
+                found = constant(float(value))
+            if found is None:
+                raise NotDerivableError("it uses a tensor of its own, and not only what it is given")
+            return found
+        if isinstance(value, bool | int | float):
+            return constant(value)
+        raise NotDerivableError(f"it calls an operation with {value!r}")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        name = func.overloadpacket.__name__
+        base = name.rstrip("_") if not name.startswith("_") else name
+        if base in ("_local_scalar_dense", "item", "is_nonzero", "equal"):
+            raise NotDerivableError("it looks at a value to decide what comes next")
+        if not isinstance(result, Tensor):
+            if base == "log_sigmoid_forward":
+                self.note(result[0], _log_sigmoid(self.expression_of(args[0])))
+                return result
+            raise NotDerivableError(f"it calls torch.{base}, which is not pointwise")
+        try:
+            torch.broadcast_shapes(result.shape, self.shape)
+            fits = result.dim() <= len(self.shape)
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise NotDerivableError(f"it calls torch.{base} with a result of shape {tuple(result.shape)}")
+        target = args[0] if name.endswith("_") and not name.startswith("_") and result is args[0] else result
+        self.note(target, self._formula(base, func, args, kwargs, result))
+        return result
+
+    def _formula(
+        self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Tensor
+    ) -> Expression:
+        if name in FILLED:
+            return constant(float(result.flatten()[0]) if result.numel() else 0.0)
+        if name in UNCHANGED:
+            source = self.expression_of(args[0])
+            if source.is_condition and result.dtype != torch.bool:
+                return where(source, 1.0, 0.0)
+            if result.dtype == torch.bool and not source.is_condition:
+                return apply("not", apply("eq", source, constant(0.0)))
+            if not result.dtype.is_floating_point and result.dtype != torch.bool:
+                raise NotDerivableError(f"it calls torch.{name} to {result.dtype}")
+            return source
+        rule = RULES.get(name)
+        if rule is None:
+            raise NotDerivableError(f"it calls torch.{name}, which is not among the pointwise functions that are known")
+        names = [argument.name for argument in func._schema.arguments]
+        values = dict(zip(names, args, strict=False)) | dict(kwargs)
+        formed = {key: self._argument(value) for key, value in values.items() if value is not None}
+        return rule(**formed)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.expression_of(value)
+        return value
+
+
+FILLED = frozenset(
+    {"zeros_like", "ones_like", "full_like", "zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "scalar_tensor"}
+)
+"""What makes a tensor of one number."""
+UNCHANGED = frozenset(
+    {"_to_copy", "to", "clone", "detach", "alias", "lift_fresh", "lift_fresh_copy", "view", "_unsafe_view", "reshape",
+     "expand", "unsqueeze", "squeeze", "contiguous", "positive", "view_as", "expand_as"}
+)  # fmt: skip
+"""What leaves every value as it is."""
+
+Value = Expression | float
+
+
+def _lift(value: Value) -> Expression:
+    return value if isinstance(value, Expression) else constant(value)
+
+
+def _unary(name: str) -> Callable[..., Expression]:
+    return lambda self, **_: apply(name, _lift(self))
+
+
+def _softplus(self: Expression, beta: float = 1.0, threshold: float = 20.0) -> Expression:
+    scaled = float(beta) * self
+    return where(constant(threshold) < scaled, self, apply("log1p", apply("exp", scaled)) * (1.0 / float(beta)))
+
+
+def _log_sigmoid(self: Expression) -> Expression:
+    # As torch: min(x, 0) - log1p(exp(-|x|)), with the derivative of a sigmoid.
+    return -apply("log1p", apply("exp", -apply("abs", self))) + apply("clamp_max", self, constant(0.0))
+
+
+def _clamp(self: Expression, min: Value | None = None, max: Value | None = None) -> Expression:
+    if min is not None:
+        self = apply("clamp_min", self, _lift(min))
+    if max is not None:
+        self = apply("clamp_max", self, _lift(max))
+    return self
+
+
+def _power(self: Value, exponent: Value) -> Expression:
+    if not isinstance(exponent, Expression):
+        if float(exponent).is_integer() and 1 <= abs(exponent) <= 8:
+            product = base = _lift(self)
+            for _ in range(int(abs(exponent)) - 1):
+                product = product * base
+            return product if exponent > 0 else 1.0 / product
+        if exponent == 0.5:
+            return apply("sqrt", _lift(self))
+        if exponent == -0.5:
+            return apply("rsqrt", _lift(self))
+        if exponent == 0:
+            return constant(1.0)
+    return apply("pow", _lift(self), _lift(exponent))
+
+
+def _elu(self: Expression, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Expression:
+    below = alpha * scale * apply("expm1", self * float(input_scale))
+    return where(self <= 0.0, below, float(scale) * self)
+
+
+def _gelu(self: Expression, approximate: str = "none") -> Expression:
+    if approximate == "none":
+        return 0.5 * self * (1.0 + apply("erf", self * math.sqrt(0.5)))
+    inner = math.sqrt(2 / math.pi) * (self + 0.044715 * (self * self * self))
+    return 0.5 * self * (1.0 + apply("tanh", inner))
+
+
+def _lerp(self: Expression, end: Expression, weight: Value) -> Expression:
+    weight, apart = _lift(weight), end - self
+    return where(weight < 0.5, self + weight * apart, end - apart * (1.0 - weight))
+
+
+def _remainder(self: Value, other: Value) -> Expression:
+    a, b = _lift(self), _lift(other)
+    return a - apply("floor", a / b) * b
+
+
+def _logaddexp(self: Expression, other: Expression) -> Expression:
+    larger = apply("maximum", self, other)
+    return larger + apply("log1p", apply("exp", -apply("abs", self - other)))
+
+
+def _compare(operation: str, swapped: bool = False, negated: bool = False) -> Callable[..., Expression]:
+    def rule(self: Value, other: Value) -> Expression:
+        pair = (_lift(self), _lift(other))
+        found = apply(operation, *(reversed(pair) if swapped else pair))
+        return apply("not", found) if negated else found
+
+    return rule
+
+
+def _hardtanh(self: Expression, min_val: float = -1.0, max_val: float = 1.0) -> Expression:
+    return where(self <= float(min_val), float(min_val), where(constant(max_val) <= self, float(max_val), self))
+
+
+RULES: dict[str, Callable[..., Expression]] = {
+    **{name: _unary(name) for name in ("neg", "reciprocal", "abs", "sign", "floor", "exp", "expm1", "log", "log1p")},
+    **{name: _unary(name) for name in ("sigmoid", "tanh", "sinh", "cosh", "asinh", "sqrt", "rsqrt", "sin", "cos")},
+    **{name: _unary(name) for name in ("tan", "atan", "erf", "isnan")},
+    "sgn": _unary("sign"),
+    "arctan": _unary("atan"),
+    "negative": _unary("neg"),
+    "add": lambda self, other, alpha=1: _lift(self) + _lift(other) * float(alpha),
+    "sub": lambda self, other, alpha=1: _lift(self) - _lift(other) * float(alpha),
+    "rsub": lambda self, other, alpha=1: _lift(other) - _lift(self) * float(alpha),
+    "mul": lambda self, other: _lift(self) * _lift(other),
+    "div": lambda self, other: _lift(self) / _lift(other),
+    "true_divide": lambda self, other: _lift(self) / _lift(other),
+    "pow": _power,
+    "square": lambda self: self * self,
+    "exp2": lambda self: apply("exp", math.log(2) * self),
+    "log2": lambda self: apply("log", self) * (1 / math.log(2)),
+    "log10": lambda self: apply("log", self) * (1 / math.log(10)),
+    "clamp": _clamp,
+    "clip": _clamp,
+    "clamp_min": lambda self, min: apply("clamp_min", self, _lift(min)),
+    "clamp_max": lambda self, max: apply("clamp_max", self, _lift(max)),
+    "maximum": lambda self, other: apply("maximum", _lift(self), _lift(other)),
+    "minimum": lambda self, other: apply("minimum", _lift(self), _lift(other)),
+    "where": lambda condition, self=0.0, other=0.0: where(condition, self, other),
+    "masked_fill": lambda self, mask, value: where(mask, value, self),
+    "lerp": _lerp,
+    "addcmul": lambda self, tensor1, tensor2, value=1: self + float(value) * (tensor1 * tensor2),
+    "addcdiv": lambda self, tensor1, tensor2, value=1: self + float(value) * (tensor1 / tensor2),
+    "lt": _compare("lt"),
+    "le": _compare("le"),
+    "gt": _compare("lt", swapped=True),
+    "ge": _compare("le", swapped=True),
+    "eq": _compare("eq"),
+    "ne": _compare("eq", negated=True),
+    "logical_not": _unary("not"),
+    "bitwise_not": _unary("not"),
+    "logical_and": lambda self, other: apply("and", self, other),
+    "bitwise_and": lambda self, other: apply("and", self, other),
+    "logical_or": lambda self, other: apply("or", self, other),
+    "bitwise_or": lambda self, other: apply("or", self, other),
+    "softplus": _softplus,
+    "relu": lambda self: where(self <= 0.0, 0.0, self),
+    "leaky_relu": lambda self, negative_slope=0.01: where(constant(0.0) < self, self, float(negative_slope) * self),
+    "elu": _elu,
+    "silu": lambda self: self * apply("sigmoid", self),
+    "gelu": _gelu,
+    "mish": lambda self: self * apply("tanh", _softplus(self)),
+    "hardtanh": _hardtanh,
+    "hardsigmoid": lambda self: _hardtanh(self * (1 / 6) + 0.5, 0.0, 1.0),
+    "hardswish": lambda self: self * _hardtanh(self * (1 / 6) + 0.5, 0.0, 1.0),
+    "remainder": _remainder,
+    "logaddexp": _logaddexp,
+}  # fmt: skip
+"""Formulas of torch's functions, by the names of their arguments."""

@@ -1,0 +1,88 @@
+// Transcendental functions, accurate in float32 to a few units in the last place: where the usual short forms are not, as log(1 + x)
+// and exp(x) - 1 for small x, those are the digits that a long memory is made of. A step waits for them, so they are short: series are
+// summed in pairs. Those whose names end in `of` take any number, as formulas of users' gates do: an overflow is infinity.
+
+constexpr float LOG_2 = 0.6931471805599453f;
+
+struct Pair { float of, other; };
+
+// sigmoid(x) and sigmoid(-x), both to the last digit, from one exponential that does not overflow.
+__device__ __forceinline__ Pair sigmoids(float x) {
+    float e = exponential(-larger_of(x, -87.0f));
+    float sigmoid = reciprocal(1.0f + e);
+    return {sigmoid, e * sigmoid};
+}
+
+// The first alone: where the exponential overflows its reciprocal is zero, as it should be.
+__device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + exponential(-x)); }
+
+// exp(x) - 1: its series where the subtraction would cancel.
+__device__ __forceinline__ float exponential_less_one(float x) {
+    float x2 = x * x;
+    float last = fmaf(x, 1.0f / 5040, 1.0f / 720), middle = fmaf(x, 1.0f / 120, 1.0f / 24);
+    float series = fmaf(x2, fmaf(x2, fmaf(x2, last, middle), fmaf(x, 1.0f / 6, 1.0f / 2)), x);
+    return fabsf(x) < 0.3f ? series : exponential_of(x) - 1.0f;
+}
+
+// log(1 + x / y): where the sum would round, 2 artanh(x / (2 y + x)), by the polynomial that is nearest to its series up to there
+// (2.4e-8 of it). It does not wait for the quotient.
+__device__ __forceinline__ float logarithm_of_one_and_ratio(float x, float y) {
+    float s = x * reciprocal(fmaf(2.0f, y, x)), ratio = x * reciprocal(y);
+    float s2 = s * s;
+    float series = fmaf(s2, fmaf(s2, fmaf(s2, 0.15838562f, 0.19937842f), 0.33334032f), 1.0f);
+    return where_below(fabsf(ratio - 0.145f), 0.555f, 2.0f * s * series, LOG_2 * binary_logarithm_of(1.0f + ratio));
+}
+
+__device__ __forceinline__ float logarithm_of_one_and(float x) { return logarithm_of_one_and_ratio(x, 1.0f); }
+
+// tanh(x): its series where the difference would cancel.
+__device__ __forceinline__ float hyperbolic_tangent(float x) {
+    float e = squared_exponential(-fabsf(x));
+    float tanh = copysignf((1.0f - e) * reciprocal(1.0f + e), x);
+    float x2 = x * x;
+    float series = fmaf(x2, fmaf(x2, fmaf(x2, 62.0f / 2835, -17.0f / 315), 2.0f / 15), -1.0f / 3);
+    return fabsf(x) < 0.25f ? fmaf(x * x2, series, x) : tanh;
+}
+
+// sigmoid(x) tanh(y), with one reciprocal for both.
+__device__ __forceinline__ float sigmoid_times_tangent(float x, float y) {
+    float e = squared_exponential(-fabsf(y)), less = 1.0f + exponential(-x);
+    float y2 = y * y;
+    float series = fmaf(y2, fmaf(y2, fmaf(y2, 62.0f / 2835, -17.0f / 315), 2.0f / 15), -1.0f / 3);
+    bool small = fabsf(y) < 0.25f;
+    float above = small ? fmaf(y * y2, series, y) : copysignf(1.0f - e, y);
+    return above * reciprocal(small ? less : less * (1.0f + e));
+}
+
+// sigmoid(x) and tanh(y), with one reciprocal for both; the first is accurate down to exp(-80).
+__device__ __forceinline__ Pair sigmoid_and_tangent(float x, float y) {
+    float e = squared_exponential(-fabsf(y)), less = 1.0f + exponential(-larger_of(x, -80.0f)), more = 1.0f + e;
+    float both = reciprocal(less * more);
+    float y2 = y * y;
+    float series = fmaf(y2, fmaf(y2, fmaf(y2, 62.0f / 2835, -17.0f / 315), 2.0f / 15), -1.0f / 3);
+    return {more * both, fabsf(y) < 0.25f ? fmaf(y * y2, series, y) : copysignf((1.0f - e) * (less * both), y)};
+}
+
+// sinh(x), by its series where the difference would cancel; cosh(x), and cosh(x) from sinh(x).
+__device__ __forceinline__ float hyperbolic_sine_of(float x) {
+    float e = exponential_of(x);
+    float x2 = x * x;
+    float series = fmaf(x2, fmaf(x2, 1.0f / 5040, 1.0f / 120), 1.0f / 6);
+    return fabsf(x) < 0.3f ? fmaf(x * x2, series, x) : 0.5f * (e - reciprocal(e));
+}
+
+__device__ __forceinline__ float hyperbolic_cosine_of(float x) {
+    float e = exponential_of(fabsf(x));
+    return 0.5f * (e + reciprocal(e));
+}
+
+__device__ __forceinline__ float cosine_from_sine(float sine) {
+    return where_below(fabsf(sine), 1e9f, square_root(fmaf(sine, sine, 1.0f)), fabsf(sine));
+}
+
+__device__ __forceinline__ float sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x == x ? 0.0f : x; }
+
+// The larger and the smaller of two numbers; NaN if one of them is.
+__device__ __forceinline__ float maximum(float x, float y) { return x > y || x != x ? x : y; }
+
+__device__ __forceinline__ float minimum(float x, float y) { return x < y || x != x ? x : y; }

@@ -1,0 +1,270 @@
+"""Kernels as an operation of torch: it differentiates, and `torch.compile` takes it as it is.
+
+Without a compiler all of it is one node of the graph, from the tensors as they are to their derivatives: what tensor
+operations and custom operators cost the host on every call takes longer than a short sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import launch
+from .contract import Final, Kept, Kind, Needs, OperandGradients, Operands, Terms, backend
+from .launch import among
+from .layout import padded, with_padding, without_padding
+
+FIELDS = len(Operands._fields)
+
+
+def run_kernels(kind: Kind, given: Operands, save: bool) -> tuple[Tensor, Final]:
+    """All steps: outputs `(N, T, B, H)` and the last state, some padded; N only if there are several tasks.
+
+    Args:
+        kind: which kernel.
+        given: what it starts from, unpadded.
+        save: whether there will be a backward pass.
+    """
+    if torch.compiler.is_compiling():
+        given = with_padding(kind.blocks, given)
+        outputs, hidden, cell, carried, *_ = fused_forward(*given, save, *astuple(kind))
+    elif save:
+        outputs, hidden, cell, carried = _Fused.apply(kind, *given)  # type: ignore[no-untyped-call]
+    else:
+        given, scale, terms = _ready(kind, given)
+        kept, final = launch.forward(kind, given, scale, terms, save=False)
+        return kept.outputs, _narrowed(final, kept.outputs)
+    return outputs, Final(hidden, cell, carried if kind.carried else None)
+
+
+def _ready(kind: Kind, given: Operands) -> tuple[Operands, Tensor | None, Terms]:
+    """As the kernels take it, padded no more than they need."""
+    terms = backend(kind.kernels).terms(kind, given)
+    return *launch.prepared(kind, with_padding(kind.blocks, given, terms.alignment)), terms
+
+
+def _narrowed(final: Final, outputs: Tensor) -> Final:
+    """The last hidden state in the dtype of the outputs."""
+    assert final.hidden is not None
+    same = final.hidden.dtype == outputs.dtype
+    return final if same else final._replace(hidden=final.hidden.to(outputs.dtype))
+
+
+def _needs(needs: Sequence[bool]) -> Needs:
+    """What a backward pass has to compute, from the needs of all fields."""
+    of = Operands(*needs)  # type: ignore[arg-type]
+    return Needs(bool(of.inputs), bool(of.dt), bool(of.hidden or of.cell or of.carried))
+
+
+class _Fused(torch.autograd.Function):
+    """All steps, as one node of the graph."""
+
+    @staticmethod
+    def forward(ctx: Any, kind: Kind, *fields: Tensor | None) -> Any:
+        unpadded = Operands(*fields)  # type: ignore[arg-type]
+        given, scale, terms = _ready(kind, unpadded)
+        kept, final = launch.forward(kind, given, scale, terms, save=True)
+        ctx.kind, ctx.terms, ctx.units = kind, terms, unpadded.weight_hh.shape[-1]
+        ctx.overwritten = False
+        # Not with padding, of which the backward pass has no need.
+        ctx.save_for_backward(*given._replace(weight_ih=unpadded.weight_ih), *kept, scale)
+        ctx.set_materialize_grads(False)
+        return kept.outputs, *_narrowed(final, kept.outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        saved = ctx.saved_tensors  # which torch.utils.checkpoint gives once
+        if not torch.is_grad_enabled():
+            return _differentiate(ctx, saved, *grads)
+        # A graph of the derivatives is asked for: they are given, and refuse to be differentiated again.
+        inputs = [value for value in (*saved, *grads) if value is not None]
+        none = object()
+        slopes = _Once.apply(  # type: ignore[no-untyped-call]
+            lambda: [none if s is None else s for s in _differentiate(ctx, saved, *grads)], *inputs
+        )
+        return tuple(None if slope is none else slope for slope in slopes)
+
+
+def _differentiate(
+    ctx: Any, saved: Sequence[Any], d_outputs: Tensor | None, *d_final: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    kind: Kind = ctx.kind
+    given, kept, scale = Operands(*saved[:FIELDS]), Kept(*saved[FIELDS:-1]), saved[-1]
+    device = given.inputs.device.type
+    if torch.is_autocast_enabled(device):  # what was kept is of the precision of the forward pass
+        with torch.autocast(device, enabled=False):
+            return _differentiate(ctx, saved, d_outputs, *d_final)
+    if ctx.overwritten:  # by a backward pass before this one: made again, bit for bit the same
+        more = given.weight_hh.shape[-1] - ctx.units
+        again = given._replace(weight_ih=padded(given.weight_ih, (0, 0, 0, more), kind.blocks).contiguous())
+        kept, _ = launch.forward(kind, again, scale, ctx.terms, save=True)
+    ctx.overwritten = True
+    slopes = launch.backward(
+        kind,
+        given,
+        scale,
+        kept,
+        None if d_outputs is None else d_outputs.contiguous(),
+        Final(*(None if grad is None else grad.contiguous() for grad in d_final)),
+        _needs(ctx.needs_input_grad[1:]),
+        overwrite=True,
+        real=ctx.units,
+    )
+    found = without_padding(kind, slopes, ctx.units)
+    return None, *(slope if needed else None for slope, needed in zip(found, ctx.needs_input_grad[1:], strict=True))
+
+
+class _Once(torch.autograd.Function):
+    """Whatever is computed has no derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Callable[[], Any], *inputs: Tensor) -> Any:
+        return tuple(compute())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return _no_second_derivative()
+
+
+def _no_second_derivative(*_: Any) -> None:
+    raise NotImplementedError(
+        'expected first derivatives only, got a second one: the fused engine has none, engine="loop" does'
+    )
+
+
+# For the compiler: operators with a schema, and what their results look like. What is None elsewhere is empty here.
+
+KIND = (
+    "str cell_name, str gate_name, int blocks, int split, bool coupled, float beta, int carried_values, "
+    "int own_weights, bool reverse, str precision, str kernels"
+)
+PARTS = KIND.count(",") + 1
+GIVEN = (
+    "Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? own, Tensor? dt, "
+    "Tensor? lengths, Tensor? hidden, Tensor? cell, Tensor? carried"
+)
+KEPT = len(Kept._fields)
+KEPT_NAMES = tuple(f"kept_{name}" for name in Kept._fields)
+FORWARD = f"({GIVEN}, bool save, {KIND}) -> ({', '.join(['Tensor'] * (3 + KEPT))})"
+BACKWARD = (
+    f"({GIVEN}, {', '.join(f'Tensor {name}' for name in KEPT_NAMES)}, Tensor? d_outputs, "
+    f"Tensor? d_hidden, Tensor? d_cell, Tensor? d_carried, bool needs_inputs, bool needs_dt, bool needs_state, {KIND}) "
+    f"-> ({', '.join(['Tensor'] * 10)})"
+)
+
+
+@torch.library.custom_op("remanence::fused_forward", mutates_args=(), schema=FORWARD)
+def fused_forward(*arguments: Any) -> tuple[Tensor, ...]:
+    """See `launch.forward`: outputs, last hidden, cell and carried values, and the rest of `Kept`."""
+    kind, given, save = Kind(*arguments[-PARTS:]), Operands(*arguments[:FIELDS]), arguments[FIELDS]
+    kept, final = launch.forward(kind, *launch.prepared(kind, given), backend(kind.kernels).terms(kind, given), save)
+    return _filled(given, (kept.outputs, *_narrowed(final, kept.outputs), *kept[1:]))
+
+
+@torch.library.custom_op("remanence::fused_backward", mutates_args=(), schema=BACKWARD)
+def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    """See `launch.backward`."""
+    kind, given = Kind(*arguments[-PARTS:]), Operands(*arguments[:FIELDS])
+    kept = Kept(*(value if value.numel() else None for value in arguments[FIELDS : FIELDS + KEPT]))  # type: ignore[arg-type]
+    d_outputs, *rest = arguments[FIELDS + KEPT : -PARTS]
+    slopes = launch.backward(
+        kind, *launch.prepared(kind, given), kept, d_outputs, Final(*rest[:3]), Needs(*rest[3:]), overwrite=False
+    )
+    # Results of an operator must not share memory, and are as promised below.
+    own = partial(torch.Tensor.to, dtype=torch.float32, copy=True)
+    slopes = slopes._replace(
+        inputs=None if slopes.inputs is None else slopes.inputs.contiguous(),
+        weight_ih=slopes.weight_ih.clone(),
+        bias_ih=own(slopes.bias_ih),
+        bias_hh=own(slopes.bias_hh),
+        own=None if slopes.own is None else own(slopes.own),
+    )
+    return _filled(given, slopes)
+
+
+def _filled(given: Operands, values: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    return tuple(given.inputs.new_empty(0) if value is None else value for value in values)
+
+
+@fused_forward.register_fake
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    kind, given, save = Kind(*arguments[-PARTS:]), Operands(*arguments[:FIELDS]), arguments[FIELDS]
+    *lead, steps, rows, _ = given.inputs.shape
+    units = given.weight_hh.shape[-1]
+    wide = given.inputs.new_empty(0, dtype=torch.float32).new_empty
+    state, kept = (*lead, rows, units), (*lead, steps, rows, units)
+    return _filled(
+        given,
+        (
+            given.inputs.new_empty(kept),
+            given.inputs.new_empty(state),
+            wide(state),
+            wide((*lead, *among(kind), rows, units)) if kind.carried else None,
+            given.inputs.new_empty((*lead, steps * rows, kind.blocks * units)) if save else None,
+            wide(kept) if save else None,
+            wide((*lead, steps, *among(kind), rows, units)) if save and kind.carried else None,
+            given.inputs.new_empty(kept) if save and kind.split >= 0 else None,
+            given.inputs.new_empty(kept) if save and backend(kind.kernels).terms(kind, given).keeps_before else None,
+        ),
+    )
+
+
+@fused_backward.register_fake
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    kind, given = Kind(*arguments[-PARTS:]), Operands(*arguments[:FIELDS])
+    needs = Needs(*arguments[-PARTS - 3 : -PARTS])
+    *lead, _, rows, _ = given.inputs.shape
+    units = given.weight_hh.shape[-1]
+    new = given.inputs.new_empty
+    wide = new(0, dtype=torch.float32).new_empty
+    biases, state = (*lead, kind.blocks * units), (*lead, rows, units)
+    return _filled(
+        given,
+        (
+            new(given.inputs.shape) if needs.inputs else None,
+            new(given.weight_ih.shape),
+            new(given.weight_hh.shape),
+            wide(biases),
+            wide(biases),
+            None if given.own is None else wide(given.own.shape),
+            wide(given.dt.shape) if needs.dt and given.dt is not None else None,
+            wide(state) if needs.state else None,
+            wide(state) if needs.state else None,
+            wide((*lead, *among(kind), rows, units)) if needs.state and kind.carried else None,
+        ),
+    )
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.parts = inputs[-PARTS:]
+    outputs, _, _, _, *kept = output
+    ctx.save_for_backward(*inputs[:FIELDS], outputs, *kept)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate_compiled(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    saved = ctx.saved_tensors
+    given = Operands(*saved[:FIELDS])
+    needs = _needs(ctx.needs_input_grad[:FIELDS])
+    kind = Kind(*ctx.parts)
+    known = [None if grad is None else grad.contiguous() for grad in grads[: 3 + bool(kind.carried)]]
+    known += [None] * (4 - len(known))
+    slopes = OperandGradients(*fused_backward(*saved, *known, *needs, *ctx.parts))
+    # The GRU's cell is its hidden state once more: that it counts twice is the business of whoever passed it twice.
+    found = [slopes.inputs if needs.inputs else None, slopes.weight_ih, slopes.weight_hh]
+    found += [None if b is None else s for b, s in ((given.bias_ih, slopes.bias_ih), (given.bias_hh, slopes.bias_hh))]
+    found += [None if given.own is None else slopes.own, slopes.dt if needs.dt else None, None]
+    found += [
+        slope if needs.state and value is not None else None
+        for value, slope in zip(given[8:], slopes[7:], strict=True)
+    ]
+    return *found, *(None,) * (1 + PARTS)
+
+
+fused_forward.register_autograd(_differentiate_compiled, setup_context=_keep)
+fused_backward.register_autograd(_no_second_derivative)

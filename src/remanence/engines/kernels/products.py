@@ -1,0 +1,134 @@
+"""The matrix products before and after the recurrence.
+
+Shapes are those of `contract`. Tensor cores take rows of whole vectors, and lose more to others than padding costs: one
+product of all that is padded takes a half to a quarter of the time of one for each block without its padding.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+import torch
+from torch import Tensor
+
+from ..machine import lacking, processors
+from .layout import Blocks, padded
+
+LARGE = 2**20
+"""Numbers from which on inputs are copied to pad them."""
+NARROW, FEW = 16, 2**24
+"""A matrix of up to so many columns is not padded to multiply fewer numbers than that: the host counts more."""
+PARTS = 8
+"""Products that one over many rows is made of, at most."""
+TILE = (128, 256)
+"""What a processor has of a product of float32 numbers."""
+SUMS = 64
+"""Sums that a long one is made of."""
+
+
+def by_weight(inputs: Tensor, weight: Tensor) -> Tensor:
+    """What inputs `(N, T B, I)` contribute to the pre-activations, in rows of whole vectors."""
+    more, rows = _more(inputs), lacking(weight.shape[-2], weight.itemsize)
+    return times(padded(inputs, (0, more)), padded(weight, (0, more, 0, rows)).mT)
+
+
+def derivatives_by_inputs(d_pre: Tensor, weight: Tensor, blocks: Blocks) -> Tensor:
+    """d_pre weight, `(N, T B, I)`, where the weight has no padding in its blocks; d_pre is zero after the last."""
+    width, rows = weight.shape[-1], blocks.units - blocks.real
+    as_it_is = width == 1 or (width <= NARROW and d_pre.numel() < FEW)
+    columns = 0 if as_it_is else lacking(width, weight.itemsize)
+    if rows:
+        weight = padded(weight, (0, columns, 0, rows), blocks.number)
+    else:
+        weight = padded(weight, (0, columns, 0, d_pre.shape[-1] - weight.shape[-2]))
+    product = times(d_pre, weight)
+    return product[..., :width] if columns else product
+
+
+def derivatives_by_weight(d_pre: Tensor, inputs: Tensor, blocks: Blocks) -> Tensor:
+    """d_pre^T inputs, of units that are no padding, `(N, G units, I)`."""
+    factors = padded(inputs, (0, _more(inputs)))
+    return _over_steps(d_pre, factors, blocks, inputs.shape[-1], _parts(d_pre, factors))
+
+
+def derivatives_by_recurrent_weight(
+    d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, blocks: Blocks, reverse: bool
+) -> Tensor:
+    """The sum over steps of d_pre_t^T h_{t-1}, of units that are no padding, `(N, G units, units)`.
+
+    Args:
+        d_pre: `(N, T B, ...)`.
+        outputs: all h_t, `(N, T, B, H)`.
+        hidden: the first, `(N, B, H)`; None for zero.
+        blocks: of d_pre.
+        reverse: whether the first is before the last step.
+    """
+    rows = outputs.shape[-2]
+    h = outputs.flatten(-3, -2)
+    whole = (0, lacking(h.shape[-1], h.itemsize))
+    count = h.shape[-2] - rows
+    if reverse:
+        later, before = d_pre[..., :count, :], h[..., rows:, :]
+    else:
+        later, before = d_pre[..., rows:, :], h[..., :count, :]
+    before = padded(before, whole)
+    total = _over_steps(later, before, blocks, blocks.real, _parts(later, before))
+    if hidden is not None:
+        first = d_pre[..., count:, :] if reverse else d_pre[..., :rows, :]
+        total += _over_steps(first, padded(hidden, whole), blocks, blocks.real)
+    return total
+
+
+def derivatives_of_replicas(d_pre: Tensor, before: Tensor, blocks: Blocks) -> Tensor:
+    """The same with all h_{t-1}, `(N, T B, H)`, in parts: torch spreads a few long products over few processors."""
+    return _over_steps(d_pre, before, blocks, blocks.real, gcd(d_pre.shape[-2], PARTS))
+
+
+def sum_over_rows(d_pre: Tensor) -> Tensor:
+    """The sum over all steps and sequences, in float32.
+
+    In two goes: torch sums very many rows with a buffer that is as large as what is summed.
+    """
+    *lead, rows, width = d_pre.shape
+    rest = rows % SUMS
+    total = d_pre[..., rows - rest :, :].sum(-2, dtype=torch.float32)
+    if rest == rows:
+        return total
+    first = d_pre[..., : rows - rest, :].reshape(*lead, SUMS, -1, width)
+    return total + first.sum(-2, dtype=torch.float32).sum(-2)
+
+
+def times(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b, of all replicas."""
+    return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
+
+
+def _more(inputs: Tensor) -> int:
+    """How many columns inputs get."""
+    return lacking(inputs.shape[-1], inputs.itemsize) if inputs.numel() >= LARGE else 0
+
+
+def _over_steps(d_pre: Tensor, factors: Tensor, blocks: Blocks, columns: int, parts: int = 1) -> Tensor:
+    """d_pre^T factors without padding, as the sum of so many products."""
+    if parts == 1:
+        return blocks.cut(times(d_pre.mT, factors), columns)
+    *lead, rows, width = d_pre.shape
+    d_pre, factors = (value.reshape(-1, rows // parts, value.shape[-1]) for value in (d_pre, factors))
+    totals = torch.bmm(d_pre.mT, factors).view(*lead, parts, width, -1)
+    return blocks.apart(totals, columns).sum(-4).flatten(-3, -2)
+
+
+def _parts(d_pre: Tensor, factors: Tensor) -> int:
+    """Of one product of float32 numbers that would leave some processors without a tile of it.
+
+    Where more than half would have none, torch sees to it by itself.
+    """
+    if d_pre.dim() > 2 or d_pre.dtype != torch.float32 or not d_pre.numel():
+        return 1
+    rows, width = d_pre.shape
+    many = processors(d_pre.device)
+    tiles = -(-width // TILE[0]) * -(-factors.shape[-1] // TILE[1])
+    if not many < 2 * tiles < 2 * many:
+        return 1
+    possible = (parts for parts in range(1, PARTS + 1) if rows % parts == 0)
+    return min(possible, key=lambda parts: -(-tiles * parts // many) / parts)

@@ -1,0 +1,46 @@
+"""Which tasks Triton's kernels run."""
+
+from __future__ import annotations
+
+import os
+
+from ..base import Result, Task
+from ..kernels.contract import Backend, register
+from ..kernels.run import run_with, unsuited
+
+name = "triton"
+SIDE_BY_SIDE = True
+
+
+def refuses(task: Task) -> str | None:
+    """Why it cannot run the task."""
+    device = task.inputs.device
+    if device.type != "cuda" and not interpreting():
+        return f"it runs on CUDA devices, and the input is on {device.type}"
+    reason = unsuited(task)
+    if reason is not None:
+        return reason
+    try:
+        import triton  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError:
+        return "triton is not installed"
+    return None
+
+
+def interpreting() -> bool:
+    """Whether Triton interprets its kernels, which then run on the CPU."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def run(task: Task) -> Result:
+    """Run a task, or several side by side, in one launch."""
+    return run_with(name, task)
+
+
+def _kernels() -> Backend:
+    from . import recurrence
+
+    return recurrence
+
+
+register(name, _kernels)
