@@ -95,10 +95,10 @@ ONLY = {
     "table": set(),
     "names": set(),
     "version": set(),
-    "gates": set(),
+    "gates": {"names"},
     "cells": {"gates"},
     "engines": {"files", "names", "gates", "cells"},
-    "timescales": {"names", "gates"},
+    "timescales": {"gates"},
 }
 """Rooms that may use less than everything below them."""
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from ..cells import GRUCell
-from ..gates import Gate
-from ..timescales import Timescales, gate_named
+from ..gates import Gate, gate_named
+from ..timescales import Timescales
 from .convert import from_torch
 from .lstm import shown_gates
 from .recurrent import ForgetBias, Recurrent

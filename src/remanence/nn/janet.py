@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from ..cells import JANETCell
-from ..gates import Gate
-from ..timescales import Chrono, Timescales, gate_named
+from ..gates import Gate, gate_named
+from ..timescales import Chrono, Timescales
 from .expect import expect_number
 from .lstm import shown_gates
 from .recurrent import ForgetBias, Recurrent

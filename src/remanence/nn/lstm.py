@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from ..cells import LSTMCell
-from ..gates import Gate, PowerLaw
-from ..timescales import Timescales, gate_named
+from ..gates import Gate, PowerLaw, gate_named
+from ..timescales import Timescales
 from .convert import from_torch
 from .recurrent import ForgetBias, Recurrent
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 
 from ..cells import Cell, PhasedLSTMCell
-from ..gates import Gate
-from ..timescales import Timescales, gate_named
+from ..gates import Gate, gate_named
+from ..timescales import Timescales
 from .expect import expect_number
 from .lstm import InputGate, is_coupled, shown_gates
 from .recurrent import ForgetBias, Recurrent

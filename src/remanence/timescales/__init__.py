@@ -2,7 +2,6 @@
 
 from .conversions import (
     bias_to_timescale,
-    gate_named,
     logit_to_timescale,
     timescale_to_bias,
     timescale_to_logit,
@@ -18,7 +17,6 @@ __all__ = [
     "Uniform",
     "bias_to_timescale",
     "estimate",
-    "gate_named",
     "logit_to_timescale",
     "of",
     "timescale_to_bias",
