@@ -11,9 +11,10 @@ from torch import nn
 from ..cells import GRUCell
 from ..gates import Gate, gate_named
 from ..timescales import Timescales
+from .biases import ForgetBias
 from .convert import from_torch
 from .lstm import shown_gates
-from .recurrent import ForgetBias, Recurrent
+from .recurrent import Recurrent
 
 
 class GRU(Recurrent):

@@ -9,9 +9,10 @@ import torch
 from ..cells import JANETCell
 from ..gates import Gate, gate_named
 from ..timescales import Chrono, Timescales
+from .biases import ForgetBias
 from .expect import expect_number
 from .lstm import shown_gates
-from .recurrent import ForgetBias, Recurrent
+from .recurrent import Recurrent
 
 
 class JANET(Recurrent):

@@ -11,8 +11,9 @@ from torch import nn
 from ..cells import LSTMCell
 from ..gates import Gate, PowerLaw, gate_named
 from ..timescales import Timescales
+from .biases import ForgetBias
 from .convert import from_torch
-from .recurrent import ForgetBias, Recurrent
+from .recurrent import Recurrent
 
 InputGate = Literal["separate", "coupled"]
 

@@ -10,9 +10,10 @@ import torch
 from ..cells import Cell, PhasedLSTMCell
 from ..gates import Gate, gate_named
 from ..timescales import Timescales
+from .biases import ForgetBias
 from .expect import expect_number
 from .lstm import InputGate, is_coupled, shown_gates
-from .recurrent import ForgetBias, Recurrent
+from .recurrent import Recurrent
 
 
 class PhasedLSTM(Recurrent):

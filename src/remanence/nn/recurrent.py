@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,24 +16,14 @@ from ..cells import Cell, GatedCell, wide
 from ..gates import Gate
 from ..timescales import Timescales
 from . import biases
+from .biases import ForgetBias
 from .dropout import drop_weights
 from .expect import expect_count, expect_probability, expect_size
+from .place import Place
 from .sequence import Inputs, Sequences
 
 State = Any
 """A tensor, or a tuple of tensors, `(layers * directions, B, width)` each."""
-ForgetBias = float | Literal["matched"] | None
-
-
-class Place(NamedTuple):
-    """One layer in one direction."""
-
-    layer: int
-    reverse: bool
-
-    @property
-    def suffix(self) -> str:
-        return f"_l{self.layer}" + ("_reverse" if self.reverse else "")
 
 
 class Recurrent(nn.Module):
