@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Sequence
@@ -84,7 +85,10 @@ class Recurrent(nn.Module):
         self.forget_bias = forget_bias
         self.timescales = biases.per_layer(timescales, num_layers)
         if self.dropout > 0 and num_layers == 1:
-            warnings.warn(f"dropout={dropout} acts between layers and has no effect with num_layers=1", stacklevel=3)
+            warnings.warn(
+                f"dropout={dropout} acts between layers and has no effect with num_layers=1",
+                stacklevel=_level_of_user(),
+            )
         biases.expect(self)
         for place in self.places:
             shapes = cell.shapes(self._inputs_of(place.layer), hidden_size, self.output_size, self.bias)
@@ -314,17 +318,30 @@ class _Run:
 
 
 _DEFAULTS = {
-    "proj_size": 0,
-    "num_layers": 1,
-    "bias": True,
-    "batch_first": False,
-    "dropout": 0.0,
-    "bidirectional": False,
-    "forget_bias": None,
-    "weight_drop": 0.0,
-    "recompute": 0,
-    "engine": "auto",
+    name: inspect.signature(Recurrent).parameters[name].default
+    for name in (
+        "proj_size",
+        "num_layers",
+        "bias",
+        "batch_first",
+        "dropout",
+        "bidirectional",
+        "forget_bias",
+        "weight_drop",
+        "recompute",
+        "engine",
+    )
 }
+"""What a layer's repr shows where it is something else."""
+
+
+def _level_of_user() -> int:
+    """The `stacklevel` at which a warning of the calling function names the line that called the package."""
+    level, frame = 1, inspect.currentframe()
+    frame = frame and frame.f_back
+    while frame and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _one_state(state: State | None, hx: State | None) -> State | None:
