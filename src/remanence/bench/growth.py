@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .. import engines
+from .layers import KNOWN as LAYERS
 from .measure import Clock, milliseconds
-from .shapes import LAYERS, Plan, Shape
+from .shapes import Plan, Shape
 from .timings import Say, compile_together, over
 from .work import Work, blank_task, make_inputs, ours, references, why
 

@@ -46,7 +46,7 @@ MODELS = (
     ("fast", "auto"),
     ("refine", "auto"),
 )
-"""Names of `remanence.models.LANGUAGE_MODELS` and engines; the first is what others are measured against."""
+"""Names of `remanence.models.KNOWN` and engines; the first is what others are measured against."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from .. import engines
+from .layers import KNOWN as LAYERS
 from .measure import Call, Clock, milliseconds, replayed
-from .shapes import LAYERS, Plan, Shape
+from .shapes import Plan, Shape
 from .timings import Say, over
 from .work import blank_task, make_inputs, why
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from .. import engines, gates
+from .. import engines
 from ..engines.machine import device_named, devices
 from ..names import lookup
-from ..nn import GRU, JANET, LSTM
-from ..nn.recurrent import Recurrent
+from .layers import KNOWN as LAYERS
 
 
 @dataclass(frozen=True)
@@ -53,19 +52,6 @@ FEW_STEPS = 100
 
 PRECISIONS = ("tf32", "full", "bf16")
 """float32 with TF32 products, float32 with full products, bfloat16."""
-
-Maker = Callable[..., Recurrent]
-
-
-def _gated(gate: str) -> Maker:
-    def maker(inputs: int, units: int, **keywords: object) -> Recurrent:
-        return LSTM(inputs, units, gate=gate, **keywords)  # type: ignore[arg-type]
-
-    return maker
-
-
-LAYERS: dict[str, Maker] = {**{gate: _gated(gate) for gate in gates.KNOWN}, "gru": GRU, "janet": JANET}
-"""The LSTM with every gate, by the name of the gate; GRU and JANET."""
 
 
 @dataclass(frozen=True)

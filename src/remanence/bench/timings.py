@@ -9,8 +9,9 @@ import torch
 
 from .. import engines
 from ..engines.machine import threads
+from .layers import KNOWN as LAYERS
 from .measure import Clock, milliseconds, training_bytes
-from .shapes import FEW_STEPS, LAYERS, Plan, Shape
+from .shapes import FEW_STEPS, Plan, Shape
 from .work import Work, blank_task, make_inputs, ours, references, why
 
 Say = Callable[[str], None]

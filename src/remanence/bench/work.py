@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from .. import engines
 from ..cells import Cell, wide
 from ..engines.machine import float32_products
-from .shapes import LAYERS, Plan, Shape
+from .layers import KNOWN as LAYERS
+from .shapes import Plan, Shape
 
 TORCH = "torch.nn.LSTM"
 

@@ -9,7 +9,16 @@ from .conversions import (
 from .initial import Chrono, Fixed, InverseGamma, Timescales, Uniform
 from .measured import estimate, of
 
+KNOWN: dict[str, type[Timescales]] = {
+    "chrono": Chrono,
+    "uniform": Uniform,
+    "inverse-gamma": InverseGamma,
+    "fixed": Fixed,
+}
+"""As files name them."""
+
 __all__ = [
+    "KNOWN",
     "Chrono",
     "Fixed",
     "InverseGamma",
