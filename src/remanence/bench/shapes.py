@@ -55,7 +55,7 @@ PRECISIONS = ("tf32", "full", "bf16")
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """All that a run measures."""
 
     device: torch.device
@@ -87,7 +87,7 @@ def plan(
     precision: str | None = None,
     quick: bool = False,
     budget: float | None = None,
-) -> Plan:
+) -> BenchPlan:
     """A plan from what a user wrote; whatever is left out has a default for the device.
 
     Args:
@@ -116,7 +116,7 @@ def plan(
     for name in engine_names:
         engines.check_name(name)
     standard = (QUICK,) if quick else CUDA if cuda else CPU
-    return Plan(
+    return BenchPlan(
         device=place,
         shapes=tuple(dict.fromkeys(shape_named(name) for name in shapes)) or standard,
         layers=tuple(dict.fromkeys(layers)) or tuple(LAYERS),
