@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remanence import bench, files
-from remanence.bench import Report
+from remanence.bench import BenchReport
 from remanence.table import Table
 
 DOCS = Path(__file__).resolve().parent
@@ -113,7 +113,7 @@ def goals() -> Table:
     return Table("", ("torch over ours", "at least", "aim", "TF32", "bfloat16", "full float32"), rows)
 
 
-def measured(goal: Goal, report: Report) -> list[float | None]:
+def measured(goal: Goal, report: BenchReport) -> list[float | None]:
     """Of both gates."""
     if not goal.shape:
         eight = {row.layer: getattr(row, goal.ratio) for row in report.replicas if row.count == 8}
@@ -122,7 +122,7 @@ def measured(goal: Goal, report: Report) -> list[float | None]:
     return [found.get(gate) for gate in GATES]
 
 
-def looped(goal: Goal, report: Report) -> list[float | None]:
+def looped(goal: Goal, report: BenchReport) -> list[float | None]:
     """The same of the training loop."""
     rows = {(row.layer, row.replicas): row for row in report.programs if row.task == goal.shape}
     if goal.ratio == "seeds":

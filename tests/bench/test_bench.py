@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from remanence import bench, engines, gates
-from remanence.bench import growth, measure, replicas, report, shapes, timings, work
+from remanence.bench import growth, layers, measure, replicas, report, shapes, timings, work
 
 CPU = torch.device("cpu")
 
@@ -134,7 +134,7 @@ def test_unasked_every_engine_that_can_run_is_measured_once():
     rows = run(tiny()).timings[1:]
     automatic = rows[0]
     assert automatic.engine == "auto"
-    task = work.blank_task(shapes.LAYERS["fast"](1, 1).cell, tiny().shapes[0], tiny())
+    task = work.blank_task(layers.KNOWN["fast"](1, 1).cell, tiny().shapes[0], tiny())
     able = {name for name, engine in engines.KNOWN.items() if engine.refuses(task) is None}
     assert sorted(row.ran for row in rows) == sorted(able)
 

@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def small(monkeypatch):
     """Texts and models of milliseconds."""
-    monkeypatch.setattr(language, "CORPORA", (language.Corpus("tiny", 30, 1400, 2),))
+    monkeypatch.setattr(language, "CORPORA", (language.TextShape("tiny", 30, 1400, 2),))
     monkeypatch.setattr(language, "ROUNDS", 2)
     monkeypatch.setattr(language.language_steps, "__defaults__", (6, 4))
 

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from remanence import engines
-from remanence.cli.main import COMMANDS, app
+from remanence.cli.main import KNOWN as COMMANDS
+from remanence.cli.main import app
 from remanence.engines import loop
 from remanence.version import __version__
 

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from types import FunctionType
 
 import pytest
+
+import remanence
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -101,3 +104,12 @@ def test_gate_pictures_are_drawn_for_every_gate(tmp_path):
     assert drawn == {"gates.png", *(f"gate_{name}.png" for name in gates.KNOWN)}
     text = (DOCS / "gates.md").read_text("utf-8")
     assert all(f"(pictures/{name})" in text and (DOCS / "pictures" / name).is_file() for name in drawn)
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "JANET", "NRU", "PhasedLSTM", "PowerLawLSTM"])
+def test_signature_of_a_layer_names_every_argument(site, name):
+    page = (site / "api" / "nn.html").read_text("utf-8")
+    heading = page.index(f'id="remanence.nn.{name}"')
+    shown = re.sub("<[^>]+>", "", page[heading : page.index("</code>", page.index("<pre>", heading))])
+    arguments = inspect.signature(getattr(remanence, name)).parameters
+    assert re.findall(r"^    (\w+): ", shown, re.MULTILINE) == list(arguments)

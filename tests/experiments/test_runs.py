@@ -8,7 +8,7 @@ import torch
 
 from remanence.experiments import Way, find, load_model, plan, results, run
 from remanence.experiments.models import build_model
-from remanence.experiments.schema import Report
+from remanence.experiments.schema import ReportedNumber
 from remanence.table import Table, mean_and_std
 from remanence.training import Budget, Silent, Stopped
 
@@ -198,7 +198,7 @@ def test_updates_until_a_score_was_reached(tmp_path):
 def test_a_loss_is_reached_from_above(tmp_path):
     experiment = find("fastgate/adding-5000", "paper")
     model = experiment.models["fast"]
-    report = Report(score="loss", reach=0.01)
+    report = ReportedNumber(score="loss", reach=0.01)
     assert results.is_good(0.005, 0.01, report, model)
     assert not results.is_good(0.02, 0.01, report, model)
     assert not results.is_good(None, 0.01, report, model)

@@ -11,8 +11,8 @@ from remanence.experiments import find
 from remanence.experiments.results import Outcome
 from remanence.experiments.sections import gather, gathering
 from remanence.experiments.verdicts import (
+    KNOWN,
     OF_DATA,
-    TESTS,
     Evidence,
     decide,
     decide_part,
@@ -159,7 +159,7 @@ def test_a_smoke_run_tests_no_claim():
 def test_parts_of_claims_name_models_and_tests_that_exist(id):
     experiment = find(id, "paper")
     for part in parts_of_claims()[id]:
-        kinds = [name for name in part if name in TESTS]
+        kinds = [name for name in part if name in KNOWN]
         assert len(kinds) <= 1
         assert set(part) <= {"claim", "of", "others", "within", *kinds}
         assert set(models_of(part)) <= set(experiment.models)

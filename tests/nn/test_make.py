@@ -37,7 +37,7 @@ def state_shapes(name, units, batch, memory=None):
 
 
 def test_these_are_all_the_names():
-    assert list(rm.nn.MODELS) == NAMES
+    assert list(rm.nn.KNOWN) == NAMES
 
 
 @every_name

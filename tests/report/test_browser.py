@@ -10,7 +10,7 @@ import pytest
 from remanence.experiments.sections import gather
 from remanence.report import page
 from remanence.report.figure import Axis, Figure, Heat, Panel, Reference, Series
-from remanence.report.look import THEMES
+from remanence.report.look import KNOWN as THEMES
 from remanence.report.section import Claim, Section
 from remanence.table import Table
 

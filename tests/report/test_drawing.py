@@ -16,7 +16,8 @@ from remanence.report import drawing
 from remanence.report.drawing import compose, draw, drawn
 from remanence.report.figure import Axis, Figure, Heat, Panel, Reference, Series
 from remanence.report.layout import HEIGHT
-from remanence.report.look import MARKERS, OWNERS, THEMES, colour_of, look_of, places_of, shade, shown_in_legend
+from remanence.report.look import KNOWN as THEMES
+from remanence.report.look import MARKERS, OWNERS, colour_of, look_of, places_of, shade, shown_in_legend
 
 X, Y = Axis("updates"), Axis("accuracy (%)")
 both_themes = pytest.mark.parametrize("theme", list(THEMES))

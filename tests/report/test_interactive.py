@@ -7,7 +7,7 @@ import pytest
 
 from remanence.report.figure import Axis, Figure, Heat, Panel, Reference, Series
 from remanence.report.interactive import MOST, interactive, library, thinned
-from remanence.report.look import THEMES
+from remanence.report.look import KNOWN as THEMES
 
 X, Y = Axis("updates"), Axis("loss")
 

@@ -11,8 +11,8 @@ from remanence.training import Optimiser, Silent, Training, train
 from remanence.training.averaging import Averages, began
 from remanence.training.jittered import JitteredOrder, usual_updates
 from remanence.training.loop import Loop
-from remanence.training.plan import Plan
 from remanence.training.randomness import Noise
+from remanence.training.timetable import Timetable
 
 CPU = torch.device("cpu")
 
@@ -90,7 +90,7 @@ def test_chunks_of_the_penn_treebank_are_those_of_the_public_code():
 
 def test_a_task_without_a_text_is_refused():
     with pytest.raises(ValueError, match=r"expected training\.jitter with a task that reads a text"):
-        Plan.of(Training(jitter=True, stateful=True, batch=8), TASK.source("train", 1, CPU))
+        Timetable.of(Training(jitter=True, stateful=True, batch=8), TASK.source("train", 1, CPU))
 
 
 def test_jitter_without_a_carried_state_is_refused():

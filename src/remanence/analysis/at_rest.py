@@ -9,7 +9,8 @@ import torch
 
 from ..cells import GatedCell
 from ..gates import PowerLaw
-from ..nn.recurrent import Place, Recurrent
+from ..nn.place import Place
+from ..nn.recurrent import Recurrent
 from .arrays import Numbers, numbers
 from .opened import AnyModel, opened
 from .plain import Result

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from ..cells import GatedCell, PhasedLSTMCell
-from ..nn.recurrent import Place, Recurrent
+from ..nn.place import Place
+from ..nn.recurrent import Recurrent
 from .arrays import Integers, Numbers, numbers
 from .decay_fits import DecayFits, fit_decay
 from .opened import STEPS, AnyInput, AnyModel, Heard, Opened, State, opened

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ..gates import Gate
-from ..timescales import gate_named
+from ..gates import Gate, gate_named
 from .plain import Result
 
 

@@ -23,7 +23,8 @@ from ..models.modes import evaluating
 from ..models.sequence import SequenceModel
 from ..models.text import Text, tokens_of
 from ..nn import GRU, LSTM
-from ..nn.recurrent import Place, Recurrent
+from ..nn.place import Place
+from ..nn.recurrent import Recurrent
 from ..tasks.base import Batch, Readout
 from .arrays import Numbers, numbers
 

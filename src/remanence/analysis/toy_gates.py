@@ -39,7 +39,7 @@ class ToyGate(ABC):
         """What u comes to at late times of the flow, NaN where that is not defined yet. `span` is n = t1 - t0."""
 
 
-class Softsign(ToyGate):
+class ToySoftsign(ToyGate):
     """u = 1 / (2 + z)."""
 
     name = "softsign"
@@ -58,7 +58,7 @@ class Softsign(ToyGate):
         return (3 * span * time) ** (-1 / 3)
 
 
-class Sigmoid(ToyGate):
+class ToySigmoid(ToyGate):
     """u = 1 / (1 + e^z)."""
 
     name = "sigmoid"
@@ -77,17 +77,17 @@ class Sigmoid(ToyGate):
         return 1 / (span * time)
 
 
-class Refine(ToyGate):
+class ToyRefine(ToyGate):
     """u = (1 / (1 + e^z))^2: the refine gate with its auxiliary gate r held at one."""
 
     name = "refine"
     rate = "tau^(-1)"
 
     def left(self, z: float) -> float:
-        return Sigmoid().left(z) ** 2
+        return ToySigmoid().left(z) ** 2
 
     def start(self, left: float) -> float:
-        return Sigmoid().start(math.sqrt(left))
+        return ToySigmoid().start(math.sqrt(left))
 
     def speed(self, left: float) -> float:
         return 2 * left * (1 - math.sqrt(left))
@@ -96,20 +96,20 @@ class Refine(ToyGate):
         return 1 / (4 * span * time)
 
 
-class Fast(ToyGate):
+class ToyFast(ToyGate):
     """u = 1 / (1 + e^sinh z)."""
 
     name = "fast"
     rate = "exp(2 W(-1 / (2 sqrt(n tau)))), W the -1 branch: tau^(-1) / log^2(tau)"
 
     def left(self, z: float) -> float:
-        return Sigmoid().left(math.sinh(z))
+        return ToySigmoid().left(math.sinh(z))
 
     def start(self, left: float) -> float:
-        return math.asinh(Sigmoid().start(left))
+        return math.asinh(ToySigmoid().start(left))
 
     def speed(self, left: float) -> float:
-        logit = Sigmoid().start(left)
+        logit = ToySigmoid().start(left)
         return left * (1 - left) * math.sqrt(1 + logit * logit)
 
     def bound(self, time: Numbers, span: int) -> Numbers:
@@ -125,4 +125,4 @@ class Fast(ToyGate):
         return numpy.where(defined, numpy.exp(2 * branch), numpy.nan)
 
 
-KNOWN: dict[str, ToyGate] = {gate.name: gate for gate in (Softsign(), Sigmoid(), Refine(), Fast())}
+KNOWN: dict[str, ToyGate] = {gate.name: gate for gate in (ToySoftsign(), ToySigmoid(), ToyRefine(), ToyFast())}

@@ -9,12 +9,12 @@ machine    where it was measured
 report     all sections, as numbers and as tables
 """
 
-from .report import Report, expect_writable, load, reading, run, run_language, run_programs, save, tables
-from .shapes import Plan, plan
+from .report import BenchReport, expect_writable, load, reading, run, run_language, run_programs, save, tables
+from .shapes import BenchPlan, plan
 
 __all__ = [
-    "Plan",
-    "Report",
+    "BenchPlan",
+    "BenchReport",
     "expect_writable",
     "load",
     "plan",

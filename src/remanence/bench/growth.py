@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .. import engines
+from .layers import KNOWN as LAYERS
 from .measure import Clock, milliseconds
-from .shapes import LAYERS, Plan, Shape
+from .shapes import BenchPlan, Shape
 from .timings import Say, compile_together, over
 from .work import Work, blank_task, make_inputs, ours, references, why
 
@@ -28,7 +29,7 @@ class Growth:
     reason: str | None = None
 
 
-def growth(plan: Plan, clock: Clock, say: Say) -> Iterator[Growth]:
+def growth(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Growth]:
     """Growth of torch's layer and of ours on the engine that "auto" takes."""
     if plan.growth is None:
         return

@@ -23,7 +23,7 @@ ROUNDS = 11
 
 
 @dataclass(frozen=True)
-class Corpus:
+class TextShape:
     """What a text is to the model."""
 
     name: str
@@ -38,7 +38,7 @@ class Corpus:
         return self.tokens / self.batch / STEPS
 
 
-CORPORA = (Corpus("ptb", 10_000, 929_589, 20), Corpus("wikitext-2", 33_278, 2_088_628, 80))
+CORPORA = (TextShape("ptb", 10_000, 929_589, 20), TextShape("wikitext-2", 33_278, 2_088_628, 80))
 MODELS = (
     ("baseline", "torch"),
     ("baseline", "auto"),
@@ -46,7 +46,7 @@ MODELS = (
     ("fast", "auto"),
     ("refine", "auto"),
 )
-"""Names of `remanence.models.LANGUAGE_MODELS` and engines; the first is what others are measured against."""
+"""Names of `remanence.models.KNOWN` and engines; the first is what others are measured against."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def language_steps(device: torch.device, say: Say, units: int = 1150, vector: in
             )
 
 
-def training_step(corpus: Corpus, name: str, engine: str, device: torch.device, units: int, vector: int) -> Call:
+def training_step(corpus: TextShape, name: str, engine: str, device: torch.device, units: int, vector: int) -> Call:
     """An update of one model."""
     model = language_model(
         name, corpus.words, embedding_size=vector, hidden_size=units, engine=engine, device=device
@@ -119,7 +119,7 @@ def training_step(corpus: Corpus, name: str, engine: str, device: torch.device, 
     return step
 
 
-def softmax_step(corpus: Corpus, device: torch.device, vector: int) -> Call:
+def softmax_step(corpus: TextShape, device: torch.device, vector: int) -> Call:
     """Scores of all words, their cross-entropy, and back."""
     hidden = torch.randn(STEPS * corpus.batch, vector, device=device, requires_grad=True)
     weight = torch.randn(corpus.words, vector, device=device, requires_grad=True)

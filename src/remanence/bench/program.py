@@ -161,7 +161,7 @@ def whole_update(setting: Setting, layer: str, device: torch.device, count: int,
     loop = Loop.alone(runs, device)
 
     def update() -> None:
-        if loop.plan.evaluates(loop.at.update):  # the place for losses is full: begin anew, as after an evaluation
+        if loop.timetable.evaluates(loop.at.update):  # the place for losses is full: begin anew, as after an evaluation
             loop.at.evaluated = loop.at.update
         loop.update()
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from .. import engines
+from .layers import KNOWN as LAYERS
 from .measure import Call, Clock, milliseconds, replayed
-from .shapes import LAYERS, Plan, Shape
+from .shapes import BenchPlan, Shape
 from .timings import Say, over
 from .work import blank_task, make_inputs, why
 
@@ -40,7 +41,7 @@ class Together:
     takes torch to collect the derivatives of many small parameters.
     """
 
-    def __init__(self, layer: str, count: int, shape: Shape, plan: Plan) -> None:
+    def __init__(self, layer: str, count: int, shape: Shape, plan: BenchPlan) -> None:
         tasks = []
         for _ in range(count):
             made = LAYERS[layer](shape.inputs, shape.units, device=plan.device, dtype=plan.dtype)
@@ -70,13 +71,13 @@ def run_alone(name: str, task: engines.Task) -> engines.Result:
     return engines.run(name, [task])[0]
 
 
-def takes_replicas(layer: str, shape: Shape, plan: Plan) -> bool:
+def takes_replicas(layer: str, shape: Shape, plan: BenchPlan) -> bool:
     """Whether the engine that "auto" takes runs replicas side by side."""
     engine = engines.choose("auto", blank_task(LAYERS[layer](1, 1).cell, shape, plan))
     return engines.runs_side_by_side(engine)
 
 
-def replicas(plan: Plan, clock: Clock, say: Say) -> Iterator[Replicas]:
+def replicas(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Replicas]:
     """Rows for every count, for layers whose engine runs replicas side by side."""
     shape = plan.growth
     if shape is None:

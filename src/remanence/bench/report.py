@@ -20,13 +20,13 @@ from .machine import describe
 from .measure import Clock
 from .program import Program, programs
 from .replicas import Replicas, replicas
-from .shapes import Plan, Shape
+from .shapes import BenchPlan, Shape
 from .timings import Say, Timing, timings
 from .work import TORCH, conditions
 
 
 @dataclass(frozen=True)
-class Report:
+class BenchReport:
     """What a run found."""
 
     machine: dict[str, str]
@@ -62,11 +62,11 @@ class Report:
         }
 
 
-def run(plan: Plan, command: str, say: Say = lambda _: None) -> Report:
+def run(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
     """Measure everything in a plan."""
     machine, clock = describe(plan.device), Clock(plan.budget)
     with conditions(plan):
-        return Report(
+        return BenchReport(
             machine=machine,
             command=command,
             precision=plan.precision,
@@ -77,19 +77,19 @@ def run(plan: Plan, command: str, say: Say = lambda _: None) -> Report:
         )
 
 
-def run_programs(device: torch.device, command: str, say: Say = lambda _: None) -> Report:
+def run_programs(device: torch.device, command: str, say: Say = lambda _: None) -> BenchReport:
     """Measure the training loop instead: one seed, and on a GPU eight side by side."""
     machine, start = describe(device), time.perf_counter()
     found = list(programs(device, say, (1, 8) if device.type == "cuda" else (1,)))
-    return Report(machine, command, "programs", time.perf_counter() - start, [], [], [], found)
+    return BenchReport(machine, command, "programs", time.perf_counter() - start, [], [], [], found)
 
 
-def run_language(plan: Plan, command: str, say: Say = lambda _: None) -> Report:
+def run_language(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
     """Measure language models of words instead."""
     machine, start = describe(plan.device), time.perf_counter()
     with conditions(plan):
         found = list(language_steps(plan.device, say))
-    return Report(machine, command, plan.precision, time.perf_counter() - start, [], [], [], language=found)
+    return BenchReport(machine, command, plan.precision, time.perf_counter() - start, [], [], [], language=found)
 
 
 def flat(row: Timing | Growth | Replicas) -> dict[str, Any]:
@@ -113,15 +113,15 @@ def expect_writable(path: Path) -> None:
         raise ValueError(f"expected a file that can be written, got {path}: {error.strerror}") from None
 
 
-def save(report: Report, path: Path) -> None:
+def save(report: BenchReport, path: Path) -> None:
     """Write JSON, all of it or nothing."""
     files.write(path, (json.dumps(report.plain(), indent=2) + "\n").encode())
 
 
-def load(path: Path) -> Report:
+def load(path: Path) -> BenchReport:
     """What `save` wrote."""
     plain = json.loads(path.read_text("utf-8"))
-    return Report(
+    return BenchReport(
         **{name: plain[name] for name in ("machine", "command", "precision", "seconds")},
         timings=[made(Timing, row) for row in plain["timings"]],
         growth=[made(Growth, row) for row in plain["growth"]],
@@ -148,7 +148,7 @@ def made(kind: type[Row], values: Mapping[str, Any]) -> Row:
 PRECISION = {"tf32": "float32 with TF32 products", "full": "full float32", "bf16": "bfloat16"}
 
 
-def reading(report: Report) -> str:
+def reading(report: BenchReport) -> str:
     """How to read the tables."""
     if report.programs:
         return (
@@ -171,7 +171,7 @@ def reading(report: Report) -> str:
     )
 
 
-def tables(report: Report) -> list[Table]:
+def tables(report: BenchReport) -> list[Table]:
     """A table for every shape, and one for every other section that has rows."""
     shapes = dict.fromkeys(row.shape for row in report.timings)
     found = [timing_table(shape, [row for row in report.timings if row.shape == shape]) for shape in shapes]

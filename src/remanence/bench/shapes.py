@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from .. import engines, gates
+from .. import engines
 from ..engines.machine import device_named, devices
 from ..names import lookup
-from ..nn import GRU, JANET, LSTM
-from ..nn.recurrent import Recurrent
+from .layers import KNOWN as LAYERS
 
 
 @dataclass(frozen=True)
@@ -54,22 +53,9 @@ FEW_STEPS = 100
 PRECISIONS = ("tf32", "full", "bf16")
 """float32 with TF32 products, float32 with full products, bfloat16."""
 
-Maker = Callable[..., Recurrent]
-
-
-def _gated(gate: str) -> Maker:
-    def maker(inputs: int, units: int, **keywords: object) -> Recurrent:
-        return LSTM(inputs, units, gate=gate, **keywords)  # type: ignore[arg-type]
-
-    return maker
-
-
-LAYERS: dict[str, Maker] = {**{gate: _gated(gate) for gate in gates.KNOWN}, "gru": GRU, "janet": JANET}
-"""The LSTM with every gate, by the name of the gate; GRU and JANET."""
-
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """All that a run measures."""
 
     device: torch.device
@@ -101,7 +87,7 @@ def plan(
     precision: str | None = None,
     quick: bool = False,
     budget: float | None = None,
-) -> Plan:
+) -> BenchPlan:
     """A plan from what a user wrote; whatever is left out has a default for the device.
 
     Args:
@@ -130,7 +116,7 @@ def plan(
     for name in engine_names:
         engines.check_name(name)
     standard = (QUICK,) if quick else CUDA if cuda else CPU
-    return Plan(
+    return BenchPlan(
         device=place,
         shapes=tuple(dict.fromkeys(shape_named(name) for name in shapes)) or standard,
         layers=tuple(dict.fromkeys(layers)) or tuple(LAYERS),

@@ -9,8 +9,9 @@ import torch
 
 from .. import engines
 from ..engines.machine import threads
+from .layers import KNOWN as LAYERS
 from .measure import Clock, milliseconds, training_bytes
-from .shapes import FEW_STEPS, LAYERS, Plan, Shape
+from .shapes import FEW_STEPS, BenchPlan, Shape
 from .work import Work, blank_task, make_inputs, ours, references, why
 
 Say = Callable[[str], None]
@@ -57,7 +58,7 @@ def over(a: float | None, b: float | None) -> float | None:
     return None if a is None or not b else a / b
 
 
-def timings(plan: Plan, clock: Clock, say: Say) -> Iterator[Timing]:
+def timings(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Timing]:
     """All shapes of a plan, each in its share of the time that is left."""
     sections = len(plan.shapes) + (plan.growth is not None)
     for index, shape in enumerate(plan.shapes):
@@ -67,7 +68,7 @@ def timings(plan: Plan, clock: Clock, say: Say) -> Iterator[Timing]:
             torch.cuda.empty_cache()
 
 
-def at(shape: Shape, plan: Plan, clock: Clock, shares: int, say: Say) -> list[Timing]:
+def at(shape: Shape, plan: BenchPlan, clock: Clock, shares: int, say: Say) -> list[Timing]:
     """All layers and engines at one shape, measured in one of so many shares of what compiling leaves of the time."""
     try:
         inputs = make_inputs(shape, plan)
@@ -123,7 +124,7 @@ def key(row: Timing) -> str:
     return f"{row.layer}/{row.engine}"
 
 
-def candidates(shape: Shape, plan: Plan) -> Iterator[Timing]:
+def candidates(shape: Shape, plan: BenchPlan) -> Iterator[Timing]:
     """Rows to fill; those that cannot be have a reason."""
     for layer in plan.layers:
         cell = LAYERS[layer](1, 1).cell
@@ -141,7 +142,7 @@ def candidates(shape: Shape, plan: Plan) -> Iterator[Timing]:
                 yield Timing(shape, layer, name, name, reason=engines.KNOWN[name].refuses(task))
 
 
-def warm(row: Timing, work: Work, plan: Plan, clock: Clock) -> Timing:
+def warm(row: Timing, work: Work, plan: BenchPlan, clock: Clock) -> Timing:
     """A row after its layer ran once each way, with its memory, or with what went wrong."""
     if clock.left <= 0:
         return replace(row, reason=f"not measured: the budget of {plan.budget:.0f} s was spent")

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from .. import engines
 from ..cells import Cell, wide
 from ..engines.machine import float32_products
-from .shapes import LAYERS, Plan, Shape
+from .layers import KNOWN as LAYERS
+from .shapes import BenchPlan, Shape
 
 TORCH = "torch.nn.LSTM"
 
@@ -39,18 +40,18 @@ class Work:
         output.backward(self.direction)
 
 
-def make_inputs(shape: Shape, plan: Plan) -> Tensor:
+def make_inputs(shape: Shape, plan: BenchPlan) -> Tensor:
     """Random inputs `(T, B, I)`."""
     return torch.randn(shape.steps, shape.batch, shape.inputs, device=plan.device).to(plan.dtype)
 
 
-def ours(layer: str, engine: str, shape: Shape, plan: Plan, inputs: Tensor) -> Work:
+def ours(layer: str, engine: str, shape: Shape, plan: BenchPlan, inputs: Tensor) -> Work:
     """A layer of this package."""
     made = LAYERS[layer](shape.inputs, shape.units, engine=engine, device=plan.device, dtype=plan.dtype)
     return Work(made, inputs, shape.units)
 
 
-def references(shape: Shape, plan: Plan, inputs: Tensor) -> dict[str, Work]:
+def references(shape: Shape, plan: BenchPlan, inputs: Tensor) -> dict[str, Work]:
     """What to beat: torch's layer in the same precision; against bfloat16, the faster of that and float32."""
     dtypes = {TORCH: plan.dtype}
     if plan.precision == "bf16":
@@ -65,7 +66,7 @@ def references(shape: Shape, plan: Plan, inputs: Tensor) -> dict[str, Work]:
     }
 
 
-def blank_task(cell: Cell, shape: Shape, plan: Plan) -> engines.Task:
+def blank_task(cell: Cell, shape: Shape, plan: BenchPlan) -> engines.Task:
     """A task of these sizes with nothing in it, to ask engines about."""
 
     def blank(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -85,7 +86,7 @@ def blank_task(cell: Cell, shape: Shape, plan: Plan) -> engines.Task:
 
 
 @contextmanager
-def conditions(plan: Plan) -> Iterator[None]:
+def conditions(plan: BenchPlan) -> Iterator[None]:
     """The precision of a plan, and random state of its own."""
     cuda = plan.device.type == "cuda"
     with (

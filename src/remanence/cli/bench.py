@@ -11,7 +11,7 @@ import typer
 from .answers import bad_input_is_answered, split
 
 if TYPE_CHECKING:
-    from ..bench import Report
+    from ..bench import BenchReport
 
 
 def command(
@@ -103,7 +103,7 @@ def typed(context: typer.Context) -> str:
     return shlex.join(words)
 
 
-def show(report: Report, markdown: bool) -> None:
+def show(report: BenchReport, markdown: bool) -> None:
     """The machine above the tables."""
     from rich.console import Console
 

@@ -11,7 +11,7 @@ from ..version import __version__
 from . import bench, check, data, demo, figure, inspect, report, run, show
 from . import list as list_
 
-COMMANDS: dict[str, Callable[..., None]] = {
+KNOWN: dict[str, Callable[..., None]] = {
     "demo": demo.command,
     "list": list_.command,
     "show": show.command,
@@ -32,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _command in COMMANDS.items():
+for _name, _command in KNOWN.items():
     app.command(_name)(_command)
 
 

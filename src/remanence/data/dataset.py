@@ -65,7 +65,7 @@ class Form(Generic[Data]):
         return [file.name for file in self.needed if not exists(folder / file.name)]
 
 
-class Found(NamedTuple, Generic[Data]):
+class Located(NamedTuple, Generic[Data]):
     """A form of a data set and the folder that has it."""
 
     form: Form[Data]
@@ -96,15 +96,15 @@ class DataSet(Generic[Data]):
     count: Callable[[Data], Counts]
     """Counts what was read."""
 
-    def find(self) -> Found[Data] | None:
+    def find(self) -> Located[Data] | None:
         """The first complete form in the first folder that has one."""
         for folder in folders(self.name):
             for form in self.forms:
                 if not form.missing(folder):
-                    return Found(form, folder)
+                    return Located(form, folder)
         return None
 
-    def get(self, *, again: bool = False) -> Found[Data]:
+    def get(self, *, again: bool = False) -> Located[Data]:
         """Find or download the files, and verify them.
 
         Args:
@@ -116,7 +116,7 @@ class DataSet(Generic[Data]):
                 verify(path, file.checksum, file.size, again=again)
         return found
 
-    def fetch(self) -> Found[Data]:
+    def fetch(self) -> Located[Data]:
         """Download a form into the cache folder."""
         forms = [form for form in self.forms if form.downloadable]
         if not forms or offline():
@@ -132,7 +132,7 @@ class DataSet(Generic[Data]):
             except DataError as error:
                 failures.append(str(error))
             else:
-                return Found(form, folder)
+                return Located(form, folder)
         raise DataError(self.missing("; ".join(dict.fromkeys(failures))))
 
     def missing(self, reason: str) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from ..models import LANGUAGE_MODELS, LanguageModel
+from ..models import KNOWN as LANGUAGE_MODELS
+from ..models import LanguageModel
 from ..names import lookup
+from ..nn import KNOWN as MODELS
 from ..nn.lstm import LSTM
-from ..nn.named import MODELS
 from ..tasks import KNOWN as TASKS
 from ..tasks.base import Task
 from ..training.config import Training
@@ -103,7 +104,7 @@ def where(name: str, own: Mapping[str, Any], path: str) -> str:
 
 
 def is_language(make: str) -> bool:
-    """Whether a model is one of `remanence.models.LANGUAGE_MODELS`."""
+    """Whether a model is one of `remanence.models.KNOWN`."""
     return make.startswith(LANGUAGE)
 
 

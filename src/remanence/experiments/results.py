@@ -14,7 +14,7 @@ from ..training import files
 from ..training.directory import read_result
 from ..training.stopping import lower_is_better
 from .models import count_parameters
-from .schema import Experiment, Model, Number, Report
+from .schema import Experiment, Model, Number, ReportedNumber
 
 FAILED = ("failed", "diverged")
 """Ends of a run that count as failures."""
@@ -53,7 +53,7 @@ def finished(out: Path, experiment: Experiment, model: str) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def outcome(directory: Path, seed: int, report: Report, model: Model) -> Outcome:
+def outcome(directory: Path, seed: int, report: ReportedNumber, model: Model) -> Outcome:
     """What one run came to."""
     result = read_result(directory)
     assert result is not None
@@ -74,14 +74,14 @@ def outcome(directory: Path, seed: int, report: Report, model: Model) -> Outcome
     )
 
 
-def is_good(value: float | None, level: float, report: Report, model: Model) -> bool:
+def is_good(value: float | None, level: float, report: ReportedNumber, model: Model) -> bool:
     """Whether a score is at least as good as a level."""
     if value is None:
         return False
     return value <= level if lower_is_better(model.task, report.score) else value >= level
 
 
-def first_reaching(directory: Path, report: Report, model: Model) -> int | None:
+def first_reaching(directory: Path, report: ReportedNumber, model: Model) -> int | None:
     """The first evaluated update at which the validation score was good enough."""
     if report.reach is None:
         return None
@@ -144,7 +144,7 @@ def reached(updates: list[int], runs: int) -> str:
     return mean if len(updates) == runs else f"{mean} ({len(updates)} of {runs})"
 
 
-def shown(value: float | None, report: Report, digits: int | None = None) -> str:
+def shown(value: float | None, report: ReportedNumber, digits: int | None = None) -> str:
     """A score in its unit."""
     if value is None:
         return "-"
@@ -152,7 +152,7 @@ def shown(value: float | None, report: Report, digits: int | None = None) -> str
     return f"{number:g}" if digits is not None else f"{number:.{report.digits}f}"
 
 
-def single(run: Outcome, report: Report) -> str:
+def single(run: Outcome, report: ReportedNumber) -> str:
     """One run in the table."""
     return shown(run.score, report) + ("!" if run.failed else "")
 

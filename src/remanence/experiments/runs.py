@@ -19,7 +19,7 @@ from ..training import Budget, Run, train
 from ..training.directory import Directory, read_result
 from ..training.progress import Silent
 from . import analyses, results, simulations
-from .analyses import Found, Trained
+from .analyses import Findings, Trained
 from .build import convert, expect_known
 from .models import build_model, count_parameters, describe
 from .registry import find
@@ -228,7 +228,7 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
 
 
 def conclude(
-    experiment: Experiment, way: Way, runs: list[Trained], work: Callable[[Experiment, list[Trained]], Found]
+    experiment: Experiment, way: Way, runs: list[Trained], work: Callable[[Experiment, list[Trained]], Findings]
 ) -> Iterable[Table]:
     """Analyse or simulate, unless the same has been done, and write the result."""
     path = results.folder_of(way.out, experiment) / "result.json"
@@ -261,14 +261,14 @@ def conclude(
     return found.tables
 
 
-def analyse(experiment: Experiment, runs: list[Trained]) -> Found:
+def analyse(experiment: Experiment, runs: list[Trained]) -> Findings:
     """What an analysis finds in trained models."""
-    found: Found = function_of(experiment)(runs, **experiment.arguments)
+    found: Findings = function_of(experiment)(runs, **experiment.arguments)
     return found
 
 
-def simulate(experiment: Experiment, _: list[Trained]) -> Found:
+def simulate(experiment: Experiment, _: list[Trained]) -> Findings:
     """What a simulation gives."""
     function, as_table = simulations.KNOWN[experiment.function or ""]
     result = function(**experiment.arguments)
-    return Found(result.plain(), [as_table(result)])
+    return Findings(result.plain(), [as_table(result)])

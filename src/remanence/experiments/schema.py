@@ -33,7 +33,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportedNumber:
     """Which number an experiment is about."""
 
     score: str = "accuracy"
@@ -107,7 +107,7 @@ class Experiment:
     left_out: list[str] = field(default_factory=list)
     """Models that this preset leaves out."""
     seeds: list[int] = field(default_factory=list)
-    report: Report = field(default_factory=Report)
+    report: ReportedNumber = field(default_factory=ReportedNumber)
     needs: dict[str, Need] = field(default_factory=dict)
     """Of an analysis: the trained models it looks at, by the name it knows them under."""
     function: str | None = None

@@ -5,23 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ..names import lookup
-from ..timescales import Chrono, Fixed, InverseGamma, Timescales, Uniform
+from ..timescales import KNOWN, Fixed, Timescales
 from ..timescales.initial import Freeze
 from .build import build, convert, expect_known, expect_mapping, join
-
-KNOWN: dict[str, type[Timescales]] = {
-    "chrono": Chrono,
-    "uniform": Uniform,
-    "inverse-gamma": InverseGamma,
-    "fixed": Fixed,
-}
 
 
 def make_timescales(values: Any, path: str) -> Timescales | list[Timescales | None] | None:
     """Timescales from plain data.
 
     Args:
-        values: a name of KNOWN and its arguments; or a list with one of these or null for every layer.
+        values: a name of `remanence.timescales.KNOWN` and its arguments; or a list with one of these or null for every
+            layer.
         path: where they stand, for messages.
     """
     if isinstance(values, list | tuple):

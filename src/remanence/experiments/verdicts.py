@@ -126,7 +126,7 @@ def decide(evidence: Evidence) -> list[Claim]:
 def decide_part(part: Mapping[str, Any], evidence: Evidence) -> Claim:
     """One part of a claim."""
     words = str(part["claim"])
-    kind = next((name for name in TESTS if name in part), None)
+    kind = next((name for name in KNOWN if name in part), None)
     if kind is None:
         return Claim(words, "not tested here", UNTESTED)
     if evidence.experiment.preset == "smoke":
@@ -135,14 +135,14 @@ def decide_part(part: Mapping[str, Any], evidence: Evidence) -> Claim:
     if missing:
         return Claim(words, "not tested here", f"No run of {', '.join(missing)} has ended.")
     try:
-        return Claim(words, *TESTS[kind](part, evidence))
+        return Claim(words, *KNOWN[kind](part, evidence))
     except ValueError as error:
         return Claim(words, "not tested here", f"{error}.")
 
 
 def models_of(part: Mapping[str, Any]) -> list[str]:
     """Models that a test looks at."""
-    named = [part[name] for name in (*TESTS, "of", "others") if name in part and name not in OF_DATA]
+    named = [part[name] for name in (*KNOWN, "of", "others") if name in part and name not in OF_DATA]
     return [model for one in named for model in ([one] if isinstance(one, str) else one)]
 
 
@@ -345,7 +345,7 @@ def level_of(evidence: Evidence) -> str:
 
 
 Test = Callable[[Mapping[str, Any], Evidence], tuple[Verdict, str]]
-TESTS: dict[str, Test] = {
+KNOWN: dict[str, Test] = {
     "best": best,
     "fewest": fewest,
     "learn": learn,

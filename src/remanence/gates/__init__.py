@@ -1,5 +1,6 @@
 """Forget gates, one file each. `KNOWN` is the list of names; add a gate by adding it there."""
 
+from ..names import lookup
 from .base import Forgetting, Gate
 from .fast import Fast
 from .power_law import PowerLaw
@@ -10,4 +11,24 @@ from .ur import UniformRefine
 
 KNOWN: dict[str, type[Gate]] = {gate.name: gate for gate in (Sigmoid, Fast, Softsign, Refine, UniformRefine, PowerLaw)}
 
-__all__ = ["KNOWN", "Fast", "Forgetting", "Gate", "PowerLaw", "Refine", "Sigmoid", "Softsign", "UniformRefine"]
+__all__ = [
+    "KNOWN",
+    "Fast",
+    "Forgetting",
+    "Gate",
+    "PowerLaw",
+    "Refine",
+    "Sigmoid",
+    "Softsign",
+    "UniformRefine",
+    "gate_named",
+]
+
+
+def gate_named(gate: str | Gate) -> Gate:
+    """The gate itself, or a new one of that name."""
+    if isinstance(gate, Gate):
+        return gate
+    if not isinstance(gate, str):
+        raise TypeError(f"expected gate to be a name or a gate object, got {type(gate).__name__}")
+    return lookup("gate", gate, KNOWN)()

@@ -2,11 +2,11 @@
 
 from .activations import Activations, LayerActivations
 from .language import LanguageModel, Loss
-from .named import LANGUAGE_MODELS, language_model
+from .named import KNOWN, language_model
 from .sequence import SequenceModel, forward_together
 
 __all__ = [
-    "LANGUAGE_MODELS",
+    "KNOWN",
     "Activations",
     "LanguageModel",
     "LayerActivations",

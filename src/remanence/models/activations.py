@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..timescales import estimate, of
-from .modes import evaluating
-from .text import words_of
-
-if TYPE_CHECKING:
-    from .language import LanguageModel
+from ..timescales.measured import Measurable
 
 
 @dataclass(frozen=True)
@@ -45,33 +41,33 @@ class Activations:
     """State after the last word: give it to go on with the text."""
 
 
-def activations(
-    model: LanguageModel,
-    tokens: Tensor,
-    state: tuple[Any, ...] | None,
-    timescales: Sequence[Tensor] | None,
-    chunk: int,
-) -> Activations:
-    """See `LanguageModel.activations`; tokens are `(N,)`."""
-    columns = tokens.unsqueeze(1).to(model.device)
-    chunks = [columns[start : start + chunk] for start in range(0, len(columns), chunk)]
-    with evaluating(model):
-        if timescales is None:
-            timescales = _own_timescales(model, chunks)
-        seen: list[list[tuple[Tensor, Tensor]]] = [[] for _ in model.layers]
-        for part in chunks:
-            records, state, _ = model.watch(part, state)
-            for kept, record in zip(seen, records, strict=True):
-                kept.append((record["hidden"][:, 0].cpu(), record["cell"][:, 0].cpu()))
-    if len(timescales) != len(seen):
-        raise ValueError(f"expected timescales of {len(seen)} layers, got {len(timescales)}")
-    layers = tuple(_sorted(kept, own) for kept, own in zip(seen, timescales, strict=True))
-    words = None if model.vocabulary is None else words_of(tokens.tolist(), model.vocabulary)
-    assert state is not None
-    return Activations(tokens, words, layers, state)
+def layers_reading(
+    model: Measurable, chunks: Sequence[Tensor], state: Any, timescales: Sequence[Tensor] | None
+) -> tuple[tuple[LayerActivations, ...], Any]:
+    """What the layers of a language model hold while it reads a text.
+
+    Args:
+        model: the model, in evaluation mode.
+        chunks: the numbers of the words, `(T, 1)` each, on the device of the model.
+        state: state to start from; zeros if None.
+        timescales: what to sort by, see `LanguageModel.activations`.
+
+    Returns:
+        The layers, first layer first, and the state after the last word.
+    """
+    if timescales is None:
+        timescales = _own_timescales(model, chunks)
+    seen: list[list[tuple[Tensor, Tensor]]] = []
+    for part in chunks:
+        records, state, _ = model.watch(part, state)
+        seen.append([(record["hidden"][:, 0].cpu(), record["cell"][:, 0].cpu()) for record in records])
+    by_layer = list(zip(*seen, strict=True))
+    if len(timescales) != len(by_layer):
+        raise ValueError(f"expected timescales of {len(by_layer)} layers, got {len(timescales)}")
+    return tuple(_sorted(kept, own) for kept, own in zip(by_layer, timescales, strict=True)), state
 
 
-def _own_timescales(model: LanguageModel, chunks: Sequence[Tensor]) -> list[Tensor]:
+def _own_timescales(model: Measurable, chunks: Sequence[Tensor]) -> list[Tensor]:
     """From the biases where they say it, else from the forget values on this text."""
     gate = model.gate  # a layer without one says so
     try:

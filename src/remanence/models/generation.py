@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..nn.expect import expect_size, is_number
 from .modes import evaluating
-
-if TYPE_CHECKING:
-    from .language import LanguageModel
 
 
 class Sampling:
@@ -49,9 +45,12 @@ class Sampling:
         return drawn if words is None else int(words[drawn])
 
 
-def continued(model: LanguageModel, prompt: Tensor, length: int, sampling: Sampling) -> Iterator[int]:
-    """Numbers of words that go on from a prompt `(N,)`; what was drawn is the next input, and the state is carried."""
-    tokens, state = prompt.to(model.device), None
+def continued(model: nn.Module, prompt: Tensor, length: int, sampling: Sampling) -> Iterator[int]:
+    """Numbers of words that go on from a prompt `(N,)`; what was drawn is the next input, and the state is carried.
+
+    The model takes whole numbers `(T, 1)` and a state, and returns logits `(T, 1, V)` and the state after them.
+    """
+    tokens, state = prompt, None
     for _ in range(length):
         with evaluating(model):  # for each word anew: between two of them the model is the caller's
             logits, state = model(tokens.unsqueeze(1), state)

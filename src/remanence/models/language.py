@@ -20,7 +20,7 @@ from ..nn.lstm import InputGate
 from ..nn.sequence import Inputs
 from ..timescales import Timescales
 from . import saving
-from .activations import Activations, activations
+from .activations import Activations, layers_reading
 from .embedding import Embedding
 from .generation import Sampling, continued
 from .modes import detached, evaluating
@@ -294,7 +294,12 @@ class LanguageModel(nn.Module):
             chunk: steps per call; changes nothing but memory.
         """
         tokens = self._tokens(text, 1)
-        return activations(self, tokens, state, timescales, expect_size("chunk", chunk))
+        columns, chunk = tokens.unsqueeze(1).to(self.device), expect_size("chunk", chunk)
+        chunks = [columns[start : start + chunk] for start in range(0, len(columns), chunk)]
+        with evaluating(self):
+            layers, after = layers_reading(self, chunks, state, timescales)
+        words = None if self.vocabulary is None else words_of(tokens.tolist(), self.vocabulary)
+        return Activations(tokens, words, layers, after)
 
     # Writing with it.
 
@@ -326,7 +331,7 @@ class LanguageModel(nn.Module):
             raise ValueError("expected a prompt, got none, and no vocabulary with an end of sentence to start after")
         if len(tokens) == 0:
             tokens = torch.tensor([end], device="cpu")
-        numbers = continued(self, tokens, expect_size("length", length), sampling)
+        numbers = continued(self, tokens.to(self.device), expect_size("length", length), sampling)
         vocabulary = self.vocabulary
         return numbers if vocabulary is None else (words_of([number], vocabulary)[0] for number in numbers)
 

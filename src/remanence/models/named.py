@@ -38,7 +38,7 @@ def language_model(name: str, vocabulary: int | Words, **keywords: Any) -> Langu
             timescales, and `freeze` (True: forget and input biases of the first two layers stay as they are; "all":
             every bias of these layers; False: none).
     """
-    return lookup("language model", name, LANGUAGE_MODELS)(vocabulary, **keywords)
+    return lookup("language model", name, KNOWN)(vocabulary, **keywords)
 
 
 def multi_timescale(
@@ -65,7 +65,7 @@ def preset(**arguments: Any) -> Callable[..., LanguageModel]:
     return maker
 
 
-LANGUAGE_MODELS: dict[str, Callable[..., LanguageModel]] = {
+KNOWN: dict[str, Callable[..., LanguageModel]] = {
     "baseline": LanguageModel,
     "mts": multi_timescale,
     "fast": preset(gate="fast", forget_bias="uniform"),

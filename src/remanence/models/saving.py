@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import files, timescales
-from ..gates import KNOWN, Gate
+from .. import files, gates, timescales
+from ..gates import Gate
 from ..language import Vocabulary
 from ..names import lookup
 from ..timescales import Timescales
@@ -22,9 +22,7 @@ KEY = "remanence.language_model"
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 }
-TIMESCALES: dict[str, type[Timescales]] = {
-    kind.__name__: kind for kind in (timescales.Chrono, timescales.Uniform, timescales.InverseGamma, timescales.Fixed)
-}
+TIMESCALES = {kind.__name__: kind for kind in timescales.KNOWN.values()}
 
 
 def save(
@@ -87,7 +85,7 @@ def restored(value: Any) -> Any:
     """The inverse of `plain`."""
     if isinstance(value, dict):
         rest = dict(value)
-        for kind, known in (("gate", KNOWN), ("timescales", TIMESCALES)):
+        for kind, known in (("gate", gates.KNOWN), ("timescales", TIMESCALES)):
             if kind in rest:
                 return lookup(kind, rest.pop(kind), known)(**{name: restored(part) for name, part in rest.items()})
     return [restored(part) for part in value] if isinstance(value, list) else value

@@ -16,7 +16,7 @@ from ..nn.biases import per_layer
 from ..nn.expect import expect_size
 from ..timescales import Fixed, Timescales
 
-LAYERS: dict[str, Callable[..., Recurrent]] = {"lstm": LSTM, "gru": GRU, "janet": JANET, "nru": NRU}
+KNOWN: dict[str, Callable[..., Recurrent]] = {"lstm": LSTM, "gru": GRU, "janet": JANET, "nru": NRU}
 """What layers can be made of."""
 StartingBias = float | Literal["matched", "uniform"] | None
 
@@ -66,7 +66,7 @@ def make_layers(
     **keywords: Any,
 ) -> nn.ModuleList:
     """Layers from a width to the next; see `LanguageModel` for the arguments."""
-    maker = lookup("layer", layer, LAYERS)
+    maker = lookup("layer", layer, KNOWN)
     if layer != "lstm" and input_gate is not None:
         raise ValueError(f"expected input_gate with layer 'lstm' only, got it with {layer!r}")
     if layer == "nru" and (gate != "sigmoid" or forget_bias is not None or any(timescales)):

@@ -4,7 +4,7 @@ from .dropout import LockedDropout
 from .gru import GRU
 from .janet import JANET
 from .lstm import LSTM, PowerLawLSTM
-from .named import MODELS, make
+from .named import KNOWN, make
 from .nru import NRU
 from .phased import PhasedLSTM
 from .record import record
@@ -14,8 +14,8 @@ from .together import together
 __all__ = [
     "GRU",
     "JANET",
+    "KNOWN",
     "LSTM",
-    "MODELS",
     "NRU",
     "LockedDropout",
     "PhasedLSTM",

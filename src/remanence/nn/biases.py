@@ -10,17 +10,35 @@ the value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from ..cells import GatedCell
+from ..cells import Cell, GatedCell
+from ..gates import Gate
 from ..timescales import Timescales, timescale_to_logit
 from .expect import is_number
+from .place import Place
 
-if TYPE_CHECKING:
-    from .recurrent import Place, Recurrent
+ForgetBias = float | Literal["matched"] | None
+"""A bias, "matched" for a forget value of 0.731, or None for the gate's own."""
+
+
+class Biased(Protocol):
+    """What a layer offers so that its biases can be set; they are its attributes `bias_ih_l0` and so on."""
+
+    cell: Cell
+    hidden_size: int
+    num_layers: int
+    bias: bool
+    forget_bias: ForgetBias
+    timescales: tuple[Timescales | None, ...]
+
+    @property
+    def gate(self) -> Gate: ...
+
+    def register_buffer(self, name: str, tensor: Tensor | None) -> None: ...
 
 
 def per_layer(
@@ -38,7 +56,7 @@ def per_layer(
     return tuple(entries)
 
 
-def expect(layer: Recurrent) -> None:
+def expect(layer: Biased) -> None:
     """Refuse biases that the gate, or a layer without biases, cannot have."""
     asked = [
         name
@@ -59,7 +77,7 @@ def expect(layer: Recurrent) -> None:
     layer.gate.bias(timescale_to_logit(1.0))  # a gate without timescales says so
 
 
-def register_frozen(layer: Recurrent, place: Place) -> None:
+def register_frozen(layer: Biased, place: Place) -> None:
     """Make room for the fixed biases of a layer, if it has any."""
     if frozen_blocks(layer, place):
         for name in _vector_names(layer):
@@ -67,7 +85,7 @@ def register_frozen(layer: Recurrent, place: Place) -> None:
             layer.register_buffer("frozen_" + name + place.suffix, torch.zeros_like(bias.detach()))
 
 
-def frozen_blocks(layer: Recurrent, place: Place) -> tuple[str, ...]:
+def frozen_blocks(layer: Biased, place: Place) -> tuple[str, ...]:
     """Names of the blocks whose biases are fixed."""
     timescales = layer.timescales[place.layer]
     cell = layer.cell
@@ -79,7 +97,7 @@ def frozen_blocks(layer: Recurrent, place: Place) -> tuple[str, ...]:
     return tuple(name for name in cell.blocks if name == "input" or name in cell.gate.rows)
 
 
-def initialise(layer: Recurrent, place: Place) -> None:
+def initialise(layer: Biased, place: Place) -> None:
     """Set the biases of a freshly drawn layer as its gate, `forget_bias` and `timescales` say."""
     cell = layer.cell
     if not layer.bias or not isinstance(cell, GatedCell):
@@ -108,7 +126,7 @@ def initialise(layer: Recurrent, place: Place) -> None:
     _move_to_buffers(layer, place)
 
 
-def set_block(layer: Recurrent, place: Place, block: str, value: Tensor) -> None:
+def set_block(layer: Biased, place: Place, block: str, value: Tensor) -> None:
     """Give a block this total bias."""
     vectors = _vectors(layer, place)
     for vector in vectors[:-1]:
@@ -116,7 +134,7 @@ def set_block(layer: Recurrent, place: Place, block: str, value: Tensor) -> None
     _block(layer, vectors[-1], block).copy_(value)
 
 
-def of_gate(layer: Recurrent, place: Place) -> tuple[Tensor, ...]:
+def of_gate(layer: Biased, place: Place) -> tuple[Tensor, ...]:
     """Total biases of the rows of the gate, float64 `(H,)` each; zeros without biases."""
     gate = layer.gate
     if not layer.bias:
@@ -128,7 +146,7 @@ def of_gate(layer: Recurrent, place: Place) -> tuple[Tensor, ...]:
     return tuple(sum(rest, first) for first, *rest in parts)
 
 
-def acting(layer: Recurrent, place: Place) -> dict[str, Tensor]:
+def acting(layer: Biased, place: Place) -> dict[str, Tensor]:
     """The bias vectors with their frozen blocks put in, by name; empty where nothing is frozen."""
     blocks = frozen_blocks(layer, place)
     if not blocks:
@@ -145,7 +163,7 @@ def acting(layer: Recurrent, place: Place) -> dict[str, Tensor]:
     return vectors
 
 
-def _move_to_buffers(layer: Recurrent, place: Place) -> None:
+def _move_to_buffers(layer: Biased, place: Place) -> None:
     for name in _vector_names(layer):
         for block in frozen_blocks(layer, place):
             free = _block(layer, getattr(layer, name + place.suffix), block)
@@ -153,16 +171,16 @@ def _move_to_buffers(layer: Recurrent, place: Place) -> None:
             free.zero_()
 
 
-def _vector_names(layer: Recurrent) -> list[str]:
+def _vector_names(layer: Biased) -> list[str]:
     assert isinstance(layer.cell, GatedCell)
     return ["bias_ih", "bias_hh"] if layer.cell.two_biases else ["bias_ih"]
 
 
-def _vectors(layer: Recurrent, place: Place) -> list[Tensor]:
+def _vectors(layer: Biased, place: Place) -> list[Tensor]:
     return [getattr(layer, name + place.suffix) for name in _vector_names(layer)]
 
 
-def _block(layer: Recurrent, vector: Tensor, name: str) -> Tensor:
+def _block(layer: Biased, vector: Tensor, name: str) -> Tensor:
     """The H entries of a bias vector that belong to a block."""
     assert isinstance(layer.cell, GatedCell)
     start = layer.cell.blocks.index(name) * layer.hidden_size

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-import torch
 from torch import nn
 
 from ..cells import GRUCell
-from ..gates import Gate
-from ..timescales import Timescales, gate_named
+from ..gates import Gate, gate_named
 from .convert import from_torch
+from .keywords import GatedKeywords, completed
 from .lstm import shown_gates
-from .recurrent import ForgetBias, Recurrent
+from .recurrent import Recurrent
 
 
 class GRU(Recurrent):
@@ -28,6 +26,7 @@ class GRU(Recurrent):
 
     cell: GRUCell
 
+    @completed
     def __init__(
         self,
         input_size: int,
@@ -39,31 +38,10 @@ class GRU(Recurrent):
         bidirectional: bool = False,
         *,
         gate: str | Gate = "sigmoid",
-        forget_bias: ForgetBias = None,
-        timescales: Timescales | Sequence[Timescales | None] | None = None,
-        weight_drop: float = 0.0,
-        recompute: int = 0,
-        engine: str = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **shared: Unpack[GatedKeywords],
     ) -> None:
-        super().__init__(
-            GRUCell(gate_named(gate)),
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            forget_bias=forget_bias,
-            timescales=timescales,
-            weight_drop=weight_drop,
-            recompute=recompute,
-            engine=engine,
-            device=device,
-            dtype=dtype,
-        )
+        cell = GRUCell(gate_named(gate))
+        super().__init__(cell, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **shared)
 
     @classmethod
     def from_torch(cls, layer: nn.GRU, **keywords: Any) -> Self:

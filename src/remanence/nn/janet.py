@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
+from typing import Unpack
 
 from ..cells import JANETCell
-from ..gates import Gate
-from ..timescales import Chrono, Timescales, gate_named
+from ..gates import Gate, gate_named
+from ..timescales import Chrono
 from .expect import expect_number
+from .keywords import GatedKeywords, completed
 from .lstm import shown_gates
-from .recurrent import ForgetBias, Recurrent
+from .recurrent import Recurrent
 
 
 class JANET(Recurrent):
@@ -28,6 +27,7 @@ class JANET(Recurrent):
 
     cell: JANETCell
 
+    @completed
     def __init__(
         self,
         input_size: int,
@@ -41,42 +41,22 @@ class JANET(Recurrent):
         t_max: float | None = None,
         beta: float = 1.0,
         gate: str | Gate = "sigmoid",
-        forget_bias: ForgetBias = None,
-        timescales: Timescales | Sequence[Timescales | None] | None = None,
-        weight_drop: float = 0.0,
-        recompute: int = 0,
-        engine: str = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **shared: Unpack[GatedKeywords],
     ) -> None:
         gate = gate_named(gate)
+        told = any(shared.get(name) is not None for name in ("timescales", "forget_bias"))
         if t_max is not None:
-            if timescales is not None or forget_bias is not None:
+            if told:
                 raise ValueError(
                     "expected one of t_max, timescales and forget_bias, which set the same biases, got two"
                 )
             if expect_number("t_max", t_max) < 1:
                 raise ValueError(f"expected t_max to be a number of at least 1, got {t_max!r}")
-            timescales = Chrono(t_max + 1)  # JANET draws up to t_max where chrono draws up to t_max - 1
-        elif timescales is None and forget_bias is None and gate.name == "sigmoid" and bias:
-            forget_bias = 1.0
-        super().__init__(
-            JANETCell(gate, expect_number("beta", beta)),
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            forget_bias=forget_bias,
-            timescales=timescales,
-            weight_drop=weight_drop,
-            recompute=recompute,
-            engine=engine,
-            device=device,
-            dtype=dtype,
-        )
+            shared["timescales"] = Chrono(t_max + 1)  # JANET draws up to t_max where chrono draws up to t_max - 1
+        elif not told and gate.name == "sigmoid" and bias:
+            shared["forget_bias"] = 1.0
+        cell = JANETCell(gate, expect_number("beta", beta))
+        super().__init__(cell, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **shared)
 
     def extra_repr(self) -> str:
         beta = "" if self.cell.beta == 1 else f", beta={self.cell.beta}"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
-import torch
 from torch import nn
 
 from ..cells import LSTMCell
-from ..gates import Gate, PowerLaw
-from ..timescales import Timescales, gate_named
+from ..gates import Gate, PowerLaw, gate_named
 from .convert import from_torch
-from .recurrent import ForgetBias, Recurrent
+from .keywords import GatedKeywords, completed
+from .recurrent import Recurrent
 
 InputGate = Literal["separate", "coupled"]
 
@@ -50,6 +48,7 @@ class LSTM(Recurrent):
 
     cell: LSTMCell
 
+    @completed
     def __init__(
         self,
         input_size: int,
@@ -63,32 +62,12 @@ class LSTM(Recurrent):
         *,
         gate: str | Gate = "sigmoid",
         input_gate: InputGate | None = None,
-        forget_bias: ForgetBias = None,
-        timescales: Timescales | Sequence[Timescales | None] | None = None,
-        weight_drop: float = 0.0,
-        recompute: int = 0,
-        engine: str = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **shared: Unpack[GatedKeywords],
     ) -> None:
         gate = gate_named(gate)
+        cell = LSTMCell(gate, is_coupled(input_gate, gate))
         super().__init__(
-            LSTMCell(gate, is_coupled(input_gate, gate)),
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            proj_size,
-            forget_bias=forget_bias,
-            timescales=timescales,
-            weight_drop=weight_drop,
-            recompute=recompute,
-            engine=engine,
-            device=device,
-            dtype=dtype,
+            cell, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, **shared
         )
 
     @classmethod
@@ -111,6 +90,7 @@ class PowerLawLSTM(LSTM):
     All other arguments are those of `LSTM`.
     """
 
+    @completed
     def __init__(
         self,
         input_size: int,
@@ -125,13 +105,7 @@ class PowerLawLSTM(LSTM):
         p: float | None = None,
         eps: float = 1e-3,
         input_gate: InputGate = "coupled",
-        forget_bias: ForgetBias = None,
-        timescales: Timescales | Sequence[Timescales | None] | None = None,
-        weight_drop: float = 0.0,
-        recompute: int = 0,
-        engine: str = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **shared: Unpack[GatedKeywords],
     ) -> None:
         super().__init__(
             input_size,
@@ -144,13 +118,7 @@ class PowerLawLSTM(LSTM):
             proj_size,
             gate=PowerLaw(p=p, eps=eps),
             input_gate=input_gate,
-            forget_bias=forget_bias,
-            timescales=timescales,
-            weight_drop=weight_drop,
-            recompute=recompute,
-            engine=engine,
-            device=device,
-            dtype=dtype,
+            **shared,
         )
 
 

@@ -27,7 +27,7 @@ def make(name: str, input_size: int, hidden_size: int, **keywords: Any) -> Recur
         hidden_size: number of units, in every layer.
         keywords: any argument of the layer.
     """
-    maker = lookup("model", name, MODELS)
+    maker = lookup("model", name, KNOWN)
     try:
         return maker(input_size, hidden_size, **keywords)
     except TypeError as error:
@@ -69,7 +69,7 @@ def gated(gate: str) -> Callable[..., LSTM]:
     return maker
 
 
-MODELS: dict[str, Callable[..., Recurrent]] = {
+KNOWN: dict[str, Callable[..., Recurrent]] = {
     "lstm": LSTM,
     "lstm-chrono": chrono,
     "gru": GRU,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-
-import torch
+from typing import Unpack
 
 from ..cells import NRUCell
 from .expect import expect_size
+from .keywords import Keywords, completed
 from .recurrent import Recurrent
 
 
@@ -24,6 +24,7 @@ class NRU(Recurrent):
 
     cell: NRUCell
 
+    @completed
     def __init__(
         self,
         input_size: int,
@@ -36,27 +37,10 @@ class NRU(Recurrent):
         *,
         memory_size: int | None = None,
         heads: int = 4,
-        weight_drop: float = 0.0,
-        recompute: int = 0,
-        engine: str = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **shared: Unpack[Keywords],
     ) -> None:
-        super().__init__(
-            NRUCell(fitting_memory(hidden_size, heads) if memory_size is None else memory_size, heads),
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            weight_drop=weight_drop,
-            recompute=recompute,
-            engine=engine,
-            device=device,
-            dtype=dtype,
-        )
+        cell = NRUCell(fitting_memory(hidden_size, heads) if memory_size is None else memory_size, heads)
+        super().__init__(cell, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **shared)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + f", memory_size={self.cell.memory_size}, heads={self.cell.heads}"

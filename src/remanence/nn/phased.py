@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-
-import torch
+from typing import Unpack
 
 from ..cells import Cell, PhasedLSTMCell
-from ..gates import Gate
-from ..timescales import Timescales, gate_named
+from ..gates import Gate, gate_named
 from .expect import expect_number
+from .keywords import GatedKeywords, completed
 from .lstm import InputGate, is_coupled, shown_gates
-from .recurrent import ForgetBias, Recurrent
+from .recurrent import Recurrent
 
 
 class PhasedLSTM(Recurrent):
@@ -31,6 +29,7 @@ class PhasedLSTM(Recurrent):
 
     cell: PhasedLSTMCell
 
+    @completed
     def __init__(
         self,
         input_size: int,
@@ -44,32 +43,11 @@ class PhasedLSTM(Recurrent):
         leak: float = 1e-3,
         gate: str | Gate = "sigmoid",
         input_gate: InputGate | None = None,
-        forget_bias: ForgetBias = None,
-        timescales: Timescales | Sequence[Timescales | None] | None = None,
-        weight_drop: float = 0.0,
-        recompute: int = 0,
-        engine: str = "auto",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **shared: Unpack[GatedKeywords],
     ) -> None:
         gate = gate_named(gate)
-        super().__init__(
-            PhasedLSTMCell(gate, is_coupled(input_gate, gate), expect_number("leak", leak)),
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            forget_bias=forget_bias,
-            timescales=timescales,
-            weight_drop=weight_drop,
-            recompute=recompute,
-            engine=engine,
-            device=device,
-            dtype=dtype,
-        )
+        cell = PhasedLSTMCell(gate, is_coupled(input_gate, gate), expect_number("leak", leak))
+        super().__init__(cell, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **shared)
 
     def _cell_now(self) -> Cell:
         return self.cell if self.training else replace(self.cell, leak=0.0)

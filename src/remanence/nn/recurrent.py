@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,24 +17,14 @@ from ..cells import Cell, GatedCell, wide
 from ..gates import Gate
 from ..timescales import Timescales
 from . import biases
+from .biases import ForgetBias
 from .dropout import drop_weights
 from .expect import expect_count, expect_probability, expect_size
+from .place import Place
 from .sequence import Inputs, Sequences
 
 State = Any
 """A tensor, or a tuple of tensors, `(layers * directions, B, width)` each."""
-ForgetBias = float | Literal["matched"] | None
-
-
-class Place(NamedTuple):
-    """One layer in one direction."""
-
-    layer: int
-    reverse: bool
-
-    @property
-    def suffix(self) -> str:
-        return f"_l{self.layer}" + ("_reverse" if self.reverse else "")
 
 
 class Recurrent(nn.Module):
@@ -94,7 +85,10 @@ class Recurrent(nn.Module):
         self.forget_bias = forget_bias
         self.timescales = biases.per_layer(timescales, num_layers)
         if self.dropout > 0 and num_layers == 1:
-            warnings.warn(f"dropout={dropout} acts between layers and has no effect with num_layers=1", stacklevel=3)
+            warnings.warn(
+                f"dropout={dropout} acts between layers and has no effect with num_layers=1",
+                stacklevel=_level_of_user(),
+            )
         biases.expect(self)
         for place in self.places:
             shapes = cell.shapes(self._inputs_of(place.layer), hidden_size, self.output_size, self.bias)
@@ -324,17 +318,30 @@ class _Run:
 
 
 _DEFAULTS = {
-    "proj_size": 0,
-    "num_layers": 1,
-    "bias": True,
-    "batch_first": False,
-    "dropout": 0.0,
-    "bidirectional": False,
-    "forget_bias": None,
-    "weight_drop": 0.0,
-    "recompute": 0,
-    "engine": "auto",
+    name: inspect.signature(Recurrent).parameters[name].default
+    for name in (
+        "proj_size",
+        "num_layers",
+        "bias",
+        "batch_first",
+        "dropout",
+        "bidirectional",
+        "forget_bias",
+        "weight_drop",
+        "recompute",
+        "engine",
+    )
 }
+"""What a layer's repr shows where it is something else."""
+
+
+def _level_of_user() -> int:
+    """The `stacklevel` at which a warning of the calling function names the line that called the package."""
+    level, frame = 1, inspect.currentframe()
+    frame = frame and frame.f_back
+    while frame and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _one_state(state: State | None, hx: State | None) -> State | None:

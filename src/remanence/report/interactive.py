@@ -9,7 +9,8 @@ from importlib.resources import files as resources
 from typing import Any
 
 from .figure import Axis, Figure, Heat, Numbers, Panel, Reference, Series
-from .look import MARKERS, SCALE, THEMES, colour_of, places_of, shown_in_legend
+from .look import KNOWN as THEMES
+from .look import MARKERS, SCALE, colour_of, places_of, shown_in_legend
 from .panels import gaps, spacing
 
 MOST = 400

@@ -33,7 +33,7 @@ class Look:
     """A scale from 0 to 1, every part of it visible on the paper."""
 
 
-THEMES: dict[str, Look] = {
+KNOWN: dict[str, Look] = {
     "light": Look(
         paper="#FFFFFF",
         ink="#222222",
@@ -70,7 +70,7 @@ OWNERS: dict[str, int] = {
 
 def look_of(theme: str) -> Look:
     """A theme by its name."""
-    return lookup("theme", theme, THEMES)
+    return lookup("theme", theme, KNOWN)
 
 
 def places_of(figure: Figure) -> dict[str, int]:
@@ -80,7 +80,7 @@ def places_of(figure: Figure) -> dict[str, int]:
     for name in names:
         if name in OWNERS and OWNERS[name] not in places.values():
             places[name] = OWNERS[name]
-    count = len(THEMES["light"].colours)
+    count = len(KNOWN["light"].colours)
     free = [place for place in range(count) if place not in places.values()] or list(range(count))
     for number, name in enumerate(name for name in names if name not in places):
         places[name] = free[number % len(free)]

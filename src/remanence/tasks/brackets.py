@@ -71,7 +71,7 @@ def padded(strings: Sequence[bytes], steps: int) -> Strings:
     return np.frombuffer(rows, np.int8).reshape(len(strings), steps).T
 
 
-class Reading(NamedTuple):
+class Nesting(NamedTuple):
     """What a stack says of strings after every symbol, `(T, N)` each."""
 
     open: NDArray[np.int8]
@@ -80,14 +80,14 @@ class Reading(NamedTuple):
     """Where a bracket closes: the symbols of its pair from opening to closing, both included. Elsewhere 0."""
 
 
-def read(strings: Strings) -> Reading:
+def read(strings: Strings) -> Nesting:
     """Read balanced strings, all at the same time."""
     steps, count = strings.shape
     every = np.arange(count)
     kinds = np.zeros((steps + 1, count), np.int8)  # by depth; at depth 0 nothing is open
     opened = np.zeros((steps + 1, count), np.int16)
     depth = np.zeros(count, np.int64)
-    result = Reading(np.zeros((steps, count), np.int8), np.zeros((steps, count), np.int16))
+    result = Nesting(np.zeros((steps, count), np.int8), np.zeros((steps, count), np.int16))
     for step, symbols in enumerate(strings):
         opens, closes = symbols < KINDS, (symbols >= KINDS) & (symbols < PADDING)
         result.timescales[step] = np.where(closes, step + 1 - opened[depth, every], 0)

@@ -29,7 +29,7 @@ from .base import Batch, Readout, Score, Source, Split, Task
 from .encoded import encoded_once
 from .expect import expect_size_or_none
 from .generators import generator
-from .reviews import BIN, BINS, DIMENSIONS, Part, Reviews, word_vectors
+from .reviews import BIN, BINS, DIMENSIONS, NumberedReviews, Part, word_vectors
 from .words import KEPT
 
 
@@ -92,7 +92,7 @@ class IMDB(Task):
         size = expect_at_most("train_size", self.train_size, count - held)
         return Part(reviews, "train", order[held : held + size], device)
 
-    def _reviews(self, device: torch.device) -> Reviews:
+    def _reviews(self, device: torch.device) -> NumberedReviews:
         key = (self.vocabulary, self.length, str(device))
         reviews = _LOADED.get(key)
         if reviews is None:
@@ -102,7 +102,7 @@ class IMDB(Task):
             encoded = encoded_once(texts.train_texts, texts.test_texts)
             vectors = word_vectors(encoded.words[: self.vocabulary], data.glove())
             labels = {"train": texts.train_labels, "test": texts.test_labels}
-            reviews = Reviews(encoded, labels, vectors, self.vocabulary, self.length, device)
+            reviews = NumberedReviews(encoded, labels, vectors, self.vocabulary, self.length, device)
             _LOADED[key] = reviews
         return reviews
 
@@ -140,5 +140,5 @@ def expect_at_most(name: str, value: int | None, most: int) -> int:
     return most if value is None else value
 
 
-_LOADED: WeakValueDictionary[tuple[int, int, str], Reviews] = WeakValueDictionary()
+_LOADED: WeakValueDictionary[tuple[int, int, str], NumberedReviews] = WeakValueDictionary()
 """As long as a source of them is in use."""

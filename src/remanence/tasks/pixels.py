@@ -40,7 +40,7 @@ class PictureSet(NamedTuple):
     test: int
 
 
-SETS: dict[str, PictureSet] = {
+KNOWN: dict[str, PictureSet] = {
     "mnist": PictureSet(784, 1, 255, 60_000, 10_000, 10_000),  # 50K / 10K / 10K: pLSTM paper
     "cifar-10": PictureSet(1024, 3, 255, 50_000, 5_000, 10_000),  # 45K / 5K / 10K: ours
     "digits": PictureSet(64, 1, 16, 1_200, 200, 597),  # 1000 / 200 / 597: ours
@@ -74,14 +74,14 @@ class Pixels(Classification):
     """Only the first so many test pictures; None for all."""
 
     def __post_init__(self) -> None:
-        expect_one_of("data", self.data, SETS)
+        expect_one_of("data", self.data, KNOWN)
         expect_flag("permuted", self.permuted)
         expect_whole("permutation_seed", self.permutation_seed)
         if self.permutation_seed >= 2**32:
             raise ValueError(f"expected permutation_seed to be below 2**32, got {self.permutation_seed}")
         for name in ("train_size", "validation_size", "test_size"):
             expect_size_or_none(name, getattr(self, name))
-        known, held = SETS[self.data], self._held
+        known, held = KNOWN[self.data], self._held
         if held >= known.train:
             raise ValueError(f"expected validation_size to be below {known.train} for {self.data}, got {held}")
         for name, most in (("train_size", known.train - held), ("test_size", known.test)):
@@ -90,7 +90,7 @@ class Pixels(Classification):
 
     @property
     def input_size(self) -> int:
-        return SETS[self.data].channels
+        return KNOWN[self.data].channels
 
     @property
     def output_size(self) -> int:
@@ -98,18 +98,18 @@ class Pixels(Classification):
 
     @property
     def _held(self) -> int:
-        return SETS[self.data].validation if self.validation_size is None else self.validation_size
+        return KNOWN[self.data].validation if self.validation_size is None else self.validation_size
 
     def order(self) -> Tensor:
         """The pixel shown at every step, `(T,)`."""
-        pixels = SETS[self.data].pixels
+        pixels = KNOWN[self.data].pixels
         if not self.permuted:
             return torch.arange(pixels)
         return torch.from_numpy(np.random.RandomState(self.permutation_seed).permutation(pixels))
 
     def source(self, split: Split, seed: int, device: torch.device) -> FixedSet:
         pictures = self._pictures(device)
-        known = SETS[self.data]
+        known = KNOWN[self.data]
         cut = known.train - self._held
         if split == "test":
             return pictures.some("test", 0, self.test_size or known.test)
@@ -121,7 +121,7 @@ class Pixels(Classification):
         key = (self.data, self.permuted and self.permutation_seed, str(device))
         pictures = _LOADED.get(key)
         if pictures is None:
-            pictures = Pictures(read(self.data), self.order(), SETS[self.data], device)
+            pictures = Pictures(read(self.data), self.order(), KNOWN[self.data], device)
             _LOADED[key] = pictures
         return pictures
 

@@ -26,7 +26,7 @@ BIN, BINS = 50, 9
 """Bins of length, in words before truncation: 1-50, 51-100, ..., 351-400, above 400 (Fig. 4; the edges are ours)."""
 
 
-class Reviews:
+class NumberedReviews:
     """All reviews on a device, shared by all splits and by all seeds that are trained together."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Reviews:
 class Part:
     """Some of the reviews."""
 
-    def __init__(self, reviews: Reviews, part: str, chosen: Tensor, device: torch.device) -> None:
+    def __init__(self, reviews: NumberedReviews, part: str, chosen: Tensor, device: torch.device) -> None:
         self.reviews = reviews
         self.part = part
         self.chosen = chosen.to(device)

@@ -2,7 +2,6 @@
 
 from .conversions import (
     bias_to_timescale,
-    gate_named,
     logit_to_timescale,
     timescale_to_bias,
     timescale_to_logit,
@@ -10,7 +9,16 @@ from .conversions import (
 from .initial import Chrono, Fixed, InverseGamma, Timescales, Uniform
 from .measured import estimate, of
 
+KNOWN: dict[str, type[Timescales]] = {
+    "chrono": Chrono,
+    "uniform": Uniform,
+    "inverse-gamma": InverseGamma,
+    "fixed": Fixed,
+}
+"""As files name them."""
+
 __all__ = [
+    "KNOWN",
     "Chrono",
     "Fixed",
     "InverseGamma",
@@ -18,7 +26,6 @@ __all__ = [
     "Uniform",
     "bias_to_timescale",
     "estimate",
-    "gate_named",
     "logit_to_timescale",
     "of",
     "timescale_to_bias",

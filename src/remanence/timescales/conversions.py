@@ -10,17 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ..gates import KNOWN, Gate
-from ..names import lookup
-
-
-def gate_named(gate: str | Gate) -> Gate:
-    """The gate itself, or a new one of that name."""
-    if isinstance(gate, Gate):
-        return gate
-    if not isinstance(gate, str):
-        raise TypeError(f"expected gate to be a name or a gate object, got {type(gate).__name__}")
-    return lookup("gate", gate, KNOWN)()
+from ..gates import Gate, gate_named
 
 
 def as_float64(values: object) -> Tensor:

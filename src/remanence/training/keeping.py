@@ -12,10 +12,10 @@ from torch import Tensor
 from . import averaging, checkpoint
 from .directory import Directory, Say
 from .files import RunError
-from .plan import Plan
 from .population import Population, Replica
 from .run import Run
 from .stopping import best_of
+from .timetable import Timetable
 
 
 @dataclass
@@ -89,7 +89,7 @@ def _who(run: Run) -> dict[str, Any]:
     return {"experiment": run.experiment, "model": run.model_name, "seed": run.seed}
 
 
-def groups(directories: Sequence[Directory], plan: Plan, say: Say) -> list[tuple[int, list[int]]]:
+def groups(directories: Sequence[Directory], timetable: Timetable, say: Say) -> list[tuple[int, list[int]]]:
     """Which runs can go on side by side.
 
     Returns:
@@ -99,7 +99,7 @@ def groups(directories: Sequence[Directory], plan: Plan, say: Say) -> list[tuple
     found = [{0, *directory.whole_checkpoints(say)} for directory in directories]
     newest = [max(updates) for updates in found]
     common = max(set.intersection(*found))
-    if common > 0 or max(newest) <= plan.checkpoint_every:
+    if common > 0 or max(newest) <= timetable.checkpoint_every:
         return [(common, list(range(len(found))))]
     return [(update, [n for n, own in enumerate(newest) if own == update]) for update in sorted(set(newest))]
 

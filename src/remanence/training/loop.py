@@ -32,12 +32,12 @@ from .forward import Forward
 from .graph import WARM, Graph, can_record
 from .interruption import Budget, Interruption
 from .loggers import Logger
-from .plan import Plan
 from .population import Population, Replica
 from .progress import Silent
 from .randomness import kept_aside
 from .run import Run
 from .stopping import best_of, updates_to, verdict
+from .timetable import Timetable
 
 
 def train(
@@ -86,10 +86,10 @@ def train(
             for logger in loggers:
                 held.callback(logger.close)
             sources = [_training_source(run, place) for run in waiting]
-            plan = Plan.of(waiting[0].config, sources[0])
-            for update, numbers in keeping.groups(own, plan, progress.say):
+            timetable = Timetable.of(waiting[0].config, sources[0])
+            for update, numbers in keeping.groups(own, timetable, progress.say):
                 replicas = [Replica(waiting[number], own[number], place, sources[number]) for number in numbers]
-                Loop(replicas, plan, place, update, interruption, progress, loggers).go()
+                Loop(replicas, timetable, place, update, interruption, progress, loggers).go()
     if interruption.signal is not None:  # it came too late to stop anything here, but a caller may have more to do
         raise interruption.stop("when all of these runs had ended")
     return [_result(directories[run.directory]) for run in runs]
@@ -100,7 +100,7 @@ class Loop:
 
     Args:
         replicas: as they are at the start; they are brought to where they were saved.
-        plan: when something happens.
+        timetable: when something happens.
         device: where.
         update: from which checkpoint to go on; 0 for the start.
         interruption: whether to stop.
@@ -111,7 +111,7 @@ class Loop:
     def __init__(
         self,
         replicas: Sequence[Replica],
-        plan: Plan,
+        timetable: Timetable,
         device: torch.device,
         update: int,
         interruption: Interruption,
@@ -119,10 +119,10 @@ class Loop:
         loggers: Sequence[Logger],
     ) -> None:
         first = replicas[0].run
-        self.task, self.config, self.plan = first.task, first.config, plan
+        self.task, self.config, self.timetable = first.task, first.config, timetable
         self.interruption, self.progress, self.loggers = interruption, progress, loggers
         self.forward = Forward(self.config, device)
-        self.population = Population(replicas, self.config, device, plan.evaluate_every)
+        self.population = Population(replicas, self.config, device, timetable.evaluate_every)
         self.at = keeping.restore(self.population, update)
         self.watched = self.config.watch_timescales and _has_timescales(replicas[0])
         self.started = time.monotonic()
@@ -142,24 +142,24 @@ class Loop:
             directory.checkpoints.mkdir(parents=True)
             directory.start(run.description, machine.describe(device))
             replicas.append(Replica(run, directory, device, _training_source(run, device)))
-        plan = Plan.of(runs[0].config, replicas[0].order.source)
-        return cls(replicas, plan, device, 0, Interruption(Budget()), Silent(), ())
+        timetable = Timetable.of(runs[0].config, replicas[0].order.source)
+        return cls(replicas, timetable, device, 0, Interruption(Budget()), Silent(), ())
 
     def go(self) -> None:
         """Train until every replica has ended."""
-        self.progress.begin([replica.run for replica in self.population.replicas], self.at.update, self.plan.total)
+        self.progress.begin([replica.run for replica in self.population.replicas], self.at.update, self.timetable.total)
         for replica in self.population.replicas:
             replica.directory.time(what="start", update=self.at.update)
         try:
             while self.population.replicas:
                 diverged: dict[int, int] = {}
-                if self.plan.evaluates(self.at.update) and self.at.evaluated < self.at.update:
+                if self.timetable.evaluates(self.at.update) and self.at.evaluated < self.at.update:
                     self.stop_if_wanted("evaluation")
                     diverged = self.evaluate()
-                elif self.plan.saves(self.at.update) and self.at.saved < self.at.update:
+                elif self.timetable.saves(self.at.update) and self.at.saved < self.at.update:
                     diverged = keeping.first_bad(self.population, self.at)
                 ended = self.ended(diverged)
-                if ended or (self.plan.saves(self.at.update) and self.at.saved < self.at.update):
+                if ended or (self.timetable.saves(self.at.update) and self.at.saved < self.at.update):
                     self.save(diverged)
                 if ended:
                     self.finish(ended, diverged)
@@ -238,7 +238,7 @@ class Loop:
 
     def lr(self, update: int) -> float:
         """The learning rate of the update after so many."""
-        factor = schedule.factor(self.config.schedule, update, self.plan.total, self.plan.epoch)
+        factor = schedule.factor(self.config.schedule, update, self.timetable.total, self.timetable.epoch)
         return self.config.optimiser.lr * factor
 
     # At fixed updates.
@@ -264,7 +264,7 @@ class Loop:
                 continue
             line: dict[str, Any] = {
                 "update": at.update,
-                "epoch": at.update / self.plan.epoch,
+                "epoch": at.update / self.timetable.epoch,
                 "lr": self.lr(at.update - 1),
                 "train": {"loss": losses[number]},
             }
@@ -323,7 +323,7 @@ class Loop:
             for number, replica in enumerate(self.population.replicas):
                 lines = replica.directory.lines
                 if number not in ended and lines:
-                    how = verdict(lines, self.config, self.task, self.plan.total)
+                    how = verdict(lines, self.config, self.task, self.timetable.total)
                     if how is not None:
                         ended[number] = how
         return dict(sorted(ended.items()))
@@ -342,7 +342,7 @@ class Loop:
             keeping.save(self.population, self.at, range(len(self.population.replicas)), interrupted=True)
         for replica in self.population.replicas:
             replica.directory.time(what="stop", update=self.at.update)
-        raise self.interruption.stop(f"at update {self.at.update} of {self.plan.total}")
+        raise self.interruption.stop(f"at update {self.at.update} of {self.timetable.total}")
 
     def finish(self, ended: dict[int, str], diverged: dict[int, int]) -> None:
         """Write the results of replicas that have ended. The others go on."""
@@ -366,7 +366,7 @@ class Loop:
                 "seed": replica.run.seed,
                 "status": status,
                 "updates": diverged.get(number, self.at.update),
-                "epochs": diverged.get(number, self.at.update) / self.plan.epoch,
+                "epochs": diverged.get(number, self.at.update) / self.timetable.epoch,
                 "parameters": sum(parameter.numel() for parameter in replica.model.parameters()),
                 "last": _summary(lines[-1] if lines else None),
                 "best": _summary(best),

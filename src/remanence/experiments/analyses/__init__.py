@@ -15,11 +15,11 @@ from .layer_choice import layer_choice
 from .routing import routing
 from .shape_sweep import shape_sweep
 from .timescale_growth import timescale_growth
-from .trained import Found, Trained
+from .trained import Findings, Trained
 from .unit_ablation import unit_ablation
 from .word_ablation import word_ablation
 
-KNOWN: dict[str, Callable[..., Found]] = {
+KNOWN: dict[str, Callable[..., Findings]] = {
     "generalisation": generalisation,
     "kt_and_p": kt_and_p,
     "unit_ablation": unit_ablation,
@@ -34,4 +34,4 @@ KNOWN: dict[str, Callable[..., Found]] = {
     "layer_choice": layer_choice,
 }
 
-__all__ = ["KNOWN", "Found", "Trained"]
+__all__ = ["KNOWN", "Findings", "Trained"]

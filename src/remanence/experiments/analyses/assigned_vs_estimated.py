@@ -9,14 +9,14 @@ from ... import analysis
 from ...analysis.groups import timescales_of
 from ...table import Table
 from .forget_values import estimated_timescales
-from .trained import Found, Trained, in_order, keep
+from .trained import Findings, Trained, in_order, keep
 from .words import corpus_of, language_model, rounded, text_of
 from .words import layer as layer_of
 
 
 def assigned_vs_estimated(
     runs: Sequence[Trained], *, layer: int = 2, length: int | None = None, chunk: int = 70
-) -> Found:
+) -> Findings:
     """Timescales of the units of a layer from its biases and from forget values on the test text.
 
     The data, by need, model and seed, with H units in their order, which is that of assigned timescales, long to short:
@@ -45,4 +45,4 @@ def assigned_vs_estimated(
         numbers = f"{found.spearman:.3f}", f"{found.log_pearson:.3f}", str(found.left_out)
         rows.append((run.need, run.model_name, str(run.seed), str(len(assigned)), *numbers))
     headings = ("text", "model", "seed", "units", "Spearman", "Pearson of logarithms", "units without logarithm")
-    return Found(data, [Table(f"assigned against estimated timescales, layer {layer}", headings, rows, words=2)])
+    return Findings(data, [Table(f"assigned against estimated timescales, layer {layer}", headings, rows, words=2)])

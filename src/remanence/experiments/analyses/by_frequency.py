@@ -13,7 +13,7 @@ from ...analysis.arrays import Numbers
 from ...analysis.frequency_bins import BOUNDS, columns
 from ...language import Corpus
 from ...table import Table, mean_and_std
-from .trained import Found, Trained, by_need_and_model
+from .trained import Findings, Trained, by_need_and_model
 from .words import Part, corpus_of, language_model, text_of
 
 COUNTINGS = {"train": "the training text", "all": "training, validation and test text"}
@@ -35,7 +35,7 @@ def by_frequency(
     part: Part = "test",
     length: int | None = None,
     chunk: int = 70,
-) -> Found:
+) -> Findings:
     """Perplexity of every run, overall and by frequency of the word, and a paired bootstrap against a reference.
 
     The data, by need, with C columns (bins, the most frequent first, and "all") and countings "train" and "all":
@@ -105,7 +105,7 @@ def by_frequency(
             tables.append(perplexities(f"perplexity, {need}, {part} words", found, counting, left_out))
             if compared:
                 tables.append(differences(f"difference of perplexity, {need}", against, compared, counting))
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def finite(losses: Losses) -> tuple[Losses, list[str]]:

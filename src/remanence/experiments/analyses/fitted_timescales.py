@@ -11,11 +11,11 @@ from torch import Tensor
 from ... import analysis
 from ...table import Table
 from .forget_values import estimated_timescales
-from .trained import Found, Trained, in_order, keep
+from .trained import Findings, Trained, in_order, keep
 from .words import corpus_of, language_model, median, rounded, text_of
 
 
-def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chunk: int = 70) -> Found:
+def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chunk: int = 70) -> Findings:
     """Timescales of all units of all layers from forget values on the test text, and distributions fitted to them.
 
     The data, by need, model and seed, with n units in all layers:
@@ -46,7 +46,7 @@ def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chu
         *("best alpha", "KS", "best mu", "KS", "nearer"),
     )
     title = "timescales in words from forget values on the test text, inverse gamma (alpha) and Gaussian (mu) fitted"
-    return Found(data, [Table(title, headings, rows, words=2, text=1)])
+    return Findings(data, [Table(title, headings, rows, words=2, text=1)])
 
 
 def plain(fits: analysis.TimescaleFits, layers: Sequence[Tensor]) -> dict[str, Any]:

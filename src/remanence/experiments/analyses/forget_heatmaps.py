@@ -13,11 +13,11 @@ from ...analysis.forget_maps import ForgetMap, forget_maps
 from ...models import LanguageModel
 from ...models.text import words_of
 from ...table import Table
-from .trained import Found, Trained, by_need_and_model
+from .trained import Findings, Trained, by_need_and_model
 from .words import corpus_of, is_assigned, language_model, rounded, steps, text_of
 
 
-def forget_heatmaps(runs: Sequence[Trained], *, number: int = 6, chunk: int = 70, group: int = 10) -> Found:
+def forget_heatmaps(runs: Sequence[Trained], *, number: int = 6, chunk: int = 70, group: int = 10) -> Findings:
     """Forget values in one chunk of the test text, units in groups from those that keep most to those that keep least.
 
     Of several seeds of a model, the first is shown. The data, by need and model, with T words and R rows of a layer:
@@ -57,7 +57,7 @@ def forget_heatmaps(runs: Sequence[Trained], *, number: int = 6, chunk: int = 70
             rows += [(need, name, str(run.seed), str(place), *row(one)) for place, one in enumerate(layers, 1)]
     headings = ("text", "model", "seed", "layer", "rows", "forget value, first row", "last", "timescale, first row")
     title = f"forget values in chunk {number} of the test text, rows of {group} units"
-    return Found(data, [Table(title, (*headings, "last"), rows, words=2)])
+    return Findings(data, [Table(title, (*headings, "last"), rows, words=2)])
 
 
 def plain(model: LanguageModel, place: int, found: ForgetMap) -> dict[str, Any]:

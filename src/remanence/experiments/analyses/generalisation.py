@@ -9,10 +9,10 @@ from typing import Any
 from ... import analysis
 from ...table import Table, mean_and_std
 from ...tasks import Copy, Task
-from .trained import Found, Trained, by_need_and_model
+from .trained import Findings, Trained, by_need_and_model
 
 
-def generalisation(runs: Sequence[Trained], *, delays: list[int], sequences: int = 1000) -> Found:
+def generalisation(runs: Sequence[Trained], *, delays: list[int], sequences: int = 1000) -> Findings:
     """Accuracy of every model at delays it was not trained on."""
     data: dict[str, Any] = {}
     tables = []
@@ -22,7 +22,7 @@ def generalisation(runs: Sequence[Trained], *, delays: list[int], sequences: int
         rows = [(name, str(len(models[name])), *cells(one)) for name, one in found.items()]
         headings = ("model", "seeds", *map(str, delays))
         tables.append(Table(f"accuracy in %, trained on {need}, by delay of the test", headings, rows))
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def at_delays(group: Sequence[Trained], delays: list[int], sequences: int) -> analysis.Generalisation:

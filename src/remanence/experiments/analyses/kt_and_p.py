@@ -7,10 +7,10 @@ from typing import Any
 
 from ... import analysis
 from ...table import Table
-from .trained import Found, Trained
+from .trained import Findings, Trained
 
 
-def kt_and_p(runs: Sequence[Trained], *, sequences: int = 100, share: float = 0.5, least: float = 0.99) -> Found:
+def kt_and_p(runs: Sequence[Trained], *, sequences: int = 100, share: float = 0.5, least: float = 0.99) -> Findings:
     """Later-reset units and exponents of every model whose validation accuracy is at least `least`."""
     good = [run for run in runs if run.accuracy >= least]
     bad = [run for run in runs if run.accuracy < least]
@@ -29,7 +29,7 @@ def kt_and_p(runs: Sequence[Trained], *, sequences: int = 100, share: float = 0.
         "comparisons": compared,
         "left_out": [run.who for run in bad],
     }
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def compare_exponents(ages: Mapping[Trained, analysis.UnitAges]) -> list[dict[str, Any]]:

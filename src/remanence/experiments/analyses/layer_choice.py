@@ -12,12 +12,12 @@ from ...models import LanguageModel
 from ...table import Table
 from ...timescales import InverseGamma
 from .perplexities import best, cells, of_runs
-from .trained import Found, Trained
+from .trained import Findings, Trained
 from .words import corpus_of, is_assigned, language_model, median, rounded
 from .words import layer as layer_of
 
 
-def layer_choice(runs: Sequence[Trained], *, reference: str | None = None) -> Found:
+def layer_choice(runs: Sequence[Trained], *, reference: str | None = None) -> Findings:
     """Perplexity of models that differ in the timescales of their layers. Validation decides, test is reported.
 
     The data, by corpus:
@@ -67,7 +67,7 @@ def layer_choice(runs: Sequence[Trained], *, reference: str | None = None) -> Fo
         headings = ("layer", "models", "spread of validation perplexity", "best")
         title = f"models that differ from {base} in one layer alone, {corpus}"
         tables.append(Table(title, headings, rows, words=2, text=1))
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def layers_of(model: LanguageModel) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from ...language import Corpus
 from ...models import LanguageModel
 from ...table import Table
 from .by_frequency import COUNTINGS
-from .trained import Found, Trained, by_need_and_model
+from .trained import Findings, Trained, by_need_and_model
 from .words import Part, corpus_of, language_model, rounded, steps, text_of
 from .words import layer as layer_of
 
@@ -29,7 +29,7 @@ def routing(
     part: Part = "test",
     length: int | None = None,
     chunk: int = 70,
-) -> Found:
+) -> Findings:
     """Perplexity by frequency of the word without each group of units of a layer, over that of the whole model.
 
     The data, by need, model and seed, with G groups and C columns (bins, the most frequent first, and "all"):
@@ -60,7 +60,7 @@ def routing(
             }
             data.setdefault(need, {})[name] = rounded(found)
             tables += [table(need, name, layer, found, counting) for counting in COUNTINGS]
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def silenced(

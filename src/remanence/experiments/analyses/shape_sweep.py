@@ -10,11 +10,11 @@ from ...models import LanguageModel
 from ...table import Table
 from ...timescales import InverseGamma
 from .perplexities import best, cells, of_runs
-from .trained import Found, Trained
+from .trained import Findings, Trained
 from .words import corpus_of, language_model, layer, rounded, steps
 
 
-def shape_sweep(runs: Sequence[Trained], *, layer: int = 2) -> Found:
+def shape_sweep(runs: Sequence[Trained], *, layer: int = 2) -> Findings:
     """Perplexity of models by the shape of the timescales of a layer. Validation decides, test is reported.
 
     The shape is read from the models, so that they may have any names. The data, by corpus:
@@ -61,7 +61,7 @@ def shape_sweep(runs: Sequence[Trained], *, layer: int = 2) -> Found:
         headings = ("alpha", "longest timescale", "seeds", "validation", "test", "")
         title = f"perplexity by shape of the timescales of layer {layer}, {corpus}; validation decides"
         tables.append(Table(title, headings, rows, words=0, text=1))
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def shape_of(run: Trained, model: LanguageModel, number: int) -> float:

@@ -8,10 +8,10 @@ from typing import Any
 
 from ... import analysis
 from ...table import Table
-from .trained import Found, Trained, by_need_and_model
+from .trained import Findings, Trained, by_need_and_model
 
 
-def timescale_growth(runs: Sequence[Trained]) -> Found:
+def timescale_growth(runs: Sequence[Trained]) -> Findings:
     """How the timescales of every model grew."""
     data: dict[str, Any] = {}
     tables = []
@@ -25,7 +25,7 @@ def timescale_growth(runs: Sequence[Trained]) -> Found:
         rows = [row(name, list(own.values())) for name, own in found.items()]
         title = f"timescales in steps over all units, {need}, at the first and the last evaluation"
         tables.append(Table(title, headings, rows))
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def row(name: str, seeds: Sequence[analysis.TimescaleGrowth]) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Found:
+class Findings:
     """What an analysis or simulation found."""
 
     data: dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ... import analysis
 from ...gates import PowerLaw
 from ...table import Table, mean_and_std
-from .trained import Found, Trained, by_need_and_model
+from .trained import Findings, Trained, by_need_and_model
 
 Curves = dict[str, dict[int, analysis.UnitAblation]]
 """By name of model, then by seed."""
@@ -22,7 +22,7 @@ def unit_ablation(
     orders: int = 20,
     sequences: int = 1000,
     where: Literal["everywhere", "head"] = "everywhere",
-) -> Found:
+) -> Findings:
     """Accuracy of every model as it loses units in random orders, and of pLSTMs that lose later-reset units first."""
     shared: dict[str, Any] = {"step": step, "orders": orders, "sequences": sequences, "where": where}
     data: dict[str, Any] = {}
@@ -34,7 +34,7 @@ def unit_ablation(
                 add_curves(curves, name, run, ablated, shared)
         data[need] = {name: {str(seed): one.plain() for seed, one in own.items()} for name, own in curves.items()}
         tables.append(table(f"accuracy in %, {need}, by number of silenced units", curves))
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def add_curves(curves: Curves, name: str, run: Trained, ablated: int, shared: dict[str, Any]) -> None:

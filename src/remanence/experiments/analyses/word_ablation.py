@@ -11,7 +11,7 @@ from ... import analysis
 from ...analysis.arrays import Numbers
 from ...language import Corpus
 from ...table import Table
-from .trained import Found, Trained, by_need_and_model
+from .trained import Findings, Trained, by_need_and_model
 from .words import corpus_of, is_assigned, language_model, rounded, steps, text_of
 
 SHOWN = (1, 5, 20, 50, 100, 200)
@@ -31,7 +31,7 @@ def word_ablation(
     seed: int = 0,
     length: int | None = None,
     at_once: int = 100,
-) -> Found:
+) -> Findings:
     """Replace a word by the unknown token and compare the cells of the model with and without it, k words later.
 
     The data, by need, model and seed, with K + 1 steps, L layers and G groups of units of one layer, in groups where
@@ -87,7 +87,7 @@ def word_ablation(
         tables.append(table(f"what is left of a replaced word, {need}, k words after it", by_layer))
         if by_group:
             tables.append(table(f"the same, {need}, by groups of units of layer {layer}", by_group))
-    return Found(data, tables)
+    return Findings(data, tables)
 
 
 def unknown_word(corpus: Corpus) -> int:

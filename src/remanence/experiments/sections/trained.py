@@ -12,7 +12,7 @@ from .. import results
 from ..configuration import published_table
 from ..models import from_description
 from ..registry import IDS, find
-from ..schema import PRESETS, Experiment, Report
+from ..schema import PRESETS, Experiment, ReportedNumber
 from ..verdicts import Evidence, Judgement, decide, how_decided
 from .beside_published import table
 from .changes import changes
@@ -97,7 +97,7 @@ def experiment_of(id: str, preset: str, runs: Sequence[RunFolder]) -> tuple[Expe
             models[run.model] = from_description(run.description)
     if not experiment.models:
         task = next(iter(models.values())).task
-        experiment = replace(experiment, report=Report(score=task.goal, digits=4))
+        experiment = replace(experiment, report=ReportedNumber(score=task.goal, digits=4))
     return replace(experiment, models=models), notes
 
 

@@ -18,7 +18,7 @@ from ...version import __version__
 from ..drawing import drawn
 from ..figure import Figure
 from ..interactive import interactive, library
-from ..look import THEMES
+from ..look import KNOWN as THEMES
 from ..section import VERDICTS, Section
 
 TITLE = "What was run, and what came out"

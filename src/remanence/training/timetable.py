@@ -10,7 +10,7 @@ from .config import Training
 
 
 @dataclass(frozen=True)
-class Plan:
+class Timetable:
     """Numbers of updates."""
 
     epoch: int
@@ -19,8 +19,8 @@ class Plan:
     checkpoint_every: int
 
     @classmethod
-    def of(cls, config: Training, source: Source) -> Plan:
-        """The plan of a configuration for a training set."""
+    def of(cls, config: Training, source: Source) -> Timetable:
+        """The timetable of a configuration for a training set."""
         epoch = config.epoch_updates
         if epoch is None:
             if source.size is None:
