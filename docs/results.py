@@ -38,7 +38,6 @@ DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "results"
 WORDS = ("holds", "does not hold", "open")
 RESOLUTION, COLOURS = 120, 128
-LATE = "mean of the last fifth"
 WEIGHTS = {"best": "the weights that were best in validation", "last": "the weights after the last update"}
 
 HEAD = """# Results
@@ -244,6 +243,7 @@ def scores(section: Section) -> str:
     """The table of an experiment: ours beside the published."""
     experiment, report = section.experiment, section.experiment.report
     unit = f", {report.unit}" if report.unit else ""
+    late = [results.LATE] if report.late else []
     reach = [] if report.reach is None else [f"updates to {report.reach * report.scale:g}{report.unit and ' %'}"]
     rows = []
     for name, outcomes in section.outcomes.items():
@@ -257,13 +257,14 @@ def scores(section: Section) -> str:
                 str(len(outcomes)),
                 str(sum(run.failed for run in outcomes)),
                 mean_and_std(good, report.digits),
+                *([mean_and_std(results.late_scores(outcomes, report), report.digits)] if late else []),
                 *([results.reached(reaching, len(outcomes))] if reach else []),
                 results.published(number, report.digits),
                 f"{statistics.fmean(good) - number.mean:+.{report.digits}f}" if number and good else "-",
                 ", ".join(results.single(run, report) for run in outcomes),
             )
         )
-    head = ("model", "parameters", "runs", "failed", f"{report.split} {report.score}{unit}", *reach)
+    head = ("model", "parameters", "runs", "failed", f"{report.split} {report.score}{unit}", *late, *reach)
     text = markdown((*head, "published", "difference", "single runs"), rows)
     weights = sorted({run.result.get("test_weights", "best") for run in section.every_run})
     of = " or ".join(WEIGHTS[each] for each in weights)
@@ -328,7 +329,7 @@ def progress(section: Section) -> str:
         late = statistics.fmean(run.late for run in runs)
         rows.append((f"`{name}`", *(results.shown(mean, report) for mean in (*means, late))))
     unit = f", {report.unit}" if report.unit else ""
-    headings = (*(f"{mark:,}" for mark in marks), LATE)
+    headings = (*(f"{mark:,}" for mark in marks), results.LATE)
     text = markdown((f"mean validation {report.score}{unit}, after updates", *headings), rows)
     early = any(max(run.curve, default=0) < marks[-1] for run in section.every_run)
     return text + ("\nA run that ended earlier counts with its last value.\n" if early else "")

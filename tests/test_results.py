@@ -128,11 +128,16 @@ def test_scores_in_the_table_are_those_in_the_files(path):
         assert row["published"].split(" +- ")[0] == (shown(number.mean) if number else "-")
         if number:
             assert float(row["difference"]) == pytest.approx(statistics.fmean(good) - number.mean, abs=0.006)
+        curves = [validation(run, report.score) for run in runs(path, model)]
+        if report.late:
+            late = [results.late(run, report.score) * scale for run in runs(path, model)]
+            assert row["mean of the last fifth"] == mean_and_std(
+                [value for value, bad in zip(late, failed, strict=True) if not bad], report.digits
+            )
         if report.reach is not None:
-            curves = [validation(run, report.score) for run in runs(path, model)]
             first = [min((at for at in curve if curve[at] >= report.reach), default=None) for curve in curves]
             reaching = [at for at in first if at is not None]
-            assert row["updates to 99 %"].startswith(
+            assert row[f"updates to {100 * report.reach:g} %"].startswith(
                 f"{statistics.fmean(reaching):.0f}" if reaching else f"none of {len(found)}"
             )
 
