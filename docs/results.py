@@ -1,10 +1,10 @@
 """Make docs/results.md and its pictures from the files under results/.
 
-    python docs/results.py [--results FOLDER]
+    python docs/results.py [--results FOLDER] [--draft]
 
 Numbers come from the run folders, what was published from the experiments' own files. What the numbers mean is written
-by hand, in results/verdicts.yaml. Experiments that train have a section; analyses and simulations have a table, and
-their numbers on the page of figures.
+by hand, in results/verdicts.yaml; `--draft` prints what tests on the numbers say where nobody has written yet.
+Experiments that train have a section; analyses and simulations have a table, and their numbers on the page of figures.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from remanence.experiments import registry, results, verdicts
+from remanence.experiments import registry, results, text, verdicts
 from remanence.experiments.configuration import published_table
 from remanence.experiments.figures import files_of
 from remanence.experiments.schema import PRESETS, Experiment
+from remanence.experiments.sections import gather
 from remanence.experiments.verdicts import Judgement, judgements
 from remanence.report.difference import Sample, difference
 from remanence.report.drawing import draw
@@ -347,11 +348,12 @@ def quarters(updates: Sequence[int]) -> list[int]:
 
 
 def command_of(machine: dict[str, Any]) -> str:
-    """The command of a run as one would type it, without where its files went and how much it said."""
+    """The command of a run as one would type it, without where its files went, its budget and how much it said."""
     words = shlex.split(machine["command"])[1:]
-    if "--out" in words:
-        at = words.index("--out")
-        del words[at : at + 2]
+    for option in ("--out", "--budget"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
     return shlex.join(["remanence", *(word for word in words if word != "--quiet")])
 
 
@@ -414,11 +416,38 @@ def curves(section: Section, folder: Path) -> Figure:
     return figure(found, "", panels)
 
 
+def draft(folder: Path) -> str:
+    """Verdicts that are missing, as tests on the numbers decide them, to be looked at; and those that are too many."""
+    judged = judgements(folder)
+    found = gather([folder])
+    missing: dict[str, dict[str, Any]] = {}
+    words = []
+    for section in found:
+        if (section.id, section.preset) in judged:
+            continue
+        claims = [
+            {"claim": one.text, "verdict": one.verdict if one.verdict in WORDS else "open"} for one in section.claims
+        ]
+        missing.setdefault(section.id, {})[section.preset] = {"claims": claims, "because": "...", "conditions": "..."}
+        words += [
+            f"# {section.id}, {section.preset}: {one.text} {one.verdict}: {one.because}" for one in section.claims
+        ]
+    there = {(section.id, section.preset) for section in found}
+    words += [f"# {id}, {preset}: no result any more, remove it" for id, preset in judged if (id, preset) not in there]
+    lines = [text.write(missing)] if missing else []
+    return "\n".join([*words, *lines])
+
+
 def main() -> None:
     """Write the page and its pictures."""
     parser = argparse.ArgumentParser(description="Make docs/results.md and its pictures from the files under results/.")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
-    folder = parser.parse_args().results
+    parser.add_argument("--draft", action="store_true", help="print missing verdicts instead, as tests decide them")
+    given = parser.parse_args()
+    folder = given.results
+    if given.draft:
+        print(draft(folder))
+        return
     files.write(DOCS / "results.md", page(folder).encode())
     for section in sections(folder):
         draw(curves(section, folder), DOCS / section.picture, resolution=RESOLUTION, colours=COLOURS)
