@@ -1,6 +1,6 @@
 """Make docs/results.md and its pictures from the files under results/.
 
-    python docs/results.py [--results FOLDER] [--draft]
+    python docs/results.py [--results FOLDER] [--draft [ID ..]]
 
 Numbers come from the run folders, what was published from the experiments' own files. What the numbers mean is written
 by hand, in results/verdicts.yaml; `--draft` prints what tests on the numbers say where nobody has written yet.
@@ -416,14 +416,14 @@ def curves(section: Section, folder: Path) -> Figure:
     return figure(found, "", panels)
 
 
-def draft(folder: Path) -> str:
-    """Verdicts that are missing, as tests on the numbers decide them, to be looked at; and those that are too many."""
+def draft(folder: Path, anew: Sequence[str] = ()) -> str:
+    """Verdicts that are missing or wanted anew, as tests on the numbers decide them, and those that are too many."""
     judged = judgements(folder)
-    found = gather([folder])
+    found = gather([folder], by_hand=False)
     missing: dict[str, dict[str, Any]] = {}
     words = []
     for section in found:
-        if (section.id, section.preset) in judged:
+        if (section.id, section.preset) in judged and section.id not in anew:
             continue
         claims = [
             {"claim": one.text, "verdict": one.verdict if one.verdict in WORDS else "open"} for one in section.claims
@@ -442,11 +442,12 @@ def main() -> None:
     """Write the page and its pictures."""
     parser = argparse.ArgumentParser(description="Make docs/results.md and its pictures from the files under results/.")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
-    parser.add_argument("--draft", action="store_true", help="print missing verdicts instead, as tests decide them")
+    words = "print missing verdicts instead, as tests decide them, and those on these experiments anew"
+    parser.add_argument("--draft", nargs="*", metavar="ID", help=words)
     given = parser.parse_args()
     folder = given.results
-    if given.draft:
-        print(draft(folder))
+    if given.draft is not None:
+        print(draft(folder, given.draft))
         return
     files.write(DOCS / "results.md", page(folder).encode())
     for section in sections(folder):

@@ -251,3 +251,5 @@ def test_a_draft_has_the_verdicts_that_are_missing(script, tmp_path):
     assert found[0] == {"claim": "pLSTM is more accurate than the LSTM.", "verdict": "holds"}
     assert {claim["verdict"] for claim in found} <= set(script.WORDS)
     assert script.draft(ROOT / "results") == ""
+    anew = script.draft(ROOT / "results", ["plstm/charptb-150"])
+    assert set(yaml.safe_load(anew)) == {"plstm/charptb-150"}
