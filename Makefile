@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types docs tutorial picture results clean
+.PHONY: demo test lint types docs tutorial picture campaign results clean
 
 demo: $(STAMP)
 	$(BIN)/remanence demo
@@ -30,6 +30,13 @@ tutorial: $(STAMP)
 picture: $(STAMP)
 	$(BIN)/python docs/pictures/what_stays.py
 	$(BIN)/python docs/pictures/gates.py
+
+# The next unfinished runs of results/campaign.yaml, on a GPU; then `make results`, once their verdicts are written.
+BUDGET ?= 9m
+TOGETHER ?= 3
+campaign: $(STAMP)
+	$(BIN)/python -m remanence.experiments.campaign run --budget $(BUDGET) --together $(TOGETHER)
+	$(BIN)/python -m remanence.experiments.campaign collect
 
 results: $(STAMP)
 	$(BIN)/python docs/results.py

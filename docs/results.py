@@ -1,10 +1,10 @@
 """Make docs/results.md and its pictures from the files under results/.
 
-    python docs/results.py [--results FOLDER]
+    python docs/results.py [--results FOLDER] [--draft [ID ..]]
 
 Numbers come from the run folders, what was published from the experiments' own files. What the numbers mean is written
-by hand, in results/verdicts.yaml. Experiments that train have a section; analyses and simulations have a table, and
-their numbers on the page of figures.
+by hand, in results/verdicts.yaml; `--draft` prints what tests on the numbers say where nobody has written yet.
+Experiments that train have a section; analyses and simulations have a table, and their numbers on the page of figures.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from remanence.experiments import registry, results, verdicts
+from remanence.experiments import registry, results, text, verdicts
 from remanence.experiments.configuration import published_table
 from remanence.experiments.figures import files_of
 from remanence.experiments.schema import PRESETS, Experiment
+from remanence.experiments.sections import gather
 from remanence.experiments.verdicts import Judgement, judgements
 from remanence.report.difference import Sample, difference
 from remanence.report.drawing import draw
@@ -38,7 +39,6 @@ DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "results"
 WORDS = ("holds", "does not hold", "open")
 RESOLUTION, COLOURS = 120, 128
-LATE = "mean of the last fifth"
 WEIGHTS = {"best": "the weights that were best in validation", "last": "the weights after the last update"}
 
 HEAD = """# Results
@@ -244,6 +244,7 @@ def scores(section: Section) -> str:
     """The table of an experiment: ours beside the published."""
     experiment, report = section.experiment, section.experiment.report
     unit = f", {report.unit}" if report.unit else ""
+    late = [results.LATE] if report.late else []
     reach = [] if report.reach is None else [f"updates to {report.reach * report.scale:g}{report.unit and ' %'}"]
     rows = []
     for name, outcomes in section.outcomes.items():
@@ -257,13 +258,14 @@ def scores(section: Section) -> str:
                 str(len(outcomes)),
                 str(sum(run.failed for run in outcomes)),
                 mean_and_std(good, report.digits),
+                *([mean_and_std(results.late_scores(outcomes, report), report.digits)] if late else []),
                 *([results.reached(reaching, len(outcomes))] if reach else []),
                 results.published(number, report.digits),
                 f"{statistics.fmean(good) - number.mean:+.{report.digits}f}" if number and good else "-",
                 ", ".join(results.single(run, report) for run in outcomes),
             )
         )
-    head = ("model", "parameters", "runs", "failed", f"{report.split} {report.score}{unit}", *reach)
+    head = ("model", "parameters", "runs", "failed", f"{report.split} {report.score}{unit}", *late, *reach)
     text = markdown((*head, "published", "difference", "single runs"), rows)
     weights = sorted({run.result.get("test_weights", "best") for run in section.every_run})
     of = " or ".join(WEIGHTS[each] for each in weights)
@@ -328,7 +330,7 @@ def progress(section: Section) -> str:
         late = statistics.fmean(run.late for run in runs)
         rows.append((f"`{name}`", *(results.shown(mean, report) for mean in (*means, late))))
     unit = f", {report.unit}" if report.unit else ""
-    headings = (*(f"{mark:,}" for mark in marks), LATE)
+    headings = (*(f"{mark:,}" for mark in marks), results.LATE)
     text = markdown((f"mean validation {report.score}{unit}, after updates", *headings), rows)
     early = any(max(run.curve, default=0) < marks[-1] for run in section.every_run)
     return text + ("\nA run that ended earlier counts with its last value.\n" if early else "")
@@ -346,11 +348,12 @@ def quarters(updates: Sequence[int]) -> list[int]:
 
 
 def command_of(machine: dict[str, Any]) -> str:
-    """The command of a run as one would type it, without where its files went and how much it said."""
+    """The command of a run as one would type it, without where its files went, its budget and how much it said."""
     words = shlex.split(machine["command"])[1:]
-    if "--out" in words:
-        at = words.index("--out")
-        del words[at : at + 2]
+    for option in ("--out", "--budget"):
+        if option in words:
+            at = words.index(option)
+            del words[at : at + 2]
     return shlex.join(["remanence", *(word for word in words if word != "--quiet")])
 
 
@@ -413,11 +416,39 @@ def curves(section: Section, folder: Path) -> Figure:
     return figure(found, "", panels)
 
 
+def draft(folder: Path, anew: Sequence[str] = ()) -> str:
+    """Verdicts that are missing or wanted anew, as tests on the numbers decide them, and those that are too many."""
+    judged = judgements(folder)
+    found = gather([folder], by_hand=False)
+    missing: dict[str, dict[str, Any]] = {}
+    words = []
+    for section in found:
+        if (section.id, section.preset) in judged and section.id not in anew:
+            continue
+        claims = [
+            {"claim": one.text, "verdict": one.verdict if one.verdict in WORDS else "open"} for one in section.claims
+        ]
+        missing.setdefault(section.id, {})[section.preset] = {"claims": claims, "because": "...", "conditions": "..."}
+        words += [
+            f"# {section.id}, {section.preset}: {one.text} {one.verdict}: {one.because}" for one in section.claims
+        ]
+    there = {(section.id, section.preset) for section in found}
+    words += [f"# {id}, {preset}: no result any more, remove it" for id, preset in judged if (id, preset) not in there]
+    lines = [text.write(missing)] if missing else []
+    return "\n".join([*words, *lines])
+
+
 def main() -> None:
     """Write the page and its pictures."""
     parser = argparse.ArgumentParser(description="Make docs/results.md and its pictures from the files under results/.")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
-    folder = parser.parse_args().results
+    words = "print missing verdicts instead, as tests decide them, and those on these experiments anew"
+    parser.add_argument("--draft", nargs="*", metavar="ID", help=words)
+    given = parser.parse_args()
+    folder = given.results
+    if given.draft is not None:
+        print(draft(folder, given.draft))
+        return
     files.write(DOCS / "results.md", page(folder).encode())
     for section in sections(folder):
         draw(curves(section, folder), DOCS / section.picture, resolution=RESOLUTION, colours=COLOURS)

@@ -78,7 +78,7 @@ def test_show_says_what_there_is_to_know():
     assert result.exit_code == 0
     shown = lines(result)
     assert any(line.startswith("reproduces Table 3 and Figure A.5 (Chien et al. 2021") for line in shown)
-    assert "plstm plstm 110 37,292 eps 1e-05, task.time_input no" in shown
+    assert "plstm plstm 110 37,292 eps 1e-05, task.time_input no, task.periods log-uniform" in shown
     assert "accuracy plstm 92.57 +- 0.5" in shown
     assert "seeds 1, 2, 3, 4, 5" in shown
     assert (

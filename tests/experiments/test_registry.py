@@ -154,6 +154,19 @@ def test_the_settings_of_the_paper():
     assert imdb["plstm"].output_dropout == 0.2
     assert find("plstm/freq-sync0.1", "paper").models["lstm-chrono-time"].layer["t_max"] == 1250
     assert find("plstm/freq-async", "paper").models["plstm"].layer["eps"] == 1e-5
+    for id in ("plstm/copy-200", "plstm/copy-500", "plstm/copy-1000", "plstm/copy-variable-200-1000"):
+        training = find(id, "paper").models["plstm"].training
+        assert (training.epochs, training.stop.failed_after) == (300, 200), id  # else nothing could ever fail
+    assert find("plstm/fixed-p", "paper").models["p-0.1"].training.epochs == 1000
+    frequency = find("plstm/freq-async", "paper").models
+    assert {name: model.task.periods for name, model in frequency.items() if model.task.periods == "uniform"} == {
+        f"{name}-uniform": "uniform" for name in ("lstm", "lstm-chrono", "plstm")
+    }
+    assert find("plstm/freq-sync1", "paper").models["lstm-time"].task.periods == "log-uniform"
+    characters = find("plstm/charptb-500", "paper").models["plstm"].training
+    assert (characters.evaluate_batch, characters.test_batch, characters.evaluate_warm) == (128, 8, 1)
+    clipped = find("fastgate/copy-500", "paper").models
+    assert [clipped[name].training.optimiser.clip_norm for name in ("nru", "nru-clip")] == [1.0, 0.1]
     assert find("fastgate/adding-5000", "paper").models["sigmoid"].layer == {"forget_bias": 1}
     assert find("fastgate/scifar", "paper").models["nru"].layer == {"memory_size": 144, "heads": 4}
 

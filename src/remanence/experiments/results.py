@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from .schema import Experiment, Model, Number, ReportedNumber
 
 FAILED = ("failed", "diverged")
 """Ends of a run that count as failures."""
+LATE = "mean of the last fifth"
+"""Heading of the mean validation score of the last fifth of a run."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Outcome:
     """The score of the report, as it was measured; None where there is none."""
     updates_to_reach: int | None
     failed: bool
+    late: float | None = None
+    """The mean validation score of the last fifth of its updates, where the report asks for it."""
 
 
 def folder_of(out: Path, experiment: Experiment) -> Path:
@@ -71,6 +75,7 @@ def outcome(directory: Path, seed: int, report: ReportedNumber, model: Model) ->
         score=score,
         updates_to_reach=first_reaching(directory, report, model),
         failed=worse or score is None or result["status"] in FAILED,
+        late=late(directory, report.score) if report.late else None,
     )
 
 
@@ -85,11 +90,23 @@ def first_reaching(directory: Path, report: ReportedNumber, model: Model) -> int
     """The first evaluated update at which the validation score was good enough."""
     if report.reach is None:
         return None
-    for text in (directory / "metrics.jsonl").read_text("utf-8").splitlines():
-        line = json.loads(text)
-        if is_good((line.get("validation") or {}).get(report.score), report.reach, report, model):
-            return int(line["update"])
+    for update, value in curve(directory, report.score).items():
+        if is_good(value, report.reach, report, model):
+            return update
     return None
+
+
+def late(directory: Path, score: str) -> float | None:
+    """The mean validation score of the last fifth of the updates, which goes up and down less than the last one."""
+    found = {update: value for update, value in curve(directory, score).items() if value is not None}
+    values = [value for update, value in found.items() if update > 0.8 * max(found)]
+    return statistics.fmean(values) if values else None
+
+
+def curve(directory: Path, score: str) -> dict[int, float | None]:
+    """A validation score by update; None where it was not finite."""
+    lines = map(json.loads, (directory / "metrics.jsonl").read_text("utf-8").splitlines())
+    return {int(line["update"]): line["validation"].get(score) for line in lines if line.get("validation")}
 
 
 def outcomes(out: Path, experiment: Experiment) -> dict[str, list[Outcome]]:
@@ -111,7 +128,8 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
         else (f"updates to {shown(report.reach, report, 0 if report.unit else 4)}{report.unit and ' ' + report.unit}",)
     )
     unit = f", {report.unit}" if report.unit else ""
-    headings = ("model", "seeds", "failed", f"{report.score}{unit}", *reach, "published", "single runs")
+    after = (*((LATE,) if report.late else ()), *reach)
+    headings = ("model", "seeds", "failed", f"{report.score}{unit}", *after, "published", "single runs")
     rows = []
     for name, runs in found.items():
         good = [run.score * report.scale for run in runs if run.score is not None and not run.failed]
@@ -122,6 +140,7 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
                 str(len(runs)),
                 str(sum(run.failed for run in runs)),
                 mean_and_std(good, report.digits),
+                *([mean_and_std(late_scores(runs, report), report.digits)] if report.late else []),
                 *([] if report.reach is None else [reached(reaching, len(runs))]),
                 published(experiment.published.get(report.score, {}).get(name), report.digits),
                 "  ".join(single(run, report) for run in runs),
@@ -134,6 +153,11 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
     which = f"{report.split} {report.score} of the {'last weights' if last else 'weights that were best in validation'}"
     title = f"{experiment.id}, preset {experiment.preset}: {which}"
     return Table(title, headings, rows, words=1, text=1, notes=notes)
+
+
+def late_scores(runs: Sequence[Outcome], report: Report) -> list[float]:
+    """Mean scores of the last fifth, of runs that have not failed."""
+    return [run.late * report.scale for run in runs if run.late is not None and not run.failed]
 
 
 def reached(updates: list[int], runs: int) -> str:
@@ -171,10 +195,13 @@ def summary(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> dict[
     def of_model(name: str, runs: list[Outcome]) -> dict[str, Any]:
         good = [run.score * report.scale for run in runs if run.score is not None and not run.failed]
         number = experiment.published.get(report.score, {}).get(name)
+        latest = late_scores(runs, report)
         return {
             "parameters": count_parameters(experiment.models[name]),
             "mean": statistics.fmean(good) if good else None,
             "std": statistics.stdev(good) if len(good) > 1 else None,
+            **({"late_mean": statistics.fmean(latest) if latest else None} if report.late else {}),
+            **({"late_std": statistics.stdev(latest) if len(latest) > 1 else None} if report.late else {}),
             "runs": len(runs),
             "failed": sum(run.failed for run in runs),
             "published": None if number is None else {"mean": number.mean, "std": number.std},

@@ -43,6 +43,8 @@ class ReportedNumber:
     digits: int = 2
     reach: float | None = None
     """Where given, the table also says after how many updates the validation score was first this good."""
+    late: bool = False
+    """Whether the table also has the mean validation score of the last fifth of a run, which the best one is above."""
     failed: float | None = None
     """A run whose best validation score is worse than this has failed: it is counted, and left out of the mean."""
 

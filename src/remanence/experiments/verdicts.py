@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -147,22 +147,42 @@ def models_of(part: Mapping[str, Any]) -> list[str]:
 
 
 def best(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether the first has a better mean score than each of the others."""
-    first, others = part["best"], part["of"]
+    """Whether the first, or each of the first, has a better mean score than each of the others."""
+    firsts = [part["best"]] if isinstance(part["best"], str) else part["best"]
+    others = part["of"]
     sign = -1 if evidence.lower_is_better() else 1
-    if not evidence.scores(first) or not all(map(evidence.scores, others)):
+    if not all(map(evidence.scores, (*firsts, *others))):
         return "open", "All runs of one of these models have failed, which leaves no mean to compare."
-    ours = Sample.of(evidence.scores(first))
-    compared = {name: difference(ours, Sample.of(evidence.scores(name))) for name in others}
+    samples = {name: Sample.of(evidence.scores(name)) for name in (*firsts, *others)}
+    compared = {(first, name): difference(samples[first], samples[name]) for first in firsts for name in others}
     words = [
-        f"{first} {evidence.shown(ours.mean)} against {name} {evidence.shown(ours.mean - one.value)}: "
+        f"{first} {evidence.shown(samples[first].mean)} against {name} {evidence.shown(samples[name].mean)}: "
         f"{in_words(one, evidence)}"
-        for name, one in compared.items()
+        for (first, name), one in compared.items()
     ]
-    limit = ERROR / len(others)
+    limit = ERROR / len(compared)
     # One run of a model is no mean that could be taken as exact.
     tested = [(sign * one.value, one.p if one.spread == "both" else None) for one in compared.values()]
     return ordered(tested, limit), "; ".join(words) + "."
+
+
+def alike(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether the mean scores of these models are apart by at most `within`, each from each other."""
+    names, within = part["alike"], part["within"]
+    if not all(map(evidence.scores, names)):
+        return "open", "All runs of one of these models have failed, which leaves no mean to compare."
+    samples = {name: Sample.of(evidence.scores(name)) for name in names}
+    pairs = list(combinations(names, 2))
+    compared = [difference(samples[one], samples[other], 1 - ERROR / len(pairs)) for one, other in pairs]
+    means = ", ".join(f"{name} {evidence.shown(sample.mean)}" for name, sample in samples.items())
+    because = f"Means: {means}; alike is at most {within:g} apart, with the spread of the runs counted in."
+    # One run of a model is no mean that could be taken as exact.
+    ends = [(one.low, one.high) for one in compared if one.spread == "both"]
+    sure = [(low, high) for low, high in ends if low is not None and high is not None]
+    if any(low > within or high < -within for low, high in sure):
+        return "does not hold", because
+    near = len(sure) == len(pairs) and all(-within <= low and high <= within for low, high in sure)
+    return ("holds" if near else "open"), because
 
 
 def ordered(compared: Sequence[tuple[float, float | None]], limit: float) -> Verdict:
@@ -235,6 +255,12 @@ def fail(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     if any(run.updates_to_reach is not None for run in runs):
         return "does not hold", counted(part["fail"], evidence)
     return ("open" if evidence.changed else "holds"), counted(part["fail"], evidence)
+
+
+def not_always(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether some run of these models does not reach the level. That all do may be luck, so it decides nothing."""
+    missed = any(run.updates_to_reach is None for name in part["not_always"] for run in evidence.found[name])
+    return ("holds" if missed and not evidence.changed else "open"), counted(part["not_always"], evidence)
 
 
 def counted(models: Sequence[str], evidence: Evidence) -> str:
@@ -347,9 +373,11 @@ def level_of(evidence: Evidence) -> str:
 Test = Callable[[Mapping[str, Any], Evidence], tuple[Verdict, str]]
 KNOWN: dict[str, Test] = {
     "best": best,
+    "alike": alike,
     "fewest": fewest,
     "learn": learn,
     "fail": fail,
+    "not_always": not_always,
     "never_fails": never_fails,
     "rising": rising,
     "near": near,

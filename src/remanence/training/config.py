@@ -91,6 +91,10 @@ class Training:
     """Sequences evaluated at a time; None for as many as in training."""
     test_batch: int | None = None
     """The same for the test split; None for as many as in validation."""
+    evaluate_warm: int = 0
+    """Of a stateful evaluation in several lanes: chunks that each lane reads before its own, which do not count. It
+    begins them with the state after as many at the beginning of the text. 0 lets all lanes begin with zeros, which
+    nobody does who reads a text from its beginning, and which some models take badly."""
     validation_size: int | None = None
     """Only the first so many validation sequences are used; None for all."""
     checkpoint_every: int | None = None
@@ -121,6 +125,7 @@ class Training:
         ):
             value = getattr(self, name)
             expect(value is None or value >= 1, name, "at least 1", value)
+        expect(self.evaluate_warm >= 0, "evaluate_warm", "at least 0", self.evaluate_warm)
         expect(self.stateful or not self.jitter, "jitter", "used with training.stateful only", self.jitter)
 
 

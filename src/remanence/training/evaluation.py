@@ -12,7 +12,7 @@ from ..tasks.base import Batch, Source, Task, side_by_side
 from ..tasks.sources import FixedSet, together
 from .forward import Forward
 from .population import Replica
-from .states import narrowed, width
+from .states import each, narrowed, width
 
 
 @torch.no_grad()
@@ -25,6 +25,7 @@ def evaluate(
     batch: int,
     size: int | None = None,
     stateful: bool = False,
+    warm: int = 0,
 ) -> list[dict[str, float]]:
     """The mean of every score for every replica. Sums stay on the device until the end.
 
@@ -36,6 +37,7 @@ def evaluate(
         batch: sequences at a time.
         size: only the first so many sequences; None for all.
         stateful: whether the sequences are pieces of a stream, and the state goes on from one to the next.
+        warm: of stateful sequences: how many each lane reads before its own, see `Training.evaluate_warm`.
     """
     available = sources[0].size
     if available is None:
@@ -48,6 +50,8 @@ def evaluate(
     for replica in replicas:
         replica.model.eval()
     try:
+        if stateful and warm:
+            states = warmed(replicas, sources, forward, next(batches(count, batch, forward.device, True)), warm)
         for numbers in batches(count, batch, forward.device, stateful):
             data = picked(sources, numbers)
             if states is not None and len(numbers) < width(states[0]):
@@ -63,6 +67,22 @@ def evaluate(
     means = torch.stack([(total / number).expand(len(replicas)) for total, number in totals.values()])
     found = [dict(zip(totals, row, strict=True)) for row in means.T.tolist()]
     return [scores | task.derived(scores) for scores in found]
+
+
+def warmed(
+    replicas: Sequence[Replica], sources: Sequence[Source], forward: Forward, starts: Tensor, warm: int
+) -> list[Any]:
+    """States of lanes that begin at these sequences of a stream, each after it has read so many before them.
+
+    All start that with the state after the first sequences of the stream. The first lane begins with zeros.
+    """
+    states: list[Any] | None = None
+    beginning = [torch.full_like(starts, number) for number in range(warm)]
+    before = [(starts - back).clamp(min=0) for back in range(warm, 0, -1)]
+    for numbers in (*beginning, *before):
+        _, states, _ = forward(replicas, picked(sources, numbers), states)
+    assert states is not None
+    return [each(lambda part: part.index_fill(1, starts[:1], 0), state) for state in states]
 
 
 def picked(sources: Sequence[Source], numbers: Tensor) -> Batch:

@@ -314,6 +314,7 @@ class Loop:
             or self.config.batch,
             size=self.config.validation_size if split == "validation" else None,
             stateful=self.config.stateful,
+            warm=self.config.evaluate_warm,
         )
 
     def ended(self, diverged: dict[int, int]) -> dict[int, str]:

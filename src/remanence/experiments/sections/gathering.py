@@ -18,11 +18,12 @@ from .run_folders import Key, RunFolder, search
 from .trained import of_runs
 
 
-def gather(folders: Sequence[Path]) -> list[Section]:
+def gather(folders: Sequence[Path], by_hand: bool = True) -> list[Section]:
     """Everything that is in some folders, in the order of the papers.
 
     Args:
         folders: of results, of an experiment, or of single runs. Those inside are found.
+        by_hand: whether what a person wrote about them comes before what tests decide.
 
     Raises:
         ValueError: a folder is not there, or there is nothing in any of them.
@@ -46,7 +47,7 @@ def gather(folders: Sequence[Path]) -> list[Section]:
         places = ", ".join(map(str, folders))
         problem = f" ({problems[0]})" if problems else ""
         raise ValueError(f"expected folders with results of `remanence run`, got {places} without any{problem}")
-    judged = {root: judgements(root) for root, _, _ in (*runs, *analyses) if root is not None}
+    judged = {root: judgements(root) for root, _, _ in (*runs, *analyses) if root is not None and by_hand}
     several = len({key[0] for key in (*runs, *analyses)}) > 1
     sections = []
     for key in sorted({*runs, *analyses}, key=order):

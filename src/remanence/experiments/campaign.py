@@ -1,0 +1,373 @@
+"""Many runs in slices of time: the next unfinished ones of a list, several at once, and what is kept of them.
+
+    python -m remanence.experiments.campaign list
+    python -m remanence.experiments.campaign run --budget 9m --together 3
+    python -m remanence.experiments.campaign collect runs/campaign
+
+The list is results/campaign.yaml. A line of it is a process: `remanence run` with some models of an experiment, all
+seeds side by side. Processes work in runs/campaign, stop cleanly when the budget is spent, and go on there the next
+time. `collect` copies what has finished to results/, without checkpoints and with fewer lines of metrics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .. import files
+from ..training.directory import Directory, read_result
+from ..training.files import RunError
+from ..training.interruption import Budget
+from . import results, text
+from .build import build
+from .models import describe
+from .registry import find
+from .schema import Experiment, Model, Report
+
+LIST = Path("results/campaign.yaml")
+WORK = Path("runs/campaign")
+RESULTS = Path("results")
+COPIED = ("config.yaml", "machine.json", "result.json")
+"""Files of a run that are kept as they are."""
+LINES, TIMES = 100, 20
+"""Lines of metrics and of times that are kept of a run that has more than twice as many."""
+GRACE = 20.0
+"""Seconds at the end of a budget in which processes save what they have; starting one takes some of it."""
+WORTH = 30.0
+"""Seconds under which nothing more is started."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Runs that one process carries out."""
+
+    id: str
+    minutes: float
+    """On one H200 with nothing beside it."""
+    models: list[str] = field(default_factory=list)
+    """Empty for all."""
+    seeds: list[int] = field(default_factory=list)
+    """Empty for those of the preset."""
+    preset: str = "paper"
+
+    def __str__(self) -> str:
+        return " ".join([self.id, self.preset, *([",".join(self.models)] if self.models else [])])
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is run."""
+        return find(self.id, self.preset)
+
+    def runs(self) -> Iterator[tuple[Model, int]]:
+        """Every model with every seed."""
+        experiment = self.experiment
+        for name in self.models or experiment.models:
+            for seed in self.seeds or experiment.seeds:
+                yield experiment.models[name], seed
+
+    def left(self, folders: Iterable[Path]) -> int:
+        """How many runs have not finished in any of these folders."""
+        places, experiment = list(folders), self.experiment
+        return sum(
+            not any(is_finished(place, experiment, model, seed) for place in places) for model, seed in self.runs()
+        )
+
+    def command(self, out: Path, device: str, seconds: float) -> list[str]:
+        """What the process is started with."""
+        words = ["run", self.id, "--preset", self.preset]
+        words += ["--models", ",".join(self.models)] if self.models else []
+        words += ["--seeds", ",".join(map(str, self.seeds))] if self.seeds else []
+        words += ["--budget", f"{seconds:.0f}s"] if math.isfinite(seconds) else []
+        words += ["--device", device, "--quiet", "--out", str(out)]
+        return [sys.executable, "-m", "remanence", *words]
+
+
+def read(path: Path = LIST) -> list[Line]:
+    """The lines of a list, in its order."""
+    written = text.read(path.read_text("utf-8"))
+    return [build(Line, values, f"runs.{number}") for number, values in enumerate(written["runs"], 1)]
+
+
+def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
+    """Whether a run has its result in a folder, with the configuration that it has now."""
+    directory = Directory(results.run_folder(place, experiment, model.name, seed))
+    if not (directory.path / "result.json").exists():
+        return False
+    try:
+        directory.expect_configuration(describe(experiment, model, seed))
+    except RunError:
+        return False
+    return True
+
+
+def following(lines: Sequence[Line], seconds: float) -> Line | None:
+    """The next line to start: the first that fits into the time that is left, else the first, which goes on later."""
+    if seconds < WORTH or not lines:
+        return None
+    return next((line for line in lines if 60 * line.minutes <= seconds), lines[0])
+
+
+@dataclass
+class Started:
+    """A process that works on a line."""
+
+    line: Line
+    process: subprocess.Popen[bytes]
+    log: Path
+    at: float
+    """When, in seconds."""
+
+
+def carry_out(
+    lines: Sequence[Line],
+    work: Path,
+    budget: Budget,
+    together: int,
+    device: str,
+    before: Sequence[Path] = (),
+    say: Callable[[str], None] = print,
+) -> list[Line]:
+    """Start processes for the lines that are unfinished until the time is over.
+
+    Args:
+        lines: what there is to do, in order.
+        work: where processes work.
+        budget: how long it may take.
+        together: how many processes at a time.
+        device: as `remanence run` takes it.
+        before: further folders with runs that are finished.
+        say: what is told how it goes.
+
+    Returns:
+        Lines that are unfinished after it.
+    """
+    places = (work, *before)
+    waiting = [line for line in lines if line.left(places)]
+    running: list[Started] = []
+    (work / "logs").mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // together))}
+    try:
+        while waiting or running:
+            for one in [one for one in running if one.process.poll() is not None]:
+                running.remove(one)
+                took, left = time.monotonic() - one.at, one.line.left(places)
+                how = "finished" if not left else f"{left} runs are left"
+                last = one.log.read_text("utf-8", "replace").rstrip().rpartition("\n")[2] if left else ""
+                say(f"{one.line}: {how} after {took:.0f} s{last and ': ' + last}")
+            line = following(waiting, budget.left - GRACE) if len(running) < together else None
+            if line is not None:
+                waiting.remove(line)
+                log = work / "logs" / f"{str(line).replace('/', '_').replace(' ', '_')}.log"
+                command = line.command(work, device, budget.left - GRACE)
+                with log.open("ab") as file:
+                    process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
+                running.append(Started(line, process, log, time.monotonic()))
+                say(f"{line}: started, {line.left(places)} runs")
+                continue
+            if budget.left < GRACE / 2 or (not running and waiting):
+                break
+            time.sleep(0.2)
+    finally:
+        stop([one.process for one in running], max(1.0, min(budget.left, GRACE / 2)))
+    return [line for line in lines if line.left(places)]
+
+
+def stop(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
+    """Let processes save what they have and end; those that do not in so many seconds are ended."""
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    limit = time.monotonic() + seconds
+    for process in processes:
+        try:
+            process.wait(max(0.1, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+# What is kept.
+
+
+def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], None] = print) -> None:
+    """Copy what has finished, and take away what it replaces: runs of another configuration, and other presets.
+
+    Other presets of an experiment go once everything that the list has of it is there.
+    """
+    for id, preset in dict.fromkeys((line.id, line.preset) for line in lines):
+        experiment = find(id, preset)
+        own = [line for line in lines if (line.id, line.preset) == (id, preset)]
+        done = [
+            (model, seed) for line in own for model, seed in line.runs() if is_finished(work, experiment, model, seed)
+        ]
+        if not done:
+            continue
+        for stale in different(into, experiment):
+            shutil.rmtree(stale)
+        for model, seed in done:
+            where = (experiment, model.name, seed)
+            copy_run(results.run_folder(work, *where), results.run_folder(into, *where), experiment.report, model)
+        folder = results.folder_of(into, experiment)
+        closing = results.folder_of(work, experiment) / "result.json"
+        if closing.exists():
+            shutil.copyfile(closing, folder / "result.json")
+        found = results.outcomes(into, experiment)
+        results.save(folder / "summary.json", results.summary(experiment, found))
+        say(f"{id}, preset {preset}: {sum(map(len, found.values()))} runs of {', '.join(found)}")
+        if not any(line.left([into]) for line in own):
+            for other in sorted(path for path in folder.parent.iterdir() if path.is_dir() and path != folder):
+                shutil.rmtree(other)
+                say(f"{id}, preset {other.name}: removed, its verdict too, please")
+
+
+def different(into: Path, experiment: Experiment) -> list[Path]:
+    """Folders of runs, and of models that there are no more, whose configuration is not that of the experiment."""
+    folder = results.folder_of(into, experiment)
+    found = [path for path in folder.glob("*") if path.is_dir() and path.name not in experiment.models]
+    for name, model in experiment.models.items():
+        for seed, path in results.finished(into, experiment, name).items():
+            if not is_finished(into, experiment, model, seed):
+                found.append(path)
+    return found
+
+
+def copy_run(source: Path, target: Path, report: Report, model: Model) -> None:
+    """Keep a finished run."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name in COPIED:
+        shutil.copyfile(source / name, target / name)
+    metrics = thinned(read_lines(source / "metrics.jsonl"), told(source, report, model))
+    times = summed(read_lines(source / "times.jsonl"))
+    for name, lines in (("metrics.jsonl", metrics), ("times.jsonl", times)):
+        files.write(target / name, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a JSON lines file."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def thinned(lines: Sequence[dict[str, Any]], always: Collection[int] = (), most: int = LINES) -> list[dict[str, Any]]:
+    """Evenly spaced evaluations, the last among them, and those at certain updates."""
+    step = spacing(len(lines), most)
+    last = len(lines) - 1
+    return [line for number, line in enumerate(lines) if (last - number) % step == 0 or line["update"] in always]
+
+
+def spacing(count: int, most: int) -> int:
+    """Of how many lines one is kept. What has been thinned stays as it is."""
+    return 1 if count <= 2 * most else -(-count // most)
+
+
+def told(folder: Path, report: Report, model: Model) -> set[int]:
+    """The updates of a run that its results speak of: the best, the last, the first at a level."""
+    result = read_result(folder) or {}
+    found = {(result.get(name) or {}).get("update") for name in ("best", "last")}
+    found |= {*(result.get("updates_to") or {}).values(), results.first_reaching(folder, report, model)}
+    return {update for update in found if update is not None}
+
+
+def summed(lines: Sequence[dict[str, Any]], most: int = TIMES) -> list[dict[str, Any]]:
+    """Times of several evaluations as one line, so that their sum stays what it was."""
+    step = spacing(len(lines), most)
+    kept: list[dict[str, Any]] = []
+    together = 0
+    for line in lines:
+        before = kept[-1] if kept else {}
+        if line["what"] == before.get("what") == "evaluation" and together < step:
+            together += 1
+            kept[-1] = {**line, **{name: before[name] + line[name] for name in ("updates", "seconds", "evaluation")}}
+        else:
+            together = 1
+            kept.append(line)
+    return kept
+
+
+def pack(work: Path, file: Path, lines: Sequence[Line], most: int) -> list[Path]:
+    """Write what unfinished runs need to go on elsewhere to a tar file, the smallest first, up to so many bytes.
+
+    Returns:
+        The folders that are in it.
+    """
+    found: dict[Path, list[Path]] = {}
+    for line in lines:
+        for model, seed in line.runs():
+            folder = results.run_folder(work, line.experiment, model.name, seed)
+            directory = Directory(folder)
+            if directory.begun and read_result(folder) is None:
+                found[folder] = needed(directory)
+    packed, size = [], 0
+    with tarfile.open(file, "w:gz", compresslevel=1) as archive:
+        for folder, parts in sorted(found.items(), key=lambda item: sum(part.stat().st_size for part in item[1])):
+            size += sum(part.stat().st_size for part in parts)
+            if size > most:
+                break
+            for part in parts:
+                archive.add(part, part.relative_to(work))
+            packed.append(folder)
+    return packed
+
+
+def needed(directory: Directory) -> list[Path]:
+    """The files that an unfinished run goes on from."""
+    interrupted = directory.checkpoints / "interrupted.safetensors"
+    newest = interrupted if interrupted.exists() else directory.steps()[0]
+    names = ("config.yaml", "machine.json", "metrics.jsonl", "times.jsonl")
+    return [path for path in (*(directory.path / name for name in names), newest) if path.exists()]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """What was typed."""
+    parser = argparse.ArgumentParser(prog="campaign", description="The runs behind results/, in slices of time.")
+    parser.add_argument("--list", type=Path, default=LIST, help="the runs (default %(default)s)")
+    parser.add_argument("--only", default="", help="ids, with commas between them: no others, and in this order")
+    actions = parser.add_subparsers(dest="action", required=True)
+    actions.add_parser("list", help="what there is, and how much of it is done")
+    run = actions.add_parser("run", help="the next unfinished runs")
+    run.add_argument("--budget", type=Budget.parse, default=Budget(), help="such as 9m")
+    run.add_argument("--together", type=int, default=1, help="processes at a time (default %(default)s)")
+    run.add_argument("--device", default="cuda", help="default %(default)s")
+    run.add_argument("--work", type=Path, default=WORK, help="folder to work in (default %(default)s)")
+    keep = actions.add_parser("collect", help="copy what has finished")
+    keep.add_argument("work", type=Path, nargs="?", default=WORK)
+    keep.add_argument("--into", type=Path, default=RESULTS, help="default %(default)s")
+    state = actions.add_parser("pack", help="what unfinished runs need to go on elsewhere, in a tar file")
+    state.add_argument("file", type=Path)
+    state.add_argument("--work", type=Path, default=WORK)
+    state.add_argument("--most", type=float, default=12, help="megabytes (default %(default)s)")
+    given = parser.parse_args(words)
+    lines = read(given.list)
+    if given.only:
+        wanted = given.only.split(",")
+        lines = sorted((line for line in lines if line.id in wanted), key=lambda line: wanted.index(line.id))
+    if given.action == "run":
+        left = carry_out(lines, given.work, given.budget, given.together, given.device, [RESULTS], flushed)
+        print(f"{len(left)} of {len(lines)} lines are unfinished")
+    elif given.action == "collect":
+        collect(given.work, given.into, lines)
+    elif given.action == "pack":
+        print(f"{len(pack(given.work, given.file, lines, int(given.most * 1e6)))} unfinished runs packed")
+    else:
+        for line in lines:
+            print(f"{line.minutes:6g} min  {line.left([RESULTS, WORK]):3d} runs left  {line}")
+
+
+def flushed(words: str) -> None:
+    """Say something at once, also into a pipe."""
+    print(words, flush=True)
+
+
+if __name__ == "__main__":
+    main()

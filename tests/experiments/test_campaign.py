@@ -1,0 +1,156 @@
+"""Runs in slices of time, and what is kept of them."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from remanence.experiments import IDS, campaign, find, results
+from remanence.experiments.campaign import Line
+from remanence.training.interruption import Budget
+
+ROOT = Path(__file__).parents[2]
+LINES = campaign.read(ROOT / "results/campaign.yaml")
+COPY = Line("plstm/copy-200", 0.1, ["lstm", "plstm"], [1], "smoke")
+FREQUENCY = Line("plstm/freq-sync1", 0.1, ["plstm"], [], "smoke")
+KEPT = {"config.yaml", "machine.json", "metrics.jsonl", "result.json", "times.jsonl"}
+
+
+@pytest.fixture
+def hurry(monkeypatch):
+    monkeypatch.setattr(campaign, "WORTH", 0)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """The folder of a campaign that has ended."""
+    folder = tmp_path_factory.mktemp("campaign")
+    said = []
+    assert campaign.carry_out([COPY, FREQUENCY], folder, Budget(500), 2, "cpu", say=said.append) == []
+    assert [words.partition(" after")[0] for words in sorted(said)] == [
+        "plstm/copy-200 smoke lstm,plstm: finished",
+        "plstm/copy-200 smoke lstm,plstm: started, 2 runs",
+        "plstm/freq-sync1 smoke plstm: finished",
+        "plstm/freq-sync1 smoke plstm: started, 1 runs",
+    ]
+    return folder
+
+
+@pytest.mark.parametrize("line", LINES, ids=str)
+def test_the_list_names_experiments_and_models_that_exist(line):
+    assert line.id in IDS
+    experiment = find(line.id, line.preset)
+    assert experiment.kind == "training"
+    assert set(line.models) <= set(experiment.models)
+    assert line.minutes > 0
+
+
+def test_the_list_names_no_run_twice():
+    runs = [(line.id, line.preset, model.name, seed) for line in LINES for model, seed in line.runs()]
+    assert len(set(runs)) == len(runs)
+
+
+def test_the_next_line_is_the_first_that_fits():
+    long, short = Line("plstm/copy-200", 10), Line("plstm/imdb", 1)
+    assert campaign.following([long, short], 700) is long
+    assert campaign.following([long, short], 100) is short
+    assert campaign.following([long], 100) is long  # it goes on another time
+    assert campaign.following([long, short], 10) is None
+    assert campaign.following([], 700) is None
+
+
+def test_a_command_is_one_that_a_person_could_type():
+    words = COPY.command(Path("runs"), "cuda", 500.4)[2:]
+    assert words == [
+        *("remanence", "run", "plstm/copy-200", "--preset", "smoke", "--models", "lstm,plstm", "--seeds", "1"),
+        *("--budget", "500s", "--device", "cuda", "--quiet", "--out", "runs"),
+    ]
+    assert "--budget" not in COPY.command(Path("runs"), "cuda", Budget().left)
+
+
+def test_what_has_finished_is_not_started_again(work, tmp_path):
+    said = []
+    assert campaign.carry_out([COPY], tmp_path, Budget(500), 1, "cpu", [work], said.append) == []
+    assert said == []
+
+
+def test_a_run_of_another_configuration_is_not_finished(work, monkeypatch):
+    assert COPY.left([work]) == 0
+    monkeypatch.setattr(campaign, "find", lambda id, preset: find(id, preset, ["train.lr=3e-4"]))
+    assert COPY.left([work]) == 2
+
+
+def test_only_what_is_to_be_kept_is_collected(work, tmp_path):
+    experiment = find("plstm/copy-200", "smoke")
+    old = results.folder_of(tmp_path, experiment).parent / "short"
+    old.mkdir(parents=True)
+    stale = results.run_folder(tmp_path, experiment, "gone", 1)
+    stale.mkdir(parents=True)
+    for _ in range(2):  # the second time changes nothing
+        campaign.collect(work, tmp_path, [COPY, FREQUENCY], say=lambda words: None)
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert {path.name for path in files} == {*KEPT, "summary.json"}
+        assert not old.exists()
+        assert not stale.exists()
+        summary = json.loads((results.folder_of(tmp_path, experiment) / "summary.json").read_text())
+        assert list(summary["models"]) == ["lstm", "plstm"]
+        assert summary == results.summary(experiment, results.outcomes(work, experiment))
+    again = tmp_path / "again"
+    campaign.collect(tmp_path, again, [COPY, FREQUENCY], say=lambda words: None)  # what was collected elsewhere
+    for path in files:
+        assert (again / path.relative_to(tmp_path)).read_bytes() == path.read_bytes()
+
+
+def test_other_presets_stay_until_everything_is_there(work, tmp_path):
+    old = tmp_path / "plstm/copy-200/short"
+    old.mkdir(parents=True)
+    more = Line("plstm/copy-200", 1, ["lstm-chrono"], [1], "smoke")
+    campaign.collect(work, tmp_path, [COPY, more], say=lambda words: None)
+    assert old.exists()
+
+
+def test_a_stopped_run_goes_on_elsewhere_from_what_was_packed(tmp_path, hurry, monkeypatch):
+    line = Line("plstm/copy-200", 1, ["plstm"], [1], "smoke")
+    monkeypatch.setattr(campaign, "GRACE", 0)
+    endless = ["training.epochs=100000", "training.stop={}"]
+    whole = Line.command
+    monkeypatch.setattr(
+        Line,
+        "command",
+        lambda self, *rest: [*whole(self, *rest), *(word for one in endless for word in ("--set", one))],
+    )
+    monkeypatch.setattr(campaign, "find", lambda id, preset: find(id, preset, endless))
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert campaign.carry_out([line], first, Budget(12), 1, "cpu", say=lambda words: None) == [line]
+    assert campaign.pack(first, tmp_path / "none.tar.gz", [line], 10) == []
+    folder = results.run_folder(first, line.experiment, "plstm", 1)
+    assert campaign.pack(first, tmp_path / "state.tar.gz", [line], 10**7) == [folder]
+    with tarfile.open(tmp_path / "state.tar.gz") as archive:
+        archive.extractall(second, filter="data")
+    assert campaign.carry_out([line], second, Budget(12), 1, "cpu", say=lambda words: None) == [line]
+    starts = [one for one in campaign.read_lines(folder / "times.jsonl") if one["what"] == "start"]
+    again = results.run_folder(second, line.experiment, "plstm", 1)
+    more = [one for one in campaign.read_lines(again / "times.jsonl") if one["what"] == "start"]
+    assert (len(starts), len(more)) == (1, 2)
+    assert more[1]["update"] > 0
+
+
+def test_few_lines_stay_and_those_that_count_among_them():
+    lines = [{"update": update} for update in range(10, 10_010, 10)]
+    kept = [line["update"] for line in campaign.thinned(lines, {20, 5550}, most=100)]
+    assert len(kept) == 102
+    assert kept[-1] == 10_000
+    assert {20, 5550} <= set(kept)
+    few = campaign.thinned(lines, {20, 5550}, most=100)
+    assert campaign.thinned(few, {20}, most=100) == few
+
+
+def test_the_sum_of_times_stays():
+    evaluation = {"what": "evaluation", "updates": 10, "seconds": 1.5, "evaluation": 0.5}
+    lines = [{"what": "start"}, *[evaluation] * 400, {"what": "stop"}, {"what": "start"}, *[evaluation] * 10]
+    kept = campaign.summed(lines)
+    assert len(kept) < 30
+    assert sum(line.get("seconds", 0) for line in kept) == 410 * 1.5
+    assert [line["what"] for line in kept].count("start") == 2
+    assert campaign.summed(kept) == kept
