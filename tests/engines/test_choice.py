@@ -10,8 +10,8 @@ import torch
 import remanence as rm
 from remanence.cells import GRUCell, LSTMCell
 from remanence.engines import Task, Zeros, choice
-from remanence.engines.triton.tiling import Chip
 from remanence.engines.machine import float32_products
+from remanence.engines.triton.tiling import Chip
 from remanence.gates import Sigmoid
 
 

@@ -22,8 +22,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 import remanence as rm
 from remanence.engines import KNOWN, choose
 from remanence.engines.check import SIZES, make_task
-from remanence.engines.kernels.machine_code import CompilerError
 from remanence.engines.cpp import compiler, engine, recurrence
+from remanence.engines.kernels.machine_code import CompilerError
 
 CPU = torch.device("cpu")
 COMPILED = Contender("c++", "cpu", (torch.float32,))

@@ -19,8 +19,8 @@ import torch
 import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell
 from remanence.engines import Task, Zeros
+from remanence.engines.cuda import compiler, driver, engine, linear, plan, recurrence
 from remanence.engines.kernels import contract, launch
-from remanence.engines.cuda import compiler, driver, engine, linear, recurrence, plan
 from remanence.engines.kernels.run import make_kind
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine

@@ -17,8 +17,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 import remanence as rm
 from remanence import engines
 from remanence.engines import Result, Task, Zeros
-from remanence.engines.cuda.engine import GENERATIONS
 from remanence.engines.cpp import engine as host
+from remanence.engines.cuda.engine import GENERATIONS
 from remanence.gates import Forgetting, Gate, PowerLaw
 
 

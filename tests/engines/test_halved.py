@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import remanence as rm
-from remanence.engines.triton import recurrence
 from remanence.engines.machine import float32_products
+from remanence.engines.triton import recurrence
 
 PLACES = [
     pytest.param(

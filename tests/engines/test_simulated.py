@@ -19,8 +19,8 @@ import torch
 import remanence.engines.cuda as clusters
 from remanence import engines
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
+from remanence.engines.cuda import plan, recurrence
 from remanence.engines.kernels import layout, operator, run
-from remanence.engines.cuda import recurrence, plan
 from remanence.engines.machine import float32_products
 from remanence.engines.pieces import run_in_pieces
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign
@@ -74,7 +74,13 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
     "wide, nothing on the shelf": (JANETCell(Softsign()), WIDE, 20, 9, plan.LaunchShape(4, 2, 2, held=20, ahead=4)),
     "wide, no padding": (LSTMCell(PowerLaw()), WIDE, 30, 9, plan.LaunchShape(4, 2, 2, held=1)),
     "wide, a part apart, no padding": (GRUCell(PowerLaw()), WIDE, 30, 9, plan.LaunchShape(4, 2, 2, held=1)),
-    "streamed, an odd number of units": (LSTMCell(Fast()), 3, 141, 9, plan.LaunchShape(9, 4, 1, held=1, ahead=2, streamed=5)),
+    "streamed, an odd number of units": (
+        LSTMCell(Fast()),
+        3,
+        141,
+        9,
+        plan.LaunchShape(9, 4, 1, held=1, ahead=2, streamed=5),
+    ),
 }
 every_case = pytest.mark.parametrize(
     ("cell", "inputs", "units", "rows", "sizes"),
@@ -84,7 +90,7 @@ every_case = pytest.mark.parametrize(
 
 
 def force(sizes: plan.LaunchShape, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every launch be of these sizes; where a program has a whole layer, or a wide one, recurrence have their own."""
+    """Let every launch be of these sizes; where a program has a whole layer, or a wide one, passes have their own."""
 
     def make(units: int, rows: int, replicas: int, parts: int, backward: bool, *chip: int) -> plan.LaunchShape:
         if sizes.whole:
@@ -130,7 +136,11 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
 @pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
 @pytest.mark.parametrize(
     ("sizes", "units"),
-    [(plan.LaunchShape(4, 2, 1), 32), (plan.make_whole(32, backward=False), 32), (plan.LaunchShape(4, 2, 2, held=1), 30)],
+    [
+        (plan.LaunchShape(4, 2, 1), 32),
+        (plan.make_whole(32, backward=False), 32),
+        (plan.LaunchShape(4, 2, 2, held=1), 30),
+    ],
     ids=["clusters", "whole", "wide"],
 )
 def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
@@ -145,7 +155,11 @@ def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
 WHOLE = plan.make_whole(32, backward=False)
 every_scheme = pytest.mark.parametrize(
     ("sizes", "precision"),
-    [(plan.LaunchShape(4, 2, 2), checking.FULL), (WHOLE, checking.TF32), (plan.LaunchShape(4, 2, 2, held=1), checking.TF32)],
+    [
+        (plan.LaunchShape(4, 2, 2), checking.FULL),
+        (WHOLE, checking.TF32),
+        (plan.LaunchShape(4, 2, 2, held=1), checking.TF32),
+    ],
     ids=["clusters", "whole", "wide"],
 )
 

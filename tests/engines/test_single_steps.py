@@ -7,7 +7,7 @@ import torch
 from test_engines import CELLS, ENGINES, Case, Contender, assert_like_the_loop, run
 
 import remanence as rm
-from remanence.engines.triton import single_steps, start, tiling
+from remanence.engines.triton import single_steps, starting, tiling
 
 FUSED = pytest.mark.parametrize("contender", [param for param in ENGINES if param.values[0].engine == "triton"])
 
@@ -89,8 +89,8 @@ def test_a_refusal_is_told_once_and_the_numbers_are_right(contender: Contender, 
             raise RuntimeError("Triton Error [CUDA]: too many blocks in cooperative launch")
         return start(kernel, constants, kind, grid, tensors, numbers)
 
-    start = start.start
-    monkeypatch.setattr(start, "start", refusing)
+    start = starting.start
+    monkeypatch.setattr(starting, "start", refusing)
     monkeypatch.setattr(single_steps, "_refused", set())
     case = Case("lstm", "fast", steps=3, units=20)
     with pytest.warns(UserWarning, match="does not start programs that wait for each other"):
@@ -115,8 +115,8 @@ def test_with_less_room_on_chip_the_numbers_are_right_and_what_fits_is_remembere
             raise OutOfResources(2, 1, "shared memory")
         return start(kernel, constants, kind, grid, tensors, numbers)
 
-    start = start.start
-    monkeypatch.setattr(start, "start", cramped)
+    start = starting.start
+    monkeypatch.setattr(starting, "start", cramped)
     monkeypatch.setattr(tiling, "_smaller", {})
     monkeypatch.setattr(single_steps, "is_needed", lambda device: by_step)
     case = Case("lstm", "fast", steps=3, units=20)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from ..engines.kernels.machine_code import CompilerError
 from ..engines.cpp.compiler import compiler
+from ..engines.kernels.machine_code import CompilerError
 from ..version import __version__
 
 

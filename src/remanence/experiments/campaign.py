@@ -34,7 +34,7 @@ from . import results, text
 from .build import build
 from .models import describe
 from .registry import find
-from .schema import Experiment, Model, Report
+from .schema import Experiment, Model, ReportedNumber
 
 LIST = Path("results/campaign.yaml")
 WORK = Path("runs/campaign")
@@ -242,7 +242,7 @@ def different(into: Path, experiment: Experiment) -> list[Path]:
     return found
 
 
-def copy_run(source: Path, target: Path, report: Report, model: Model) -> None:
+def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -> None:
     """Keep a finished run."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -271,7 +271,7 @@ def spacing(count: int, most: int) -> int:
     return 1 if count <= 2 * most else -(-count // most)
 
 
-def told(folder: Path, report: Report, model: Model) -> set[int]:
+def told(folder: Path, report: ReportedNumber, model: Model) -> set[int]:
     """The updates of a run that its results speak of: the best, the last, the first at a level."""
     result = read_result(folder) or {}
     found = {(result.get(name) or {}).get("update") for name in ("best", "last")}

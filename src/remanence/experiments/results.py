@@ -155,7 +155,7 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
     return Table(title, headings, rows, words=1, text=1, notes=notes)
 
 
-def late_scores(runs: Sequence[Outcome], report: Report) -> list[float]:
+def late_scores(runs: Sequence[Outcome], report: ReportedNumber) -> list[float]:
     """Mean scores of the last fifth, of runs that have not failed."""
     return [run.late * report.scale for run in runs if run.late is not None and not run.failed]
 

@@ -115,9 +115,9 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
             place.copy_(value.view_as(place))
     d_own = None
     if operands.own is not None:
-        own = operands.own.float().contiguous()
-        d_own, sums = torch.empty_like(own), None if d_fixed is None else d_fixed.sum(1)
-        functions.gate_own_all(units, _address(own), _address(sums), _address(d_own))
+        weights = operands.own.float().contiguous()
+        d_own, sums = torch.empty_like(weights), None if d_fixed is None else d_fixed.sum(1)
+        functions.gate_own_all(units, _address(weights), _address(sums), _address(d_own))
     ones = d_pre.new_ones(steps * rows)  # sums as products: several times as fast as `sum`
     return RecurrenceGradients(
         d_own,
@@ -158,7 +158,9 @@ class _Packed:
         own: those that one of them has.
     """
 
-    def __init__(self, kind: Kind, operands: Operands, common: Sequence[Tensor | None], own: Sequence[Tensor | None]) -> None:
+    def __init__(
+        self, kind: Kind, operands: Operands, common: Sequence[Tensor | None], own: Sequence[Tensor | None]
+    ) -> None:
         steps, rows, _ = operands.inputs.shape
         units = operands.weight_hh.shape[-1]
         between = steps if _is_whole(operands) else 1

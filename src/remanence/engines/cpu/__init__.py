@@ -19,9 +19,9 @@ from torch import Tensor
 
 from ...cells import GatedCell
 from ..base import Result, Task
+from ..kernels.derive import why_not
 from ..transforms import obstacle
 from ..untraced import untraced
-from ..kernels.derive import why_not
 from . import cells
 from .autograd import Recurrence, flatten
 from .forward import forward

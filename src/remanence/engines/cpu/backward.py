@@ -82,7 +82,9 @@ def _start(plan: Run, given: Arguments, names: Set[str]) -> ArgumentGradients:
     )
 
 
-def _add(total: ArgumentGradients, plan: Run, given: Arguments, history: History, stretch: Stretch, gradients: Gradients) -> None:
+def _add(
+    total: ArgumentGradients, plan: Run, given: Arguments, history: History, stretch: Stretch, gradients: Gradients
+) -> None:
     """Add what the steps of a stretch contribute: one product for each weight."""
     by_inputs = gradients.rows(plan.kernel.input_blocks).flatten(0, 1)
     by_recurrent = gradients.rows(plan.kernel.recurrent_planes).flatten(0, 1)

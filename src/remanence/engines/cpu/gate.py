@@ -170,9 +170,7 @@ def _programs(gate: DerivedGate, complement: bool) -> _Programs:
             replaced = {apply(passed, z): z, apply(other, z): constant(1.0) - z}
             forward, backward = substituted(forward, replaced), substituted(backward, replaced)
     carried = tuple(forward[len(decided) :])
-    return _Programs(
-        tuple(signs), tuple(logistic), Program(forward, "forward"), carried, Program(backward, "backward")
-    )
+    return _Programs(tuple(signs), tuple(logistic), Program(forward, "forward"), carried, Program(backward, "backward"))
 
 
 def _sign(row: Expression, outputs: list[Expression]) -> int | None:

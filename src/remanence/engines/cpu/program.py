@@ -54,7 +54,11 @@ class Program:
             free += [held[part] for part in done if part not in self.outputs]
 
     def run(
-        self, given: Mapping[str, Tensor], places: Mapping[Expression, Tensor], scratch: Scratch, steps: int | None = None
+        self,
+        given: Mapping[str, Tensor],
+        places: Mapping[Expression, Tensor],
+        scratch: Scratch,
+        steps: int | None = None,
     ) -> list[Tensor]:
         """Values of the outputs.
 
@@ -118,13 +122,13 @@ def _cosh_from_sinh(x: Tensor, out: Tensor) -> Tensor:
     return torch.mul(x, x, out=out).add_(1).sqrt_()
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: getattr(torch, name)
-    for name in ("add", "mul", "neg", "reciprocal", "where", "lt", "le", "eq", "abs", "sign", "maximum")
-} | {
-    name: getattr(torch, name)
-    for name in ("minimum", "floor", "exp", "expm1", "log", "log1p", "sigmoid", "tanh", "cosh", "asinh", "sqrt", "rsqrt")
-} | {name: getattr(torch, name) for name in ("pow", "sin", "cos", "tan", "atan", "erf")} | {
+OWN_NAMES = (
+    *("add", "mul", "neg", "reciprocal", "where", "lt", "le", "eq", "abs", "sign", "maximum", "minimum", "floor"),
+    *("exp", "expm1", "log", "log1p", "sigmoid", "tanh", "cosh", "asinh", "sqrt", "rsqrt", "pow"),
+    *("sin", "cos", "tan", "atan", "erf"),
+)
+"""Operations that torch calls as formulas do."""
+FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name in OWN_NAMES} | {
     "isnan": lambda x, out: torch.ne(x, x, out=out),
     "not": torch.logical_not,
     "and": torch.logical_and,
@@ -134,5 +138,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sinh": _sinh,
     "sigmoid_complement": _sigmoid_complement,
     "cosh_from_sinh": _cosh_from_sinh,
-}  # fmt: skip
+}
 """Operations of torch that write into a place."""

@@ -27,7 +27,7 @@ def parts_of(kind: Kind, dtype: torch.dtype) -> int:
 
 
 def terms(kind: Kind, operands: Operands) -> Terms:
-    """What holds for operands of these sizes, see `contract.Terms`: kernels for wide layers take any number of units."""
+    """See `contract.Terms`. Kernels for wide layers take any number of units."""
     units = operands.weight_hh.shape[-1]
     sizes = _sizes(kind, operands, units, backward=False)
     alignment = 1 if units % ALIGNMENT == 0 or sizes.wide else ALIGNMENT
@@ -104,8 +104,8 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
     blocks = kind.blocks * units
     d_own = None
     if own is not None:
-        d_own = total[..., kinds * units : totals * units].unflatten(-1, (-1, units))
-        d_own = d_own.squeeze(-2) if kind.own == 1 else d_own
+        d_own = total[..., kinds * units : totals * units]
+        d_own = d_own if kind.own == 1 else d_own.reshape(*d_own.shape[:-1], kind.own, units)
     return RecurrenceGradients(
         own=d_own,
         dt=None if d_dt is None else d_dt.sum(0),

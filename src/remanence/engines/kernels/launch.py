@@ -34,9 +34,7 @@ def prepared(kind: Kind, operands: Operands) -> tuple[Operands, Tensor | None]:
     return operands._replace(weight_hh=matrix), scale
 
 
-def forward(
-    kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, save: bool
-) -> tuple[Kept, Final]:
+def forward(kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, save: bool) -> tuple[Kept, Final]:
     """All h_t, and, if `save`, what the backward pass needs; the state after the last step.
 
     Args:

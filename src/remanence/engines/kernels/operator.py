@@ -260,8 +260,7 @@ def _differentiate_compiled(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | N
     found += [None if b is None else s for b, s in ((given.bias_ih, slopes.bias_ih), (given.bias_hh, slopes.bias_hh))]
     found += [None if given.own is None else slopes.own, slopes.dt if needs.dt else None, None]
     found += [
-        slope if needs.state and value is not None else None
-        for value, slope in zip(given[8:], slopes[7:], strict=True)
+        slope if needs.state and value is not None else None for value, slope in zip(given[8:], slopes[7:], strict=True)
     ]
     return *found, *(None,) * (1 + PARTS)
 

@@ -38,9 +38,7 @@ def run_with(kernels: str, task: Task) -> Result:
     assert isinstance(cell, GatedCell)
     units = task.width
     precision = "tf32" if tf32_in_recurrent_layers() else "tf32x3"
-    outputs, final = run_kernels(
-        kind_of(cell, task.reverse, precision, kernels), operands_of(task), save=tracked(task)
-    )
+    outputs, final = run_kernels(kind_of(cell, task.reverse, precision, kernels), operands_of(task), save=tracked(task))
     carried: tuple[Tensor, ...] = () if final.carried is None else (final.carried,)
     if len(cell.gate.carries) > 1:
         carried = carried[0].unbind(-3)

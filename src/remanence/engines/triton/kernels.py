@@ -591,4 +591,6 @@ def backward_kernel(
     if d_gate_weights is not None:
         slopes_of_own = GATE_OWN(weights, d_fixed)
         for i in tl.static_range(OWN):
-            tl.store(d_gate_weights + (group.to(tl.int64) * OWN + i) * H + unit, tl.sum(slopes_of_own[i], 0), mask=unit_ok)
+            tl.store(
+                d_gate_weights + (group.to(tl.int64) * OWN + i) * H + unit, tl.sum(slopes_of_own[i], 0), mask=unit_ok
+            )

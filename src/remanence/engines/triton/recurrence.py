@@ -11,10 +11,9 @@ from torch import Tensor
 
 from ..kernels.contract import ALIGNMENT, Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
 from ..kernels.derive import triton as printed
-from . import cells, single_steps, tiling
+from . import cells, single_steps, starting, tiling
 from .gates import gate_functions
 from .kernels import backward_kernel, forward_kernel
-from .start import start as start_kernel
 
 HALVED_FROM = 256
 """From so many units on a forward pass in TF32 takes its factors in 16 bits, see `split`."""
@@ -84,11 +83,25 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | 
     def start(tiles: tiling.Tiling) -> None:
         for first, grid in _launches(groups, tiles, units):
             numbers = (first, steps, rows, units)
-            start_kernel(forward_kernel, _forward_constants, (kind, operands.dt is not None, tiles, units, save), grid, tensors, numbers)
+            starting.start(
+                forward_kernel,
+                _forward_constants,
+                (kind, operands.dt is not None, tiles, units, save),
+                grid,
+                tensors,
+                numbers,
+            )
 
     def step_by_step(tiles: tiling.Tiling) -> None:
         numbers = (0, steps, rows, units)
-        single_steps.forward(tiles, _forward_constants, (kind, operands.dt is not None, tiles, units, save, True), tensors, numbers, kind.reverse)
+        single_steps.forward(
+            tiles,
+            _forward_constants,
+            (kind, operands.dt is not None, tiles, units, save, True),
+            tensors,
+            numbers,
+            kind.reverse,
+        )
 
     _run((forward_kernel, kind, *_sorts(operands), save), tiles, start, step_by_step, device)
 
@@ -118,11 +131,25 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
     def start(tiles: tiling.Tiling) -> None:
         for first, grid in _launches(groups, tiles, units):
             numbers = (first, groups, steps, rows, units)
-            start_kernel(backward_kernel, _backward_constants, (kind, operands.dt is not None, tiles, units), grid, tensors, numbers)
+            starting.start(
+                backward_kernel,
+                _backward_constants,
+                (kind, operands.dt is not None, tiles, units),
+                grid,
+                tensors,
+                numbers,
+            )
 
     def step_by_step(tiles: tiling.Tiling) -> None:
         numbers = (0, groups, steps, rows, units)
-        single_steps.backward(tiles, _backward_constants, (kind, operands.dt is not None, tiles, units, True), tensors, numbers, kind.reverse)
+        single_steps.backward(
+            tiles,
+            _backward_constants,
+            (kind, operands.dt is not None, tiles, units, True),
+            tensors,
+            numbers,
+            kind.reverse,
+        )
 
     _run((backward_kernel, kind, *_sorts(operands), by.wants_dt), tiles, start, step_by_step, device)
     if d_own is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import start, tiling
+from . import starting, tiling
 from .kernels import backward_kernel, forward_kernel
 
 Constants = Callable[..., dict[str, Any]]
@@ -151,7 +151,7 @@ def _start(
     numbers: Sequence[Any],
 ) -> None:
     names = kernel.arg_names[: kernel.arg_names.index("counters") + 1]
-    start.start(kernel, constants, kind, grid, [now.get(name) for name in names], numbers)
+    starting.start(kernel, constants, kind, grid, [now.get(name) for name in names], numbers)
 
 
 def _there(value: Tensor | None) -> Tensor:

@@ -241,10 +241,7 @@ def in_turn(read: Reading, track: Track) -> list[Reading]:
     turn, steps = track.stretch.in_turn, len(track.stretch)
     parts = [list(zip(*map(turn, part), strict=True)) or [()] * steps for part in read[:3]]
     times: Sequence[Tensor | None] = [None] * steps if read.dt is None else turn(read.dt)
-    return [
-        Reading(rows, before, after, read.units, dt)
-        for rows, before, after, dt in zip(*parts, times, strict=True)
-    ]
+    return [Reading(rows, before, after, read.units, dt) for rows, before, after, dt in zip(*parts, times, strict=True)]
 
 
 def hold(padded: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:

@@ -31,7 +31,7 @@ class Expression:
         """The number of a constant, the name of a variable."""
         self.key = key
         """The same for equal formulas, in every process."""
-        self.depth = 1 + max((part.depth for part in inputs), default=0)
+        self.depth: int = 1 + max((part.depth for part in inputs), default=0)
 
     def is_constant(self, value: float | None = None) -> bool:
         """Whether it is a constant, and this one if one is given."""
@@ -265,4 +265,3 @@ def gradients(output: Expression, known: Mapping[str, Operation]) -> dict[Expres
             if slope is not None and not part.is_condition:
                 total[part] = total[part] + slope if part in total else slope
     return total
-

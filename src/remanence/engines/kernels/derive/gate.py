@@ -27,7 +27,7 @@ class DerivedGate:
     """A gate as formulas of `z0`, `z1`, ... (its rows), `carried0`, ..., `fixed0`, ... and `dt`.
 
     What depends on the gate's own weights alone is the same in every step: these values are `fixed0`, ..., formulas of
-    `own0`, ... They are computed once, and derivatives by them are summed over all steps before they go on to the weights.
+    `own0`, ... They are computed once, and derivatives by them are summed over all steps before they go on to these.
     """
 
     rows: int

@@ -54,7 +54,7 @@ def _infix(sign: str) -> tuple[str, str]:
 
 
 def _of_power(g: Expression, y: Expression, x: Expression, n: Expression) -> Slopes:
-    # As torch: at an exponent of zero nothing changes, and zero to a power that is not negative does not change with it.
+    # As torch: at an exponent of zero nothing changes, and zero to a power above it does not change with it.
     by_base = where(apply("eq", n, constant(0.0)), 0.0, g * (n * apply("pow", x, n - 1.0)))
     at_zero = apply("and", apply("eq", x, constant(0.0)), constant(0.0) <= n)
     return by_base, where(at_zero, 0.0, g * (y * apply("log", x)))
@@ -116,9 +116,7 @@ KNOWN: dict[str, Operation] = {
     "log1p": Operation(
         torch.log1p, *_call("logarithm_of_one_and", "log1p"), lambda g, y, x: (g / (1.0 + x),), math.log1p
     ),
-    "sigmoid": Operation(
-        torch.sigmoid, *_call("sigmoid"), lambda g, y, x: (g * (y * apply("sigmoid_complement", x)),)
-    ),
+    "sigmoid": Operation(torch.sigmoid, *_call("sigmoid"), lambda g, y, x: (g * (y * apply("sigmoid_complement", x)),)),
     "sigmoid_complement": Operation(
         lambda x: torch.sigmoid(-x),
         "sigmoid(-{0})",
@@ -161,4 +159,3 @@ KNOWN: dict[str, Operation] = {
     ),
 }
 """Operations by name."""
-

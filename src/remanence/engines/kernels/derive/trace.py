@@ -34,14 +34,14 @@ def formulas(function: Callable[..., Sequence[Tensor]], given: Mapping[str, Tens
     return [recorder.expression_of(result) for result in results]
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes what is called."""
 
     def __init__(self, given: Mapping[str, Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.alive: list[Tensor] = []  # or another tensor would get the same id
         self.known: dict[int, Expression] = {}
-        self.shape = torch.broadcast_shapes(*(tensor.shape for tensor in given.values()))
+        self.shape = torch.broadcast_shapes(*(tensor.shape for tensor in given.values()))  # type: ignore[no-untyped-call]
         for name, tensor in given.items():
             self.note(tensor, variable(name))
 
@@ -75,7 +75,7 @@ class _Recorder(TorchDispatchMode):
                 return result
             raise NotDerivableError(f"it calls torch.{base}, which is not pointwise")
         try:
-            torch.broadcast_shapes(result.shape, self.shape)
+            torch.broadcast_shapes(result.shape, self.shape)  # type: ignore[no-untyped-call]
             fits = result.dim() <= len(self.shape)
         except RuntimeError:
             fits = False
@@ -114,7 +114,18 @@ class _Recorder(TorchDispatchMode):
 
 
 FILLED = frozenset(
-    {"zeros_like", "ones_like", "full_like", "zeros", "ones", "full", "new_zeros", "new_ones", "new_full", "scalar_tensor"}
+    {
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "zeros",
+        "ones",
+        "full",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "scalar_tensor",
+    }
 )
 """What makes a tensor of one number."""
 UNCHANGED = frozenset(
