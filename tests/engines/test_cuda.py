@@ -19,7 +19,7 @@ import torch
 import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell
 from remanence.engines import Task, Zeros
-from remanence.engines.cuda import compiler, driver, engine, linear, plan, recurrence
+from remanence.engines.cuda import compiler, device, driver, engine, linear, plan, recurrence
 from remanence.engines.kernels import contract, launch
 from remanence.engines.kernels.run import make_kind
 from remanence.engines.machine import float32_products
@@ -43,7 +43,7 @@ def _forgets() -> Iterator[None]:
     def forget() -> None:
         for function in (
             *(compiler.library, compiler.version, driver.architecture, driver._context),
-            *(engine._nothing, engine._lacks, recurrence._forward, recurrence._backward),
+            *(device._nothing, device._lacks, recurrence._forward, recurrence._backward),
         ):
             getattr(function, "cache_clear", lambda: None)()
 
@@ -317,8 +317,8 @@ def test_a_machine_without_the_driver_is_named(
         raise OSError("libcuda.so.1: cannot open shared object file")
 
     chip(9, 0)
-    monkeypatch.setattr(engine, "_nothing", lambda architecture: b"")
-    monkeypatch.setattr(engine, "driver", missing)
+    monkeypatch.setattr(device, "_nothing", lambda architecture: b"")
+    monkeypatch.setattr(device, "driver", missing)
     reason = engine.refuses(task(LSTMCell(Fast()), 4))
     assert reason == "its kernels cannot be compiled: libcuda.so.1: cannot open shared object file"
 
@@ -333,7 +333,7 @@ def test_a_compiler_that_does_not_know_the_chip_is_named(
         raise compiler.CompilerError("nvrtc: error: invalid value for --gpu-architecture (-arch)")
 
     chip(10, 3)
-    monkeypatch.setattr(engine, "compiled", compiled)
+    monkeypatch.setattr(device, "compiled", compiled)
     reason = engine.refuses(task(LSTMCell(Fast()), 4))
     assert reason == "its kernels cannot be compiled: nvrtc: error: invalid value for --gpu-architecture (-arch)"
 

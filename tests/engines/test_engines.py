@@ -18,7 +18,7 @@ import remanence as rm
 from remanence import engines
 from remanence.engines import Result, Task, Zeros
 from remanence.engines.cpp import engine as host
-from remanence.engines.cuda.engine import GENERATIONS
+from remanence.engines.cuda.device import GENERATIONS
 from remanence.gates import Forgetting, Gate, PowerLaw
 
 

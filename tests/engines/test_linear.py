@@ -31,7 +31,7 @@ TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float16: 1e-3}
 def place(request, libraries, monkeypatch) -> Iterator[str]:
     """Where to compute."""
     if request.param == "cuda":
-        if (reason := clusters.engine.lacks(torch.device("cuda", 0))) is not None:
+        if (reason := clusters.device.lacks(torch.device("cuda", 0))) is not None:
             pytest.skip(reason)
         yield request.param
         return
@@ -255,7 +255,7 @@ class TestReadOut:
 
     @pytest.fixture(autouse=True)
     def _clusters(self):
-        if (reason := clusters.engine.lacks(torch.device("cuda", 0))) is not None:
+        if (reason := clusters.device.lacks(torch.device("cuda", 0))) is not None:
             pytest.skip(reason)
 
     @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

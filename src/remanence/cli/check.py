@@ -24,6 +24,14 @@ def command(
         str | None,
         typer.Option("--engines", help="Engines to check, such as cuda,cpu; by default all.", show_default=False),
     ] = None,
+    gate: Annotated[
+        str | None,
+        typer.Option(
+            "--gate",
+            help="The only gate to check: a name, or module:Name for one of your own. By default every named one.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Hold every engine to the loop engine on this machine.
 
@@ -33,16 +41,19 @@ def command(
     from rich.console import Console
 
     from ..engines.check import checked, refusals, rows
+    from ..engines.kernels.derive import why_not
     from ..engines.machine import device_named
+    from .own_gate import gate_of
 
     console = Console(highlight=False)
     with bad_input_is_answered():
         place = None if device is None else device_named(device)
         names = None if engines is None else engines.split(",")
         checked(names)
+        only = None if gate is None else gate_of(gate)
     found: list[Row] = []
     with Console(stderr=True).status("checking") as status:
-        for _, group in groupby(rows(place, names), lambda row: (row.device, row.engine)):
+        for _, group in groupby(rows(place, names, only), lambda row: (row.device, row.engine)):
             own: list[Row] = []
             for row in group:
                 own.append(row)
@@ -53,6 +64,8 @@ def command(
             found += own
     for engine, reason in refusals(place, names).items():
         console.print(f"engine {engine} was not checked: {reason}", markup=False)
+    if only is not None and (reason := why_not(only)) is not None:
+        console.print(f"no kernel can be derived for gate {only.name!r}: {reason}; it runs on the loop", markup=False)
     wrong = [row for row in found if not row.ok]
     for row in wrong:
         console.print(f"wrong: {row.engine}, {row.cell}, {row.gate}, {row.dtype}: {row.reason}", markup=False)

@@ -4,18 +4,21 @@ from . import loop
 from .base import Engine, Result, Task, Zeros
 from .check import check
 from .choice import choose, run, run_stacked
+from .explain import Explanation, explain
 from .side_by_side import stacked
 from .table import KNOWN, check_name, runs_side_by_side
 
 __all__ = [
     "KNOWN",
     "Engine",
+    "Explanation",
     "Result",
     "Task",
     "Zeros",
     "check",
     "check_name",
     "choose",
+    "explain",
     "loop",
     "run",
     "run_stacked",

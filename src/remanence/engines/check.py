@@ -85,40 +85,53 @@ class Sizes(NamedTuple):
 
 
 SIZES = Sizes(steps=9, batch=19, inputs=5, units=40)
-"""Small, and yet more rows and units than one tile of a fused engine holds: its programs must exchange states."""
+"""Small, and yet more rows and units than one tile of a kernel holds: its thread blocks must exchange states."""
 WIDE = SIZES._replace(inputs=20)
 """The same with inputs that no kernel multiplies on its way."""
 
 
-def check(device: str | torch.device | None = None, engines: Sequence[str] | None = None) -> list[Row]:
+def check(
+    device: str | torch.device | None = None,
+    engines: Sequence[str] | None = None,
+    gate: str | gates.Gate | None = None,
+) -> list[Row]:
     """Hold every engine to the loop engine.
 
     Args:
         device: where; by default the CPU and, where there is one, the CUDA device.
         engines: names of those to check, if not all.
+        gate: the only gate to check, by its name or as an object, such as one of your own; by default all that have a
+            name.
 
     Returns:
         A row per engine, cell, gate and precision that can run there. Nothing is changed, not even random state.
     """
-    return list(rows(device, engines))
+    return list(rows(device, engines, gate))
 
 
-def rows(device: str | torch.device | None = None, engines: Sequence[str] | None = None) -> Iterator[Row]:
-    """The rows of `check`, one by one: the first use of a fused engine compiles, which takes a while."""
+def rows(
+    device: str | torch.device | None = None,
+    engines: Sequence[str] | None = None,
+    gate: str | gates.Gate | None = None,
+) -> Iterator[Row]:
+    """The rows of `check`, one by one: the first use of a kernel compiles, which takes a while."""
+    cells = list(every_cell() if gate is None else cells_with(gates.gate_named(gate)))
     for place in devices() if device is None else [device_named(device)]:
         for engine in checked(engines):
             for precision in PRECISIONS[place.type]:
-                yield from (row for row in every_row(engine, precision, place) if row is not None)
+                yield from (row for row in every_row(engine, cells, precision, place) if row is not None)
 
 
-def every_row(engine: Engine, precision: Precision, device: torch.device) -> Iterable[Row | None]:
+def every_row(
+    engine: Engine, cells: Sequence[GatedCell], precision: Precision, device: torch.device
+) -> Iterable[Row | None]:
     """A row, or None, for every cell. On CUDA devices in threads, so that kernels compile side by side."""
     if device.type != "cuda":
-        return (compare(engine, cell, precision, device) for cell in every_cell())
+        return (compare(engine, cell, precision, device) for cell in cells)
     # torch's own engine compiles nothing, and what it keeps quiet would be heard from other threads.
     most = 1 if engine.name == "torch" else 8
     with float32_products(precision.tf32), threads(device, most) as pool:
-        return list(pool.map(lambda cell: compare(engine, cell, precision, device), every_cell()))
+        return list(pool.map(lambda cell: compare(engine, cell, precision, device), cells))
 
 
 def refusals(device: str | torch.device | None = None, engines: Sequence[str] | None = None) -> dict[str, str]:
@@ -142,10 +155,15 @@ def checked(names: Sequence[str] | None = None) -> list[Engine]:
 def every_cell() -> Iterator[GatedCell]:
     """Every gate in every cell that takes one."""
     for gate in gates.KNOWN.values():
-        yield LSTMCell(gate(), coupled=False)
-        yield LSTMCell(gate(), coupled=True)
-        yield GRUCell(gate())
-        yield JANETCell(gate())
+        yield from cells_with(gate())
+
+
+def cells_with(gate: gates.Gate) -> Iterator[GatedCell]:
+    """A gate in every cell that takes one."""
+    yield LSTMCell(gate, coupled=False)
+    yield LSTMCell(gate, coupled=True)
+    yield GRUCell(gate)
+    yield JANETCell(gate)
 
 
 def compare(engine: Engine, cell: GatedCell, precision: Precision, device: torch.device) -> Row | None:

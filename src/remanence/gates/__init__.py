@@ -7,6 +7,7 @@ from .power_law import PowerLaw
 from .refine import Refine
 from .sigmoid import Sigmoid
 from .softsign import Softsign
+from .sound import expect_sound
 from .ur import UniformRefine
 
 KNOWN: dict[str, type[Gate]] = {gate.name: gate for gate in (Sigmoid, Fast, Softsign, Refine, UniformRefine, PowerLaw)}
@@ -26,9 +27,11 @@ __all__ = [
 
 
 def gate_named(gate: str | Gate) -> Gate:
-    """The gate itself, or a new one of that name."""
-    if isinstance(gate, Gate):
-        return gate
-    if not isinstance(gate, str):
-        raise TypeError(f"expected gate to be a name or a gate object, got {type(gate).__name__}")
-    return lookup("gate", gate, KNOWN)()
+    """The gate itself, or a new one of that name; one from outside of the package is tried first."""
+    if not isinstance(gate, Gate):
+        if not isinstance(gate, str):
+            raise TypeError(f"expected gate to be a name or a gate object, got {type(gate).__name__}")
+        gate = lookup("gate", gate, KNOWN)()
+    if type(gate).__module__.rpartition(".")[0] != __name__:
+        expect_sound(gate)
+    return gate

@@ -173,6 +173,15 @@ class Recurrent(nn.Module):
         ((output, state, _),) = run([self], [input], [_one_state(state, hx)], [dt])
         return output, state
 
+    def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> engines.Task:
+        """What an engine would be given for the first layer: zeros of these sizes, on the device of the weights."""
+        weight = getattr(self, self._names[0] + self.places[0].suffix)
+        zeros = weight.new_zeros(steps, batch, self.input_size)
+        given = weight.new_ones(steps, batch, dtype=wide(weight.dtype)) if dt else None
+        if self.batch_first:
+            zeros, given = zeros.transpose(0, 1), None if given is None else given.t()
+        return _Run(self, zeros, None, given).task(0, self.places[0])
+
     def watch(
         self, input: Inputs, state: State | None = None, dt: Any = None
     ) -> tuple[list[dict[str, Tensor]], State, Tensor | None]:

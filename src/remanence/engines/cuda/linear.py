@@ -15,7 +15,7 @@ from torch import Tensor
 from ..machine import lacking
 from .compiler import machine_code
 from .driver import Kernel, architecture
-from .engine import lacks
+from .device import lacks
 from .recurrence import NUMBERS
 
 WIDEST = 128

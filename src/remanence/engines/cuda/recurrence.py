@@ -14,7 +14,7 @@ from ..machine import lacking, processors
 from . import plan
 from .compiler import machine_code
 from .driver import Kernel, architecture
-from .engine import largest_cluster
+from .device import largest_cluster
 
 NARROW = 16
 """Widest inputs that are multiplied by these kernels."""

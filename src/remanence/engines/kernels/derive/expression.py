@@ -8,11 +8,8 @@ way, but never so that NaN or infinity would come out otherwise: `0 * x` stays, 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .operations import Operation
 
 COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq", "and", "or"})
 CONDITIONS = frozenset({"lt", "le", "eq", "not", "and", "or", "isnan"})
@@ -199,13 +196,30 @@ def _simplified_product(x: Expression, y: Expression) -> Expression | None:
     return None
 
 
-def _folded(operation: str, inputs: tuple[Expression, ...]) -> Expression | None:
-    if operation in CONDITIONS:
-        return None
-    from .operations import KNOWN
+FOLDED: dict[str, Callable[..., float]] = {
+    "add": lambda x, y: x + y,
+    "mul": lambda x, y: x * y,
+    "neg": lambda x: -x,
+    "reciprocal": lambda x: 1 / x,
+    "maximum": max,
+    "minimum": min,
+    "clamp_min": max,
+    "clamp_max": min,
+    "abs": abs,
+    **{
+        name: getattr(math, name)
+        for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tan", "atan", "erf")
+    },
+    **{name: getattr(math, name) for name in ("tanh", "sinh", "cosh", "asinh")},
+}
+"""Operations that are carried out at once, on constants."""
 
+
+def _folded(operation: str, inputs: tuple[Expression, ...]) -> Expression | None:
+    if operation not in FOLDED:
+        return None
     try:
-        return constant(KNOWN[operation].on_numbers(*(part.number for part in inputs)))
+        return constant(FOLDED[operation](*(part.number for part in inputs)))
     except (ValueError, OverflowError, ZeroDivisionError):
         return None
 
@@ -249,19 +263,3 @@ def substituted(outputs: Iterable[Expression], replacements: Mapping[Expression,
 def variables(outputs: Iterable[Expression]) -> Iterator[str]:
     """Names of what they depend on."""
     return (str(node.value) for node in ordered(outputs) if node.operation == "variable")
-
-
-def gradients(output: Expression, known: Mapping[str, Operation]) -> dict[Expression, Expression]:
-    """Derivatives of a formula by every node that it is made of, as backpropagation finds them.
-
-    Each comes as a product from the output inwards, in the order of autograd: a choice that closes a path gives zero
-    whatever is behind it.
-    """
-    total = {output: constant(1.0)}
-    for node in reversed(ordered([output])):
-        if node not in total or not node.inputs or node.is_condition:
-            continue
-        for part, slope in zip(node.inputs, known[node.operation].slopes(total[node], node), strict=True):
-            if slope is not None and not part.is_condition:
-                total[part] = total[part] + slope if part in total else slope
-    return total

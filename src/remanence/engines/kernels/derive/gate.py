@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ....gates import Gate
 from .evaluate import evaluated
-from .expression import Expression, constant, gradients, ordered, substituted, variable, variables, where
-from .operations import KNOWN
+from .expression import Expression, constant, ordered, substituted, variable, variables, where
+from .operations import gradients
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS = 3, 5
@@ -147,7 +147,8 @@ def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
         return found
 
     named_forget, named_carried = named(by_forget), tuple(map(named, by_carried))
-    by_own = tuple(tuple(_slopes(value, own).get(name, constant(0.0)) for name in own) for value in fixed)
+    by_own = [[_slopes(value, own).get(name, constant(0.0)) for name in own] for value in fixed]
+    _compare_slopes(gate, has_dt, [by_forget, *by_carried], fixed, by_own)
     return DerivedGate(
         len(gate.rows),
         len(gate.carries),
@@ -160,7 +161,7 @@ def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
         tuple(slopes),
         named_forget,
         named_carried,
-        by_own,
+        tuple(map(tuple, by_own)),
     )
 
 
@@ -196,6 +197,34 @@ def _compare(gate: Gate, has_dt: bool, dtype: torch.dtype, outputs: list[Express
             raise NotDerivableError("what it computes depends on more than the operations that it calls")
 
 
+def _compare_slopes(
+    gate: Gate, has_dt: bool, by: list[dict[str, Expression]], fixed: list[Expression], by_own: list[list[Expression]]
+) -> None:
+    """Hold derivatives of the formula to autograd's, in float64."""
+    given = {name: value.requires_grad_() for name, value in _sample(gate, has_dt, torch.float64, seed=2).items()}
+    with torch.enable_grad():
+        outputs = _called(gate, given)
+        outputs = (outputs[0], *outputs[2:])
+        expected = [
+            torch.autograd.grad(part.sum(), list(given.values()), retain_graph=True, materialize_grads=True)
+            for part in outputs
+        ]
+    with torch.no_grad():
+        values = {name: value.detach() for name, value in given.items()}
+        values |= {f"fixed{i}": value for i, value in enumerate(evaluated(fixed, values))}
+        for slopes, truth in zip(by, expected, strict=True):
+            found = dict(zip(slopes, evaluated(list(slopes.values()), values), strict=True))
+            full = {name: slope.expand(ROWS, UNITS) for name, slope in found.items()}
+            for name, true in zip(given, truth, strict=True):
+                mine = full.get(name, torch.zeros(ROWS, UNITS, dtype=torch.float64, device="cpu"))
+                if name.startswith("own"):
+                    rows = evaluated([row[int(name.removeprefix("own"))] for row in by_own], values)
+                    mine = sum((full[f"fixed{i}"] * row for i, row in enumerate(rows) if f"fixed{i}" in full), mine)
+                summed = mine.sum_to_size(true.shape)
+                if not torch.allclose(summed, true, rtol=1e-6, atol=1e-9, equal_nan=True):
+                    raise NotDerivableError(f"its derivative by {name} is not that of autograd")
+
+
 def _hoisted(outputs: list[Expression], own: list[str]) -> tuple[list[Expression], list[Expression]]:
     """Formulas with `fixed0`, ... for all that depends on the gate's own weights alone, and those formulas."""
     dependent: dict[Expression, bool] = {}
@@ -217,7 +246,7 @@ def _is_fixed(node: Expression, own: list[str]) -> bool:
 
 
 def _slopes(output: Expression, sources: list[str]) -> dict[str, Expression]:
-    found = gradients(output, KNOWN)
+    found = gradients(output)
     by = {name: found[variable(name)] for name in sources if variable(name) in found}
     return {name: slope for name, slope in by.items() if not slope.is_constant(0.0)}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .expression import Expression, apply, constant, where
+from .expression import Expression, apply, constant, ordered, where
 
 Slopes = tuple[Expression | None, ...]
 
@@ -30,18 +30,10 @@ class Operation:
     """In Triton's language, of tiles of float32. Functions are those of triton/functions.py."""
     derivative: Callable[..., Slopes] = field(default=lambda g, y, *x: (None,) * len(x))
     """From the derivative by its result g, the result y and its inputs x: those by every input, None for zero."""
-    number: Callable[..., float] | None = None
-    """On floats of Python, where that is simpler than a tensor."""
 
     def slopes(self, gradient: Expression, node: Expression) -> Slopes:
         """Derivatives by every input of a node."""
         return self.derivative(gradient, node, *node.inputs)
-
-    def on_numbers(self, *values: float) -> float:
-        """On floats."""
-        if self.number is not None:
-            return self.number(*values)
-        return float(self.torch(*(torch.tensor(value, dtype=torch.float64, device="cpu") for value in values)))
 
 
 def _call(name: str, triton: str | None = None, of: int = 1) -> tuple[str, str]:
@@ -71,10 +63,10 @@ def _of_smaller(g: Expression, y: Expression, a: Expression, b: Expression) -> S
 
 
 KNOWN: dict[str, Operation] = {
-    "add": Operation(torch.add, *_infix("+"), lambda g, y, a, b: (g, g), lambda a, b: a + b),
-    "mul": Operation(torch.mul, *_infix("*"), lambda g, y, a, b: (g * b, g * a), lambda a, b: a * b),
-    "neg": Operation(torch.neg, "-{0}", "-{0}", lambda g, y, x: (-g,), lambda x: -x),
-    "reciprocal": Operation(torch.reciprocal, *_call("reciprocal"), lambda g, y, x: (-(g * y * y),), lambda x: 1 / x),
+    "add": Operation(torch.add, *_infix("+"), lambda g, y, a, b: (g, g)),
+    "mul": Operation(torch.mul, *_infix("*"), lambda g, y, a, b: (g * b, g * a)),
+    "neg": Operation(torch.neg, "-{0}", "-{0}", lambda g, y, x: (-g,)),
+    "reciprocal": Operation(torch.reciprocal, *_call("reciprocal"), lambda g, y, x: (-(g * y * y),)),
     "where": Operation(
         torch.where,
         "{0} ? {1} : {2}",
@@ -90,31 +82,33 @@ KNOWN: dict[str, Operation] = {
     "or": Operation(torch.logical_or, "{0} || {1}", "{0} | {1}"),
     "isnan": Operation(torch.isnan, "{0} != {0}", "{0} != {0}"),
     # Kinks.
-    "abs": Operation(torch.abs, *_call("fabsf", "tl.abs"), lambda g, y, x: (g * apply("sign", x),), abs),
+    "abs": Operation(torch.abs, *_call("fabsf", "tl.abs"), lambda g, y, x: (g * apply("sign", x),)),
     "sign": Operation(torch.sign, *_call("sign")),
-    "maximum": Operation(torch.maximum, *_call("maximum", of=2), _of_larger, max),
-    "minimum": Operation(torch.minimum, *_call("minimum", of=2), _of_smaller, min),
+    "maximum": Operation(torch.maximum, *_call("maximum", of=2), _of_larger),
+    "minimum": Operation(torch.minimum, *_call("minimum", of=2), _of_smaller),
     "clamp_min": Operation(
         torch.clamp_min,
         *_call("larger_of", "maximum", of=2),
         lambda g, y, x, low: (where(low <= x, g, 0.0), where(x < low, g, 0.0)),
-        max,
     ),
     "clamp_max": Operation(
         torch.clamp_max,
         *_call("smaller_of", "minimum", of=2),
         lambda g, y, x, high: (where(x <= high, g, 0.0), where(high < x, g, 0.0)),
-        min,
     ),
     "floor": Operation(torch.floor, *_call("floorf", "tl.floor")),
     # Exponentials and logarithms.
-    "exp": Operation(torch.exp, *_call("exponential_of", "tl.exp"), lambda g, y, x: (g * y,), math.exp),
+    "exp": Operation(torch.exp, *_call("exponential_of", "tl.exp"), lambda g, y, x: (g * y,)),
     "expm1": Operation(
-        torch.expm1, *_call("exponential_less_one", "expm1"), lambda g, y, x: (g * apply("exp", x),), math.expm1
+        torch.expm1,
+        *_call("exponential_less_one", "expm1"),
+        lambda g, y, x: (g * apply("exp", x),),
     ),
-    "log": Operation(torch.log, *_call("logarithm_of", "tl.log"), lambda g, y, x: (g / x,), math.log),
+    "log": Operation(torch.log, *_call("logarithm_of", "tl.log"), lambda g, y, x: (g / x,)),
     "log1p": Operation(
-        torch.log1p, *_call("logarithm_of_one_and", "log1p"), lambda g, y, x: (g / (1.0 + x),), math.log1p
+        torch.log1p,
+        *_call("logarithm_of_one_and", "log1p"),
+        lambda g, y, x: (g / (1.0 + x),),
     ),
     "sigmoid": Operation(torch.sigmoid, *_call("sigmoid"), lambda g, y, x: (g * (y * apply("sigmoid_complement", x)),)),
     "sigmoid_complement": Operation(
@@ -124,38 +118,58 @@ KNOWN: dict[str, Operation] = {
         lambda g, y, x: (-(g * (y * apply("sigmoid", x))),),
     ),
     "tanh": Operation(
-        torch.tanh, *_call("hyperbolic_tangent", "tanh"), lambda g, y, x: (g * (1.0 - y * y),), math.tanh
+        torch.tanh,
+        *_call("hyperbolic_tangent", "tanh"),
+        lambda g, y, x: (g * (1.0 - y * y),),
     ),
     "sinh": Operation(
         torch.sinh,
         *_call("hyperbolic_sine_of", "sinh"),
         lambda g, y, x: (g * apply("cosh_from_sinh", y),),
-        math.sinh,
     ),
     "cosh": Operation(
-        torch.cosh, *_call("hyperbolic_cosine_of", "cosh"), lambda g, y, x: (g * apply("sinh", x),), math.cosh
+        torch.cosh,
+        *_call("hyperbolic_cosine_of", "cosh"),
+        lambda g, y, x: (g * apply("sinh", x),),
     ),
     "cosh_from_sinh": Operation(  # only in derivatives, and not differentiated again
         lambda s: torch.hypot(s, torch.ones((), dtype=s.dtype, device=s.device)),
         *_call("cosine_from_sine", "cosh_from_sinh"),
     ),
     "asinh": Operation(
-        torch.asinh, *_call("asinhf", "asinh"), lambda g, y, x: (g * apply("rsqrt", x * x + 1.0),), math.asinh
+        torch.asinh,
+        *_call("asinhf", "asinh"),
+        lambda g, y, x: (g * apply("rsqrt", x * x + 1.0),),
     ),
     # Roots and powers.
-    "sqrt": Operation(torch.sqrt, *_call("sqrtf", "tl.sqrt"), lambda g, y, x: (g / (2.0 * y),), math.sqrt),
+    "sqrt": Operation(torch.sqrt, *_call("sqrtf", "tl.sqrt"), lambda g, y, x: (g / (2.0 * y),)),
     "rsqrt": Operation(torch.rsqrt, *_call("1.0f / sqrtf", "tl.rsqrt"), lambda g, y, x: (-0.5 * (g * (y * (y * y))),)),
     "pow": Operation(torch.pow, *_call("powf", "power", of=2), _of_power),
     # Trigonometry.
-    "sin": Operation(torch.sin, *_call("sinf", "tl.sin"), lambda g, y, x: (g * apply("cos", x),), math.sin),
-    "cos": Operation(torch.cos, *_call("cosf", "tl.cos"), lambda g, y, x: (-(g * apply("sin", x)),), math.cos),
-    "tan": Operation(torch.tan, *_call("tanf", "tangent"), lambda g, y, x: (g * (1.0 + y * y),), math.tan),
-    "atan": Operation(torch.atan, *_call("atanf", "arctangent"), lambda g, y, x: (g / (x * x + 1.0),), math.atan),
+    "sin": Operation(torch.sin, *_call("sinf", "tl.sin"), lambda g, y, x: (g * apply("cos", x),)),
+    "cos": Operation(torch.cos, *_call("cosf", "tl.cos"), lambda g, y, x: (-(g * apply("sin", x)),)),
+    "tan": Operation(torch.tan, *_call("tanf", "tangent"), lambda g, y, x: (g * (1.0 + y * y),)),
+    "atan": Operation(torch.atan, *_call("atanf", "arctangent"), lambda g, y, x: (g / (x * x + 1.0),)),
     "erf": Operation(
         torch.erf,
         *_call("erff", "tl.erf"),
         lambda g, y, x: (2 / math.sqrt(math.pi) * (g * apply("exp", -(x * x))),),
-        math.erf,
     ),
 }
 """Operations by name."""
+
+
+def gradients(output: Expression) -> dict[Expression, Expression]:
+    """Derivatives of a formula by every node that it is made of, as backpropagation finds them.
+
+    Each comes as a product from the output inwards, in the order of autograd: a choice that closes a path gives zero
+    whatever is behind it.
+    """
+    total = {output: constant(1.0)}
+    for node in reversed(ordered([output])):
+        if node not in total or not node.inputs or node.is_condition:
+            continue
+        for part, slope in zip(node.inputs, KNOWN[node.operation].slopes(total[node], node), strict=True):
+            if slope is not None and not part.is_condition:
+                total[part] = total[part] + slope if part in total else slope
+    return total

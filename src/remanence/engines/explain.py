@@ -1,0 +1,71 @@
+"""Which engine will run a layer, why, and with what code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..cells import GatedCell
+from .base import Task
+from .choice import choose
+from .kernels.derive import NotDerivableError, cpp, derived, triton
+from .table import KNOWN
+
+
+class Layer(Protocol):
+    """A layer that says what an engine is given."""
+
+    engine: str
+
+    def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> Task:
+        """What an engine would be given."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is known about running a layer. Printed, it is a short report with the source."""
+
+    engine: str
+    """The engine that will run it."""
+    refusals: dict[str, str]
+    """Why others cannot, as the end of a sentence, by name."""
+    gate: str | None
+    """The name of its gate, if it has one."""
+    sources: dict[str, str]
+    """The code that is derived from the gate's equation, by language: "c++" for the engines cuda and c++, "triton"."""
+    not_derived: str | None = None
+    """Why there is no such code, as the end of a sentence."""
+
+    def __str__(self) -> str:
+        lines = [f"engine: {self.engine}"]
+        lines += [f"not {name}: {reason}" for name, reason in self.refusals.items()]
+        if self.not_derived is not None:
+            lines.append(f"no kernel for gate {self.gate!r}: {self.not_derived}")
+        for language, source in self.sources.items():
+            lines += ["", f"--- gate {self.gate!r} in {language} ---", source.strip()]
+        return "\n".join(lines)
+
+
+def explain(layer: Layer, steps: int = 100, batch: int = 32, dt: bool = False) -> Explanation:
+    """Which engine will run a layer on inputs of this size on the device where it is, and the code derived for its gate.
+
+    Args:
+        layer: a layer of `remanence`.
+        steps: T.
+        batch: B.
+        dt: whether times between steps are given.
+    """
+    task = layer.example_task(steps, batch, dt)
+    chosen = choose(layer.engine, task)
+    reasons = {name: engine.refuses(task) for name, engine in KNOWN.items()}
+    refusals = {name: reason for name, reason in reasons.items() if reason is not None}
+    if not isinstance(task.cell, GatedCell):
+        return Explanation(chosen.name, refusals, None, {})
+    gate = task.cell.gate
+    try:
+        formulas = derived(gate, dt)
+    except NotDerivableError as error:
+        return Explanation(chosen.name, refusals, gate.name, {}, str(error))
+    return Explanation(
+        chosen.name, refusals, gate.name, {"c++": cpp.source(formulas), "triton": triton.source(formulas)}
+    )

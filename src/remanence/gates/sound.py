@@ -1,0 +1,64 @@
+"""Whether a gate keeps its promises, asked once when a layer is made of it: mistakes show before training does."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .base import Forgetting, Gate
+
+BATCH, UNITS = 3, 5
+"""Of the tensors that a gate is tried with."""
+SAME = 1e-6
+"""How far forget value and complement may be from one together, in float64."""
+
+
+def expect_sound(gate: Gate) -> None:
+    """One sentence about what is wrong with a gate, if something is."""
+    for dt in (None, torch.full((BATCH, 1), 0.5, dtype=torch.float64, device="cpu")) if gate.takes_dt else (None,):
+        _expect_sound(gate, dt)
+
+
+def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
+    source = torch.Generator("cpu").manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=source, dtype=torch.float64, device="cpu").requires_grad_()
+
+    rows = tuple(draw(BATCH, UNITS) for _ in gate.rows)
+    carried = tuple(draw(BATCH, UNITS).abs() for _ in gate.carries)
+    weights = {name: draw(UNITS) for name in gate.per_unit}
+    with torch.enable_grad():
+        try:
+            found = gate(rows, carried, weights, dt)
+        except KeyError as error:
+            declared = ", ".join(gate.per_unit) or "none"
+            raise ValueError(
+                f"expected gate {gate.name!r} to use weights that it declares in per_unit ({declared}), got {error}"
+            ) from error
+    if not isinstance(found, Forgetting):
+        raise ValueError(f"expected gate {gate.name!r} to return a Forgetting, got {type(found).__name__}")
+    if len(found.carried) != len(gate.carries):
+        names = ", ".join(gate.carries) or "nothing"
+        raise ValueError(
+            f"expected gate {gate.name!r} to return all that it carries ({names}), got {len(found.carried)} values"
+        )
+    parts = {"forget": found.forget, "complement": found.complement}
+    parts |= {f"carried {name!r}": part for name, part in zip(gate.carries, found.carried, strict=True)}
+    for name, part in parts.items():
+        if not isinstance(part, Tensor) or part.shape != (BATCH, UNITS):
+            got = tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
+            raise ValueError(
+                f"expected {name} of gate {gate.name!r} to have the shape (B, H) of its rows, here "
+                f"{(BATCH, UNITS)}, got {got}"
+            )
+    if not found.forget.requires_grad:
+        raise ValueError(
+            f"expected gate {gate.name!r} to be differentiable, got a forget value without a gradient: it is detached, "
+            "rounded, or depends on no row and no weight"
+        )
+    together = (found.forget + found.complement - 1).abs().max()
+    if together > SAME:
+        raise ValueError(
+            f"expected complement of gate {gate.name!r} to be 1 - forget, got a sum that is off by {float(together):.1e}"
+        )
