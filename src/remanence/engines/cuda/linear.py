@@ -14,8 +14,8 @@ from torch import Tensor
 
 from ..machine import lacking
 from .compiler import machine_code
-from .driver import Kernel, architecture
 from .device import lacks
+from .driver import Kernel, architecture
 from .recurrence import NUMBERS
 
 WIDEST = 128

@@ -13,8 +13,8 @@ from ..kernels.derive import cpp
 from ..machine import lacking, processors
 from . import plan
 from .compiler import machine_code
-from .driver import Kernel, architecture
 from .device import largest_cluster
+from .driver import Kernel, architecture
 
 NARROW = 16
 """Widest inputs that are multiplied by these kernels."""
