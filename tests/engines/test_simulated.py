@@ -396,9 +396,9 @@ def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
 def test_a_kernel_that_does_not_wait_is_found(case, forgotten, libraries, monkeypatch) -> None:
     force(CASES[case][-1], monkeypatch)
 
-    def compiled(name: str, constants: Mapping[str, object], chip: str) -> bytes:
+    def compiled(name: str, constants: Mapping[str, object], chip: str, gate: str = "") -> bytes:
         left_out = f"{forgotten}{3 if name == 'whole_forward' else 2}>();" if forgotten.endswith("- ") else forgotten
-        return simulation.compiled(libraries, name, constants, left_out)
+        return simulation.compiled(libraries, name, constants, gate, left_out)
 
     monkeypatch.setattr(recurrence, "machine_code", compiled)
     precision = checking.TF32 if CASES[case][-1].whole or CASES[case][-1].wide else checking.FULL

@@ -60,5 +60,5 @@ def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
     together = (found.forget + found.complement - 1).abs().max()
     if together > SAME:
         raise ValueError(
-            f"expected complement of gate {gate.name!r} to be 1 - forget, got a sum that is off by {float(together):.1e}"
+            f"expected complement of gate {gate.name!r} to be 1 - forget, got a sum off by {float(together):.1e}"
         )
