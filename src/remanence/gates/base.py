@@ -69,6 +69,20 @@ class Gate(ABC):
             dt: time since the previous step, `(B, 1)`, or None for unit steps.
         """
 
+    def slopes(
+        self,
+        pre: tuple[Tensor, ...],
+        carried: tuple[Tensor, ...],
+        weights: Mapping[str, Tensor],
+        dt: Tensor | None,
+    ) -> Mapping[str, Tensor]:
+        """Derivatives of the forget value by some rows, by name, where a formula by hand is faster than the derived one.
+
+        Arguments are those of `__call__`. Kernels use it in the place of what they would derive, after it has been held
+        to autograd; none is needed.
+        """
+        return {}
+
     def parameters(self, units: int) -> dict[str, Tensor]:
         """Freshly drawn values, float64 `(units,)`, for every name in `per_unit`."""
         return {}

@@ -36,6 +36,14 @@ class Fast(Gate):
         logit = torch.sinh(z.clamp(-SATURATED, SATURATED))
         return Forgetting(torch.sigmoid(logit), torch.sigmoid(-logit))
 
+    def slopes(
+        self, pre: tuple[Tensor, ...], carried: tuple[Tensor, ...], weights: Mapping[str, Tensor], dt: Tensor | None
+    ) -> Mapping[str, Tensor]:
+        """Without the conditions of the clamp, for f (1 - f) is zero where it acts: 3 to 8 % of a training step."""
+        clamped = pre[0].clamp(-SATURATED, SATURATED)
+        logit = torch.sinh(clamped)
+        return {"forget": torch.sigmoid(logit) * torch.sigmoid(-logit) * torch.cosh(clamped)}
+
     def logit(self, *biases: Tensor) -> Tensor:
         (bias,) = biases
         return torch.sinh(bias.clamp(-SATURATED, SATURATED))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from ..kernels.derive import DerivedGate, derived
 from ..kernels.derive.evaluate import evaluated
 from ..kernels.derive.expression import Expression, apply, constant, ordered, substituted, variable
 from .buffers import Scratch
-from .program import Program
+from .program import Program, program
 
 
 class Reading(NamedTuple):
@@ -106,38 +106,43 @@ class GateKernel:
         values = evaluated(self.derived.fixed, own)
         return {f"fixed{i}": value for i, value in enumerate(values)}
 
-    def step(self, read: Reading, scratch: Scratch) -> Decision:
-        """One step."""
-        places = dict(zip(self._parts.carried, read.after, strict=True))
-        values = self._parts.forward.run(self._given(read), places, scratch)
-        for place, value in zip(read.after, values[len(values) - len(read.after) :], strict=True):
-            if value is not place:  # the same formula as something else
-                place.copy_(value)
-        return Decision(values[0], values[1] if self.complement else None)
+    def stepper(self, scratch: Scratch) -> Callable[[Reading], Decision]:
+        """A function that goes one step, in these buffers."""
+        run = self._parts.forward.bound(scratch)
+        variables = self._parts.forward.variables
+
+        def step(read: Reading) -> Decision:
+            given = self._given(read)
+            found = run(*(given[name] for name in variables), *read.after)
+            return Decision(found[0], found[1] if self.complement else None)
+
+        return step
 
     def slopes(self, read: Reading, slopes: GateSlopes, scratch: Scratch) -> Decision:
         """Derivatives of all steps of a stretch, and what was decided at them."""
-        steps = len(read.rows[0])
-        values = self._parts.backward.run(self._given(read), {}, scratch, steps)
-        known = values[len(values) - len(self.derived.slopes) :]
         variables = self._variables()
-
-        def fill(by: Mapping[str, Expression], places: Mapping[str, Tensor]) -> None:
+        wanted: list[tuple[Expression, Tensor]] = []
+        for by, places in (
+            (self.derived.by_forget, slopes.forget),
+            *zip(self.derived.by_carried, slopes.state.values(), strict=True),
+        ):
             for name, place in places.items():
                 slope = by.get(variables[name])
-                if slope is None:
-                    place.zero_()
+                if slope is None or slope.is_constant():
+                    place.fill_(0.0 if slope is None else self._sign(name) * slope.number)
                     continue
-                sign = self.signs[self.gate.rows.index(name)] if name in self.gate.rows else 1
-                if slope.is_constant():
-                    place.fill_(sign * slope.number)
-                else:
-                    torch.mul(known[int(str(slope.value).removeprefix("slope"))], sign, out=place)
+                formula = self._parts.slopes[int(str(slope.value).removeprefix("slope"))]
+                wanted.append((formula if self._sign(name) > 0 else -formula, place))
+        outputs = (*self._parts.decided, *(formula for formula, _ in wanted))
+        first = len(self._parts.decided)
+        backward = program(outputs, tuple(range(first, len(outputs))), "backward")
+        given = self._given(read)
+        run = backward.bound(scratch, len(read.rows[0]))
+        found = run(*(given[name] for name in backward.variables), *(place for _, place in wanted))
+        return Decision(found[0], found[1] if self.complement else None)
 
-        fill(self.derived.by_forget, slopes.forget)
-        for by, state in zip(self.derived.by_carried, self.gate.carries, strict=True):
-            fill(by, slopes.state[state])
-        return Decision(values[0], values[1] if self.complement else None)
+    def _sign(self, source: str) -> int:
+        return self.signs[self.gate.rows.index(source)] if source in self.gate.rows else 1
 
     def _given(self, read: Reading) -> dict[str, Tensor]:
         given = {f"z{i}": row for i, row in enumerate(read.rows)}
@@ -151,8 +156,8 @@ class _Programs(NamedTuple):
     logistic: tuple[bool, ...]
     """Which rows come through the sigmoid, in one call with those of the cell."""
     forward: Program
-    carried: tuple[Expression, ...]
-    backward: Program
+    decided: tuple[Expression, ...]
+    slopes: tuple[Expression, ...]
 
 
 @lru_cache(maxsize=256)
@@ -169,8 +174,14 @@ def _programs(gate: DerivedGate, complement: bool) -> _Programs:
             passed, other = ("sigmoid", "sigmoid_complement") if sign > 0 else ("sigmoid_complement", "sigmoid")
             replaced = {apply(passed, z): z, apply(other, z): constant(1.0) - z}
             forward, backward = substituted(forward, replaced), substituted(backward, replaced)
-    carried = tuple(forward[len(decided) :])
-    return _Programs(tuple(signs), tuple(logistic), Program(forward, "forward"), carried, Program(backward, "backward"))
+    first = len(decided)
+    return _Programs(
+        tuple(signs),
+        tuple(logistic),
+        program(tuple(forward), tuple(range(first, len(forward))), "forward"),
+        tuple(backward[:first]),
+        tuple(backward[first:]),
+    )
 
 
 def _sign(row: Expression, outputs: list[Expression]) -> int | None:

@@ -1,9 +1,11 @@
-"""Formulas as a list of torch's operations, each into a buffer that is made once."""
+"""Formulas as straight lines of torch's operations, each into a buffer that is made once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,15 +13,8 @@ from torch import Tensor
 from ..kernels.derive.expression import Expression, ordered
 from .buffers import Scratch
 
-
-class Call(NamedTuple):
-    """One operation."""
-
-    function: Callable[..., Any]
-    inputs: tuple[Expression, ...]
-    result: Expression
-    buffer: str
-    """Where the result goes, unless it has a place of its own."""
+Bound = Callable[..., tuple[Tensor, ...]]
+"""A program with its buffers: takes the variables by name, and places for outputs as `place0`, ..."""
 
 
 class Program:
@@ -27,116 +22,152 @@ class Program:
 
     Args:
         outputs: what is computed.
-        name: of its buffers: programs that run at the same time have different ones.
+        placed: which of them go to a place that the caller gives, by number; the others to buffers.
+        name: of its buffers: programs whose results are needed at the same time have different ones.
     """
 
-    def __init__(self, outputs: Sequence[Expression], name: str) -> None:
+    def __init__(self, outputs: Sequence[Expression], placed: Sequence[int], name: str) -> None:
         self.outputs = tuple(outputs)
-        nodes = ordered(self.outputs, _parts)
-        self.constants = {node: node.number for node in nodes if node.operation == "constant"}
-        self.variables = {node: str(node.value) for node in nodes if node.operation == "variable"}
-        self.calls: list[Call] = []
-        last_use = {part: place for place, node in enumerate(nodes) for part in _parts(node)}
+        self.uses = Counter(part for node in ordered(self.outputs) for part in node.inputs) + Counter(self.outputs)
+        self.sinhs = {node.inputs[0]: node for node in self.uses if node.operation == "sinh"}
+        nodes = ordered(self.outputs, self._parts)
+        self.constants = [node for node in nodes if node.operation == "constant"]
+        self.variables = sorted(str(node.value) for node in nodes if node.operation == "variable")
+        self.placed = tuple(placed)
+        places = {self.outputs[number]: f"place{number}" for number in reversed(self.placed)}
+        names = {node: f"k{i}" for i, node in enumerate(self.constants)}
+        names |= {node: str(node.value) for node in nodes if node.operation == "variable"}
+        lines: list[str] = []
+        self.buffers: list[tuple[str, bool]] = []
+        last_use = {part: when for when, node in enumerate(nodes) for part in self._parts(node)}
         free: list[str] = []
-        held: dict[Expression, str] = {}
-        for place, node in enumerate(nodes):
-            if node.operation in ("constant", "variable"):
+        kinds: dict[str, bool] = {}
+        for when, node in enumerate(nodes):
+            if node in names:
                 continue
-            kind = "condition" if node.is_condition else "value"
-            reusable = [buffer for buffer in free if buffer.startswith(f"{name} {kind}")]
-            buffer = reusable[-1] if reusable else f"{name} {kind} {place}"
-            if reusable:
-                free.remove(buffer)
-            held[node] = buffer
-            self.calls.append(Call(_function(node), _parts(node), node, buffer))
+            if node in places:
+                names[node] = places[node]
+            else:
+                fitting = [buffer for buffer in free if kinds[buffer] == node.is_condition]
+                names[node] = fitting[-1] if fitting else f"b{len(kinds)}"
+                if fitting:
+                    free.remove(names[node])
+                elif names[node] not in kinds:
+                    kinds[names[node]] = node.is_condition
+                    self.buffers.append((f"{name} {len(self.buffers)}", node.is_condition))
+            lines.append(self._line(node, names))
             # Not before: some operations of torch may not write over what they read.
-            done = {part for part in _parts(node) if part in held and last_use[part] == place}
-            free += [held[part] for part in done if part not in self.outputs]
+            done = dict.fromkeys(part for part in self._parts(node) if last_use[part] == when)
+            free += [names[part] for part in done if names[part] in kinds and part not in self.outputs]
+        elsewhere = [n for n in self.placed if names[self.outputs[n]] != f"place{n}"]  # the same as another, or given
+        lines += [f"place{number}.copy_({names[self.outputs[number]]})" for number in elsewhere]
+        returned = [f"place{n}" if n in self.placed else names[node] for n, node in enumerate(self.outputs)]
+        arguments = ", ".join([*self.variables, *(f"place{number}" for number in self.placed)])
+        bound = ", ".join([*kinds, *(f"k{i}" for i in range(len(self.constants)))])
+        body = "\n".join(f"        {line}" for line in [*lines, f"return ({', '.join(returned)},)"])
+        self.text = f"def bind({bound}):\n    def run({arguments}):\n{body}\n    return run\n"
+        space: dict[str, Any] = dict(FUNCTIONS)
+        exec(compile(self.text, f"<{name}>", "exec"), space)
+        self._bind = space["bind"]
 
-    def run(
-        self,
-        given: Mapping[str, Tensor],
-        places: Mapping[Expression, Tensor],
-        scratch: Scratch,
-        steps: int | None = None,
-    ) -> list[Tensor]:
-        """Values of the outputs.
+    def bound(self, scratch: Scratch, steps: int | None = None) -> Bound:
+        """The program with buffers of these shapes."""
+        buffers = [
+            scratch.condition(name, steps) if condition else scratch(name, steps) for name, condition in self.buffers
+        ]
+        constants = [scratch.full(node.number, steps) for node in self.constants]
+        run: Bound = self._bind(*buffers, *constants)
+        return run
 
-        Args:
-            given: variables by name.
-            places: where results go that do not go to a buffer.
-            scratch: buffers.
-            steps: of a stretch; None for a single step.
-        """
-        values: dict[Expression, Tensor] = {node: given[name] for node, name in self.variables.items()}
-        for node, number in self.constants.items():
-            values[node] = scratch.full(number, steps)
-        for function, inputs, result, buffer in self.calls:
-            out = places.get(result)
-            if out is None:
-                out = scratch.condition(buffer, steps) if result.is_condition else scratch(buffer, steps)
-            values[result] = function(*(values[part] for part in inputs), out=out)
-        for output in self.outputs:
-            if output in places and not _parts(output):
-                places[output].copy_(values[output])
-        return [values[output] for output in self.outputs]
+    def _line(self, node: Expression, names: dict[Expression, str]) -> str:
+        parts = [names[part] for part in self._parts(node)]
+        form = self._form(node)
+        if form == "clamp":
+            low, high = node.inputs[0].inputs[1].number, node.inputs[1].number
+            parts += [repr(low), repr(high)]
+        more = ", value=-1" if form == "minus_product" else ""
+        function = {"minus_product": "plus_product"}.get(form, form)
+        function = f"{function}_" if function in WORDS else function
+        return f"{function}({', '.join(parts)}{more}, out={names[node]})"
+
+    def _form(self, node: Expression) -> str:
+        """Which of torch's operations does a node: some do two at once."""
+        if node.operation == "add":
+            for x, y in (node.inputs, node.inputs[::-1]):
+                if y.operation == "neg":
+                    product = y.inputs[0].operation == "mul" and self.uses[y] == self.uses[y.inputs[0]] == 1
+                    return "minus_product" if product and not _has_constant(y.inputs[0]) else "sub"
+            for y in node.inputs:
+                if y.operation == "mul" and self.uses[y] == 1 and not _has_constant(y):
+                    return "plus_product"
+        if node.operation == "mul" and any(y.operation == "reciprocal" and self.uses[y] == 1 for y in node.inputs):
+            return "div"
+        if node.operation == "clamp_max" and node.inputs[0].operation == "clamp_min" and self.uses[node.inputs[0]] == 1:
+            low, high = node.inputs[0].inputs[1], node.inputs[1]
+            if low.is_constant() and high.is_constant():
+                return "clamp"
+        return "cosh_from_sinh" if node.operation == "cosh" and node.inputs[0] in self.sinhs else node.operation
+
+    def _parts(self, node: Expression) -> tuple[Expression, ...]:
+        """What that operation takes."""
+        form = self._form(node)
+        if form in ("sub", "minus_product"):
+            x, y = node.inputs if node.inputs[1].operation == "neg" else node.inputs[::-1]
+            return (x, y.inputs[0]) if form == "sub" else (x, *y.inputs[0].inputs)
+        if form == "plus_product":
+            mine = [y.operation == "mul" and self.uses[y] == 1 and not _has_constant(y) for y in node.inputs]
+            x, y = node.inputs if mine[1] else node.inputs[::-1]
+            return (x, *y.inputs)
+        if form == "div":
+            x, y = node.inputs
+            if not (y.operation == "reciprocal" and self.uses[y] == 1):
+                x, y = y, x
+            return (x, y.inputs[0])
+        if form == "cosh_from_sinh":
+            return (self.sinhs[node.inputs[0]],)
+        return (node.inputs[0].inputs[0],) if form == "clamp" else node.inputs
 
 
-def _parts(node: Expression) -> tuple[Expression, ...]:
-    """What an operation of torch takes for a node: some do two at once."""
-    if node.operation == "add":
-        for x, y in (node.inputs, node.inputs[::-1]):
-            if y.operation == "neg":
-                return x, y.inputs[0]
-    if node.operation == "clamp_max" and node.inputs[0].operation == "clamp_min":
-        low, high = node.inputs[0].inputs[1], node.inputs[1]
-        if low.is_constant() and high.is_constant():
-            return (node.inputs[0].inputs[0],)
-    return node.inputs
+def _has_constant(product: Expression) -> bool:
+    return any(part.is_constant() for part in product.inputs)
 
 
-def _function(node: Expression) -> Callable[..., Any]:
-    if node.operation == "add" and _parts(node) is not node.inputs:
-        return torch.sub
-    if node.operation == "clamp_max" and len(_parts(node)) == 1:
-        low, high = node.inputs[0].inputs[1].number, node.inputs[1].number
-
-        def clamp(x: Tensor, out: Tensor) -> Tensor:
-            return torch.clamp(x, low, high, out=out)
-
-        return clamp
-    return FUNCTIONS[node.operation]
-
-
-def _sinh(x: Tensor, out: Tensor) -> Tensor:
-    """From exp(x) - 1, which takes half of the time of torch's sinh and keeps its digits."""
-    torch.expm1(x, out=out)
-    return out.add_(out / (out + 1)).mul_(0.5)
+@lru_cache(maxsize=512)
+def program(outputs: tuple[Expression, ...], placed: tuple[int, ...], name: str) -> Program:
+    """A program, made once."""
+    return Program(outputs, placed, name)
 
 
 def _sigmoid_complement(x: Tensor, out: Tensor) -> Tensor:
     return torch.neg(x, out=out).sigmoid_()
 
 
-def _cosh_from_sinh(x: Tensor, out: Tensor) -> Tensor:
-    return torch.mul(x, x, out=out).add_(1).sqrt_()
+def _cosh_from_sinh(sinh: Tensor, out: Tensor) -> Tensor:
+    """Where both are needed, it takes half of the time of torch's cosh."""
+    return torch.hypot(sinh, torch.ones((), dtype=sinh.dtype), out=out)
+
+
+def _isnan(x: Tensor, out: Tensor) -> Tensor:
+    return torch.ne(x, x, out=out)
 
 
 OWN_NAMES = (
-    *("add", "mul", "neg", "reciprocal", "where", "lt", "le", "eq", "abs", "sign", "maximum", "minimum", "floor"),
-    *("exp", "expm1", "log", "log1p", "sigmoid", "tanh", "cosh", "asinh", "sqrt", "rsqrt", "pow"),
-    *("sin", "cos", "tan", "atan", "erf"),
+    *("add", "sub", "mul", "div", "neg", "reciprocal", "where", "lt", "le", "eq", "abs", "sign", "maximum", "minimum"),
+    *("floor", "clamp", "exp", "expm1", "log", "log1p", "sigmoid", "tanh", "sinh", "cosh", "asinh", "sqrt", "rsqrt"),
+    *("pow", "sin", "cos", "tan", "atan", "erf"),
 )
 """Operations that torch calls as formulas do."""
+WORDS = ("not", "and", "or")
+"""Operations whose names mean something else in Python: with an underscore."""
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name in OWN_NAMES} | {
-    "isnan": lambda x, out: torch.ne(x, x, out=out),
-    "not": torch.logical_not,
-    "and": torch.logical_and,
-    "or": torch.logical_or,
+    "plus_product": torch.addcmul,
+    "isnan": _isnan,
+    "not_": torch.logical_not,
+    "and_": torch.logical_and,
+    "or_": torch.logical_or,
     "clamp_min": torch.maximum,
     "clamp_max": torch.minimum,
-    "sinh": _sinh,
     "sigmoid_complement": _sigmoid_complement,
     "cosh_from_sinh": _cosh_from_sinh,
 }
-"""Operations of torch that write into a place."""
+"""What writes the result of an operation into a place."""

@@ -63,7 +63,7 @@ __device__ __forceinline__ Pair sigmoid_and_tangent(float x, float y) {
     return {more * both, fabsf(y) < 0.25f ? fmaf(y * y2, series, y) : copysignf((1.0f - e) * (less * both), y)};
 }
 
-// sinh(x), by its series where the difference would cancel; cosh(x), and cosh(x) from sinh(x).
+// sinh(x), by its series where the difference would cancel, and cosh(x), from the same exponential.
 __device__ __forceinline__ float hyperbolic_sine_of(float x) {
     float e = exponential_of(x);
     float x2 = x * x;
@@ -72,12 +72,8 @@ __device__ __forceinline__ float hyperbolic_sine_of(float x) {
 }
 
 __device__ __forceinline__ float hyperbolic_cosine_of(float x) {
-    float e = exponential_of(fabsf(x));
+    float e = exponential_of(x);
     return 0.5f * (e + reciprocal(e));
-}
-
-__device__ __forceinline__ float cosine_from_sine(float sine) {
-    return where_below(fabsf(sine), 1e9f, square_root(fmaf(sine, sine, 1.0f)), fabsf(sine));
 }
 
 __device__ __forceinline__ float sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x == x ? 0.0f : x; }

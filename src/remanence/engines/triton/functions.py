@@ -76,12 +76,6 @@ def cosh(x):
 
 
 @triton.jit
-def cosh_from_sinh(s):
-    """cosh(x) from sinh(x)."""
-    return tl.where(tl.abs(s) < 1e9, tl.sqrt(1.0 + s * s), tl.abs(s))
-
-
-@triton.jit
 def log1p_of_ratio(x, y):
     """log(1 + x / y)."""
     return log1p(x / y)

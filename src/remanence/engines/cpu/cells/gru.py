@@ -70,7 +70,7 @@ class GRUKernel(CellKernel):
         gates = turn(track.pre[:, :, 1 : 2 + self.logistic_rows])
         candidates, resets = (turn(self.block(track.pre, name)) for name in ("candidate", "candidate_reset"))
         recurrent, hidden = turn(track.kept["recurrent"]), turn(track.hidden)
-        readings = self.readings(track)
+        readings, decide = self.readings(track), self.gate.stepper(scratch)
         padded = None if track.padded is None else turn(track.padded)
         weight_gates, weight_candidate = weight_hh[:, :-units], weight_hh[:, -units:]
 
@@ -79,7 +79,7 @@ class GRUKernel(CellKernel):
             torch.addmm(bias_hh, hidden[t], weight_candidate, out=recurrent[t])
             gates[t].sigmoid_()
             candidates[t].addcmul_(resets[t], recurrent[t]).tanh_()
-            decision = self.gate.step(readings[t], scratch)
+            decision = decide(readings[t])
             torch.mul(decision.forget, hidden[t], out=hidden[t + 1]).addcmul_(decision.written, candidates[t])
             if padded is not None:
                 hold(padded[t], (hidden[t], *readings[t].before), (hidden[t + 1], *readings[t].after))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from ....cells import JANETCell
 from ..buffers import Scratch
-from ..gate import GateKernel, GateSlopes, Reading
+from ..gate import Decision, GateKernel, GateSlopes, Reading
 from .base import CellKernel, GatePath, Gradients, Track, hold, in_turn
 
 
@@ -51,16 +53,17 @@ class JANETKernel(CellKernel):
         gates = turn(track.pre[:, :, : self.logistic_rows])
         candidates = turn(self.block(track.pre, "candidate"))
         hidden, cell = turn(track.hidden), turn(track.state["cell"])
-        readings = self.readings(track)
+        readings, decide = self.readings(track), self.gate.stepper(scratch)
         shifted = None if self.shifted is None else in_turn(self._shifted_reading(track), track)
+        write = None if self.shifted is None else self.shifted.stepper(scratch.apart("shifted"))
         padded = None if track.padded is None else turn(track.padded)
 
         for t in range(len(track.stretch)):
             pre[t].addmm_(hidden[t], weight_hh)
-            written = None if shifted is None else self._write(readings[t], shifted[t], scratch.apart("shifted"))
+            written = None if shifted is None or write is None else self._write(readings[t], shifted[t], write)
             gates[t].sigmoid_()
             candidates[t].tanh_()
-            decision = self.gate.step(readings[t], scratch)
+            decision = decide(readings[t])
             torch.mul(decision.forget, cell[t], out=cell[t + 1])
             cell[t + 1].addcmul_(decision.written if written is None else written, candidates[t])
             hidden[t + 1].copy_(cell[t + 1])
@@ -114,7 +117,7 @@ class JANETKernel(CellKernel):
         rows, after = (tuple(track.kept[f"shifted {name}"] for name in names) for names in (gate.rows, gate.carries))
         return own._replace(rows=rows, after=after)
 
-    def _write(self, read: Reading, shifted: Reading, scratch: Scratch) -> Tensor:
+    def _write(self, read: Reading, shifted: Reading, write: Callable[[Reading], Decision]) -> Tensor:
         """1 - f(s - beta) at one step, while the rows of the gate are still pre-activations."""
         assert self.shifted is not None
         for index, (row, out) in enumerate(zip(read.rows, shifted.rows, strict=True)):
@@ -124,7 +127,7 @@ class JANETKernel(CellKernel):
                 out.sub_(sign * self.cell.beta)
             if self.shifted.logistic[index]:
                 out.sigmoid_()
-        return self.shifted.step(shifted, scratch).written
+        return write(shifted).written
 
     def _add_shifted(self, track: Track, slopes: GateSlopes, scratch: Scratch) -> Tensor:
         """Add -g f'(s - beta) to the slopes; returns 1 - f(s - beta), `(steps, B, H)`."""

@@ -48,14 +48,14 @@ class LSTMKernel(CellKernel):
         outputs, candidates = (turn(self.block(track.pre, name)) for name in ("output", "candidate"))
         inputs = None if self.cell.coupled else turn(self.block(track.pre, "input"))
         hidden, cell = turn(track.hidden), turn(track.state["cell"])
-        readings = self.readings(track)
+        readings, decide = self.readings(track), self.gate.stepper(scratch)
         padded = None if track.padded is None else turn(track.padded)
 
         for t in range(steps):
             pre[t].addmm_(hidden[t], weight_hh)
             gates[t].sigmoid_()
             candidates[t].tanh_()
-            decision = self.gate.step(readings[t], scratch)
+            decision = decide(readings[t])
             written = decision.written if inputs is None else inputs[t]
             torch.mul(decision.forget, cell[t], out=cell[t + 1]).addcmul_(written, candidates[t])
             torch.tanh(cell[t + 1], out=hidden[t + 1]).mul_(outputs[t])

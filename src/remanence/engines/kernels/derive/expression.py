@@ -146,6 +146,10 @@ def _simplified(operation: str, inputs: tuple[Expression, ...]) -> Expression | 
         (x,) = inputs
         if x.operation == "neg":
             return apply("sigmoid", x.inputs[0])
+    elif operation == "le" and inputs[0].operation == "clamp_min" and inputs[0].inputs[1].is_constant():
+        low, high = inputs[0].inputs[1], inputs[1]
+        if high.is_constant() and low.number <= high.number:
+            return apply("le", inputs[0].inputs[0], high)
     elif operation == "not" and inputs[0].operation == "not":
         return inputs[0].inputs[0]
     elif operation == "add":
@@ -164,6 +168,8 @@ def _simplified_choice(condition: Expression, then: Expression, otherwise: Expre
         return where(condition, then.inputs[1], otherwise)
     if otherwise.operation == "where" and otherwise.inputs[0] is condition:
         return where(condition, then, otherwise.inputs[2])
+    if then.operation == "where" and then.inputs[2] is otherwise:
+        return where(apply("and", condition, then.inputs[0]), then.inputs[1], otherwise)
     return None
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ class DerivedGate:
     @property
     def digest(self) -> str:
         """A word for all that a step computes: equal for equal formulas, in every process."""
-        parts = (self.forget, self.complement, *self.carried, *self.fixed)
+        parts = (self.forget, self.complement, *self.carried, *self.fixed, *self.slopes)
         keys = b"".join(part.key for part in parts)
         return hashlib.blake2b(keys, digest_size=12).hexdigest()
 
@@ -126,13 +127,21 @@ def _attempt(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate | str:
 
 def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
     given = _sample(gate, has_dt, dtype, seed=0)
-    outputs = formulas(lambda **tensors: _called(gate, tensors), given)
-    _compare(gate, has_dt, dtype, outputs)
+    by_hand: list[str] = []
+
+    def called(**tensors: Tensor) -> list[Tensor]:
+        slopes = gate.slopes(*_arguments(gate, tensors))
+        by_hand[:] = [f"z{gate.rows.index(row)}" for row in slopes]
+        return [*_called(gate, tensors), *slopes.values()]
+
+    outputs = formulas(called, given)
     own = [f"own{i}" for i in range(len(gate.per_unit))]
+    _compare(gate, has_dt, dtype, outputs[: 2 + len(gate.carries)])
     outputs, fixed = _hoisted(outputs, own)
-    forget, complement, *carried = outputs
+    forget, complement, *rest = outputs
+    carried, slopes_by_hand = rest[: len(gate.carries)], rest[len(gate.carries) :]
     sources = [name for name in (*given, *(f"fixed{i}" for i in range(len(fixed)))) if name not in own]
-    by_forget = _slopes_of_smaller(forget, complement, sources)
+    by_forget = _slopes_of_smaller(forget, complement, sources) | dict(zip(by_hand, slopes_by_hand, strict=True))
     by_carried = [_slopes(part, sources) for part in carried]
     slopes: list[Expression] = []
 
@@ -167,11 +176,15 @@ def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
 
 def _called(gate: Gate, tensors: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
     """Forget value, complement and what is carried, of tensors by the names of formulas."""
+    found = gate(*_arguments(gate, tensors))
+    return (found.forget, found.complement, *found.carried)
+
+
+def _arguments(gate: Gate, tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
     pre = tuple(tensors[f"z{i}"] for i in range(len(gate.rows)))
     carried = tuple(tensors[f"carried{i}"] for i in range(len(gate.carries)))
     weights = {name: tensors[f"own{i}"] for i, name in enumerate(gate.per_unit)}
-    found = gate(pre, carried, weights, tensors.get("dt"))
-    return (found.forget, found.complement, *found.carried)
+    return pre, carried, weights, tensors.get("dt")
 
 
 def _sample(gate: Gate, has_dt: bool, dtype: torch.dtype, seed: int) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """What formulas are made of: every operation with its derivative, and how it is written in torch, C++ and Triton.
 
-Derivatives are those of torch's autograd, ties and kinks included, but for two that keep digits which torch loses:
-sigmoid'(x) is sigmoid(x) sigmoid(-x), of which neither factor rounds to zero, and sinh'(x) comes from sinh(x).
+Derivatives are those of torch's autograd, ties and kinks included, but for one that keeps digits which torch loses:
+sigmoid'(x) is sigmoid(x) sigmoid(-x), of which neither factor rounds to zero.
 """
 
 from __future__ import annotations
@@ -125,16 +125,12 @@ KNOWN: dict[str, Operation] = {
     "sinh": Operation(
         torch.sinh,
         *_call("hyperbolic_sine_of", "sinh"),
-        lambda g, y, x: (g * apply("cosh_from_sinh", y),),
+        lambda g, y, x: (g * apply("cosh", x),),
     ),
     "cosh": Operation(
         torch.cosh,
         *_call("hyperbolic_cosine_of", "cosh"),
         lambda g, y, x: (g * apply("sinh", x),),
-    ),
-    "cosh_from_sinh": Operation(  # only in derivatives, and not differentiated again
-        lambda s: torch.hypot(s, torch.ones((), dtype=s.dtype, device=s.device)),
-        *_call("cosine_from_sine", "cosh_from_sinh"),
     ),
     "asinh": Operation(
         torch.asinh,
@@ -142,7 +138,7 @@ KNOWN: dict[str, Operation] = {
         lambda g, y, x: (g * apply("rsqrt", x * x + 1.0),),
     ),
     # Roots and powers.
-    "sqrt": Operation(torch.sqrt, *_call("sqrtf", "tl.sqrt"), lambda g, y, x: (g / (2.0 * y),)),
+    "sqrt": Operation(torch.sqrt, *_call("square_root", "tl.sqrt"), lambda g, y, x: (g / (2.0 * y),)),
     "rsqrt": Operation(torch.rsqrt, *_call("1.0f / sqrtf", "tl.rsqrt"), lambda g, y, x: (-0.5 * (g * (y * (y * y))),)),
     "pow": Operation(torch.pow, *_call("powf", "power", of=2), _of_power),
     # Trigonometry.
