@@ -20,6 +20,8 @@ from remanence import data
 DOCS = Path(__file__).parents[1] / "docs"
 REAL = os.environ.get("REMANENCE_DATA")  # before any test sets it
 SEED = "REMANENCE_TEST_SEED"
+IN_MAKE_TEST = pytest.StashKey()
+"""Names of tests that are not long, by folder."""
 
 
 class TorchRandom:
@@ -53,6 +55,15 @@ def pytest_configure(config):
         config.option.hypothesis_seed = str(config.option.seed)  # as if given on the command line
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m and -k take some away
+def pytest_collection_modifyitems(config, items):
+    config.stash[IN_MAKE_TEST] = {}
+    for item in items:
+        found = config.stash[IN_MAKE_TEST].setdefault(item.path.parent, [])
+        if item.get_closest_marker("long") is None:
+            found.append(item.name)
+
+
 def pytest_report_header(config):
     return f"base seed: {config.option.seed}"
 
@@ -68,6 +79,11 @@ def seed_all(config, name):
 @pytest.fixture(autouse=True)
 def seeded(request):
     seed_all(request.config, request.node.nodeid)
+
+
+@pytest.fixture(scope="session")
+def in_make_test(request):
+    return request.config.stash[IN_MAKE_TEST]
 
 
 @pytest.hookimpl(wrapper=True)

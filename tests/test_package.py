@@ -156,3 +156,12 @@ def test_equations_import_torch_and_the_standard_library_only(module):
 def test_layers_know_nothing_of_commands_plots_and_file_formats(module):
     outside = {name.split(".")[0] for name in imports(module)}
     assert outside & {"argparse", "typer", "rich", "matplotlib", "plotly", "yaml", "safetensors"} == set()
+
+
+def test_every_room_has_tests_in_make_test(in_make_test):
+    """Of the folders collected; where all are, every room has one."""
+    assert [folder.name for folder, names in in_make_test.items() if not names] == []
+    here = Path(__file__).parent
+    if set(in_make_test) >= {folder.parent for folder in here.rglob("test_*.py")}:
+        rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+        assert rooms <= {folder.name for folder in in_make_test if folder.parent == here}

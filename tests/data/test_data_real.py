@@ -27,6 +27,7 @@ def test_mnist(real):
     assert images.train_images[0, 5, 12:16].tolist() == [3, 18, 18, 18]
 
 
+@pytest.mark.long
 def test_cifar10(real):
     images = real("cifar-10")
     assert images.train_images.shape == (50000, 32, 32, 3)
@@ -53,6 +54,7 @@ def test_cifar10_is_the_published_one_byte_for_byte(real):
         assert hashlib.md5(binary).hexdigest() == md5, name
 
 
+@pytest.mark.long
 def test_imdb(real):
     reviews = real("imdb")
     for texts, labels, size, distinct, words in (
@@ -123,6 +125,7 @@ def test_wikitext2(real):
     assert texts.train.split()[:4] == [b"=", b"Valkyria", b"Chronicles", b"III"]
 
 
+@pytest.mark.long
 def test_enwik8(real):
     texts = real("enwik8")
     assert [len(texts.train), len(texts.validation), len(texts.test)] == [90_000_000, 5_000_000, 5_000_000]

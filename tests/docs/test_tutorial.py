@@ -51,6 +51,7 @@ def execute(folder):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_every_cell_runs_and_prints_and_draws_as_in_the_repository(run, kept):
     """All but the numbers that depend on how a processor rounds: lines and pictures, not their digits."""
     assert [cell["source"] for cell in run["cells"]] == [cell["source"] for cell in kept["cells"]]
