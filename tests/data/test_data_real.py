@@ -45,6 +45,7 @@ def test_cifar10(real):
         assert np.sqrt(share @ (levels - share @ levels) ** 2) == pytest.approx(deviation, abs=1e-5)
 
 
+@pytest.mark.long
 def test_cifar10_is_the_published_one_byte_for_byte(real):
     images = real("cifar-10")
     pictures = np.concatenate((images.train_images, images.test_images)).transpose(0, 3, 1, 2).reshape(6, 10000, -1)
@@ -71,6 +72,7 @@ def test_imdb(real):
     assert reviews.test_texts[0].startswith("Once again Mr. Costner has dragged out a movie")
 
 
+@pytest.mark.long
 def test_imdb_content_has_the_known_checksum(real):
     real("imdb")
     path = Path(os.environ["REMANENCE_DATA"]) / "imdb" / "test.jsonl.xz"

@@ -178,6 +178,7 @@ def pass_through(
         launch.backward(kind, given, scale, kept, kept.outputs, nothing, wanted, overwrite=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("processors", [1, 132], ids=["many-rows", "few-rows"])
 @pytest.mark.parametrize(
