@@ -37,7 +37,7 @@ RUNS = """
 import sys, pytest
 for arguments in (["one", "two", "examples"], ["two", "examples"], ["two", "one", "examples", "--seed", "1"]):
     tests = [a if a[0] == "-" or a.isdigit() else f"test_drawing.py::test_{a}" for a in arguments]
-    code = pytest.main(["-p", "conftest", "-p", "no:cacheprovider", "-p", "no:xdist", *tests])
+    code = pytest.main(["-p", "conftest", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly", *tests])
     print(json.dumps(None), file=open(os.environ["DRAWN"], "a"))
     assert not code
 """
