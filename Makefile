@@ -4,14 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint types docs tutorial picture campaign results clean
+.PHONY: demo test test-all lint types docs tutorial picture campaign results clean
 
 demo: $(STAMP)
 	$(BIN)/remanence demo
 
+# A part of every folder of tests, in a few minutes.
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n auto
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n auto tests/engines -k interpreted
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not long"
+
+# What `make test` leaves out.
+test-all: $(STAMP)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m long
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/engines -k interpreted
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

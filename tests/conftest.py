@@ -2,12 +2,16 @@
 
 import importlib.util
 import os
+import random
 import shutil
 import sys
 import warnings
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 
+import hypothesis
+import numpy
 import pytest
 import torch
 
@@ -15,6 +19,87 @@ from remanence import data
 
 DOCS = Path(__file__).parents[1] / "docs"
 REAL = os.environ.get("REMANENCE_DATA")  # before any test sets it
+SEED = "REMANENCE_TEST_SEED"
+IN_MAKE_TEST = pytest.StashKey()
+"""Names of tests that are not long, by folder."""
+
+
+class TorchRandom:
+    """Torch's generator as hypothesis takes it: every example of a test begins at the same state, the test's own."""
+
+    test = 0
+
+    def seed(self, seed):
+        torch.manual_seed(self.test + seed)
+
+    def getstate(self):
+        return torch.get_rng_state()
+
+    def setstate(self, state):
+        torch.set_rng_state(state)
+
+
+TORCH = TorchRandom()
+hypothesis.register_random(TORCH)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--seed", type=int, help=f"base seed of what tests draw; {SEED} or 0 unless told")
+
+
+@pytest.hookimpl(tryfirst=True)  # before hypothesis reads its seed
+def pytest_configure(config):
+    if config.option.seed is None:
+        config.option.seed = int(os.environ.get(SEED, "0"))
+    if getattr(config.option, "hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(config.option.seed)  # as if given on the command line
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m and -k take some away
+def pytest_collection_modifyitems(config, items):
+    config.stash[IN_MAKE_TEST] = {}
+    for item in items:
+        found = config.stash[IN_MAKE_TEST].setdefault(item.path.parent, [])
+        if item.get_closest_marker("long") is None:
+            found.append(item.name)
+
+
+def pytest_report_header(config):
+    return f"base seed: {config.option.seed}"
+
+
+def seed_all(config, name):
+    """Every test draws numbers of its own, the same in every run and order; another base seed gives others."""
+    TORCH.test = zlib.crc32(f"{config.option.seed} {name}".encode())
+    random.seed(TORCH.test)
+    numpy.random.seed(TORCH.test)  # noqa: NPY002  the global generator is what is seeded
+    torch.manual_seed(TORCH.test)
+
+
+@pytest.fixture(autouse=True)
+def seeded(request):
+    seed_all(request.config, request.node.nodeid)
+
+
+@pytest.fixture(scope="session")
+def in_make_test(request):
+    return request.config.stash[IN_MAKE_TEST]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """What several tests share has a seed of its own, and the test that happens to come first draws on as if alone."""
+    if fixturedef.scope == "function":
+        return (yield)
+    states = TORCH.test, random.getstate(), numpy.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    seed_all(request.config, f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param', '')}")
+    try:
+        return (yield)
+    finally:
+        TORCH.test = states[0]
+        random.setstate(states[1])
+        numpy.random.set_state(states[2])  # noqa: NPY002
+        torch.set_rng_state(states[3])
 
 
 @pytest.fixture

@@ -68,3 +68,12 @@ def test_whatever_is_announced_exists_once(module):
 @every_module
 def test_module_has_a_docstring(module):
     assert (ast.get_docstring(ast.parse(MODULES[module].read_text())) or "").strip()
+
+
+def test_every_room_has_tests_in_make_test(in_make_test):
+    """Of the folders collected; where all are, every room has one."""
+    assert [folder.name for folder, names in in_make_test.items() if not names] == []
+    here = Path(__file__).parent
+    if set(in_make_test) >= {folder.parent for folder in here.rglob("test_*.py")}:
+        rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+        assert rooms <= {folder.name for folder in in_make_test if folder.parent == here}

@@ -35,6 +35,7 @@ def parts(state) -> tuple[torch.Tensor, ...]:
 # Long sequences.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variable", [False, True], ids=["unit-steps", "variable-dt"])
 def test_power_law_in_float32_stays_with_float64_for_20000_steps(variable):
     steps = 20_000

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import remanence as rm
 from remanence import analysis
+from remanence.analysis.free_decay import _distance
 from remanence.models import LanguageModel, SequenceModel
 from remanence.tasks import CopyVariable, Frequency
 from remanence.timescales import Fixed
@@ -178,11 +179,33 @@ def test_the_layers_of_a_language_model_decay_each_with_its_timescale():
     assert model.training
 
 
-def test_silence_before_the_switch_leaves_nothing_to_forget():
-    found = analysis.free_decay(rm.LSTM(3, 4), torch.zeros(10, 2, 3), steps=5)
-    assert numpy.isnan(found.layers[0].remaining).all()
-    assert numpy.isnan(found.layers[0].mean).all()
-    assert found.layers[0].fits.better == [None] * 4
+def holds_nothing(decay):
+    nan = numpy.isnan(decay.remaining).all() and numpy.isnan(decay.mean).all()
+    return nan and not decay.start.any() and set(decay.fits.better) == {None}
+
+
+@pytest.mark.parametrize("off", ["input", "gates"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("layer", [rm.LSTM, rm.GRU, rm.PowerLawLSTM])
+def test_silence_before_the_switch_leaves_nothing_to_forget(layer, dtype, off):
+    model, silence = layer(3, 64, 2, dtype=dtype), torch.zeros(40, 33, 3, dtype=dtype)
+    found = analysis.free_decay(model, silence, steps=20, off=off, against="rest")
+    assert all(map(holds_nothing, found.layers))
+    heard = silence.clone()
+    heard[-1, 0, 0] = 1.0  # one sequence hears something, once
+    assert not any(map(holds_nothing, analysis.free_decay(model, heard, steps=20, off=off, against="rest").layers))
+
+
+@pytest.mark.parametrize("eps", [torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps])
+def test_a_distance_that_is_only_rounding_is_no_distance(eps):
+    rest = torch.tensor([0.7, 1e-4, -0.3, 0.5], dtype=torch.float64).expand(3, 2, 4)
+    heard = rest.clone()
+    heard[:, 0] += 3 * eps * torch.tensor([1, -1, 0, 0])  # of the largest cell, so for the small one too
+    heard[:, 1] += torch.tensor([0, 0, 100 * eps, 1e-3])
+    distance = _distance(heard, rest, eps)
+    assert (distance[0] != 0).tolist() == [[False] * 4, [False, False, True, True]]
+    assert torch.equal(distance[1:], (heard - rest)[1:])  # what comes later may come from other units
+    assert torch.equal(distance[0, :, 2:], (heard - rest)[0, :, 2:])
 
 
 def test_models_are_not_changed():

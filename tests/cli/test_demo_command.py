@@ -12,6 +12,8 @@ from remanence.cli import demo
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command("demo")(demo.command)
 
+pytestmark = pytest.mark.long
+
 
 def call(*words):
     return CliRunner().invoke(app, ["--quick", *map(str, words)], env={"NO_COLOR": "1"})

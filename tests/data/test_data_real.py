@@ -27,6 +27,7 @@ def test_mnist(real):
     assert images.train_images[0, 5, 12:16].tolist() == [3, 18, 18, 18]
 
 
+@pytest.mark.long
 def test_cifar10(real):
     images = real("cifar-10")
     assert images.train_images.shape == (50000, 32, 32, 3)
@@ -44,6 +45,7 @@ def test_cifar10(real):
         assert np.sqrt(share @ (levels - share @ levels) ** 2) == pytest.approx(deviation, abs=1e-5)
 
 
+@pytest.mark.long
 def test_cifar10_is_the_published_one_byte_for_byte(real):
     images = real("cifar-10")
     pictures = np.concatenate((images.train_images, images.test_images)).transpose(0, 3, 1, 2).reshape(6, 10000, -1)
@@ -53,6 +55,7 @@ def test_cifar10_is_the_published_one_byte_for_byte(real):
         assert hashlib.md5(binary).hexdigest() == md5, name
 
 
+@pytest.mark.long
 def test_imdb(real):
     reviews = real("imdb")
     for texts, labels, size, distinct, words in (
@@ -69,6 +72,7 @@ def test_imdb(real):
     assert reviews.test_texts[0].startswith("Once again Mr. Costner has dragged out a movie")
 
 
+@pytest.mark.long
 def test_imdb_content_has_the_known_checksum(real):
     real("imdb")
     path = Path(os.environ["REMANENCE_DATA"]) / "imdb" / "test.jsonl.xz"
@@ -123,6 +127,7 @@ def test_wikitext2(real):
     assert texts.train.split()[:4] == [b"=", b"Valkyria", b"Chronicles", b"III"]
 
 
+@pytest.mark.long
 def test_enwik8(real):
     texts = real("enwik8")
     assert [len(texts.train), len(texts.validation), len(texts.test)] == [90_000_000, 5_000_000, 5_000_000]

@@ -41,6 +41,7 @@ def build(folder):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_every_guide_is_a_page_and_so_is_the_notebook(site):
     pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
     guides = {path.relative_to(DOCS).with_suffix(".html").as_posix() for path in DOCS.rglob("*.md")}
@@ -48,6 +49,7 @@ def test_every_guide_is_a_page_and_so_is_the_notebook(site):
     assert (site / "tutorial.ipynb").is_file()
 
 
+@pytest.mark.long
 def test_no_page_loads_anything_from_elsewhere(site):
     loads = re.compile(
         r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*\shref=["']?(?:https?:)?//[^>]*>"""
@@ -59,6 +61,7 @@ def test_no_page_loads_anything_from_elsewhere(site):
         assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", sheet.read_text("utf-8")), sheet.name
 
 
+@pytest.mark.long
 def test_pictures_and_outputs_of_the_notebook_are_on_its_page(site):
     page = (site / "tutorial.html").read_text("utf-8")
     pictures = re.findall(r"pictures/tutorial-\d+\.png", page)
@@ -67,6 +70,7 @@ def test_pictures_and_outputs_of_the_notebook_are_on_its_page(site):
     assert "largest difference of any output" in page
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("room", ROOMS)
 def test_public_classes_and_functions_of_a_room_are_on_its_api_page(site, room):
     module = importlib.import_module(f"remanence.{room}")
@@ -94,6 +98,7 @@ def test_links_of_the_readme_lead_to_files():
     assert all((ROOT / link).is_file() for link in links)
 
 
+@pytest.mark.long
 def test_gate_pictures_are_drawn_for_every_gate(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence[report]'")
     from remanence import gates

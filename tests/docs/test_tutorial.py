@@ -51,6 +51,7 @@ def execute(folder):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_every_cell_runs_and_prints_and_draws_as_in_the_repository(run, kept):
     """All but the numbers that depend on how a processor rounds: lines and pictures, not their digits."""
     assert [cell["source"] for cell in run["cells"]] == [cell["source"] for cell in kept["cells"]]
@@ -58,6 +59,7 @@ def test_every_cell_runs_and_prints_and_draws_as_in_the_repository(run, kept):
     assert len(printed(run).splitlines()) == len(printed(kept).splitlines())
 
 
+@pytest.mark.long
 def test_models_learn_what_the_text_says(run):
     """Set timescales or a power law learn to copy; short timescales do not. Chance is 0.25."""
     shares = {
@@ -67,6 +69,7 @@ def test_models_learn_what_the_text_says(run):
     assert min(shares["LSTM, timescales set"], shares["fast gate, timescales set"], shares["pLSTM"]) > 0.7
 
 
+@pytest.mark.long
 def test_units_that_hold_longest_are_needed_more_than_others(run):
     pattern = r"(LSTM|pLSTM): all units (.*), without the .* that hold longest (.*),\n.* of the others (.*) \+- "
     found = re.findall(pattern, printed(run))

@@ -180,6 +180,7 @@ def pass_through(
         launch.backward(kind, operands, scale, kept, kept.outputs, nothing, needs, overwrite=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("processors", [1, 132], ids=["many-rows", "few-rows"])
 @pytest.mark.parametrize(
@@ -631,6 +632,7 @@ def title(cell: GatedCell, options: dict[str, Any]) -> str:
     return "-".join(filter(None, (cell.name, kind, cell.gate.name, *values)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cell", "options"), COMPILED, ids=[title(*case) for case in COMPILED])
 def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
     told: list[str],
@@ -650,6 +652,7 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
         assert max(map(int, numbers.groups())) <= allowed, log
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["linear_forward", "linear_backward"])
 @pytest.mark.parametrize(
     ("units", "outputs", "dtype"), [(128, 16, torch.float32), (128, 10, torch.bfloat16), (4, 1, torch.float16)]

@@ -244,6 +244,7 @@ def test_every_cell_with_every_gate_is_the_loops(contender: Contender, cell: str
     assert_like_the_loop(Case(cell, gate), contender)
 
 
+@pytest.mark.long
 @EVERY_ENGINE
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(case=cases())
@@ -426,6 +427,7 @@ def test_only_wanted_gradients_are_given(contender: Contender) -> None:
     assert all(parameter.grad is None for parameter in layer.parameters())
 
 
+@pytest.mark.long
 @EVERY_ENGINE
 @pytest.mark.parametrize("cell", ["lstm-coupled", "gru"])
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's tracer looks at every tensor's

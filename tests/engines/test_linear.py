@@ -73,6 +73,7 @@ def expect_right(hidden, weight, bias, d_outputs):
         assert error <= TOLERANCE[hidden.dtype]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("replicas", "rows", "units", "outputs"),
     [
@@ -87,6 +88,7 @@ def test_of_any_size(place, replicas, rows, units, outputs):
     expect_right(*problem(replicas, rows, units, outputs, place))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_of_any_dtype(place, dtype):
     expect_right(*problem(2, 100, 20, 3, place, dtype))
@@ -120,6 +122,7 @@ def test_runs_repeat(place, monkeypatch):
     assert all(map(torch.equal, once, linear.slopes(hidden, weight, d_outputs)))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
 @pytest.mark.parametrize(
     ("name", "forgotten"),
@@ -157,6 +160,7 @@ def read_outs(hidden, weight, bias, d_outputs, dtype):
         yield [outputs, *torch.autograd.grad(outputs, leaves, d_outputs.to(dtype))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_read_outs_have_derivatives(place, dtype):
     ours, theirs = read_outs(*problem(2, 100, 20, 3, place), dtype)

@@ -117,6 +117,7 @@ def errors(
         return checking.errors_of(clusters, task)
 
 
+@pytest.mark.long
 @every_case
 @pytest.mark.parametrize(
     ("precision", "special"), [(checking.TF32, False), (checking.FULL, True)], ids=["tf32", "full-special"]
@@ -130,6 +131,7 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
     assert found.beyond(precision.tolerance) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cell", "inputs"), [(LSTMCell(PowerLaw()), 5), (LSTMCell(PowerLaw()), WIDE), (GRUCell(Fast()), 5)]
 )
@@ -175,6 +177,7 @@ def test_few_steps_from_a_state_of_zeros(steps, sizes, precision, monkeypatch) -
     assert found.beyond(precision.tolerance) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cell", "units", "dtype"),
     [
@@ -209,6 +212,7 @@ def test_no_sequences(cell, units) -> None:
     assert not any(slope.any() for slope in slopes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cell", [LSTMCell(Fast()), GRUCell(Sigmoid())], ids=str)
 @pytest.mark.parametrize("rows", [9, 8])  # 8 times 5 steps are products in parts
 @every_scheme
@@ -219,6 +223,7 @@ def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cel
         run_side_by_side(cell, checking.Sizes(5, rows, 3, 16))
 
 
+@pytest.mark.long
 @every_scheme
 def test_pieces_of_a_sequence_are_all_of_it(sizes, precision, monkeypatch) -> None:
     """With derivatives from every step and the last state, back to the first."""
@@ -239,6 +244,7 @@ def test_pieces_of_a_sequence_are_all_of_it(sizes, precision, monkeypatch) -> No
         torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cell", "units"), [(LSTMCell(Fast()), 29), (LSTMCell(PowerLaw(), coupled=True), 30)], ids=["odd", "three blocks"]
 )
@@ -267,6 +273,7 @@ def run_side_by_side(cell: GatedCell, sizes: object) -> None:
     assert whole[1].isnan().any()
 
 
+@pytest.mark.long
 def test_what_is_beyond_the_range_of_16_bits_is_kept_at_its_end(monkeypatch) -> None:
     monkeypatch.setattr(plan, "make", lambda *task: plan.LaunchShape(4, 1, 1))
     task = checking.make_task(GRUCell(Fast()), checking.Sizes(3, 2, 3, 16), torch.float16, torch.device("cpu"))
@@ -289,6 +296,7 @@ def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 @every_scheme
 def test_an_infinite_bias_saturates_gates(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
@@ -301,6 +309,7 @@ def test_an_infinite_bias_saturates_gates(sizes, precision, monkeypatch) -> None
     torch.testing.assert_close(found, expected, rtol=4e-3, atol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inputs", [1, 6, 7, 8, 15])
 def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
     """With room for inputs that are one, for one alone, and without."""
@@ -311,6 +320,7 @@ def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
     assert found.beyond(checking.TF32.tolerance) is None
 
 
+@pytest.mark.long
 @every_scheme
 def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
@@ -328,6 +338,7 @@ void probe(const Four* from, float* to) { to[0] = from->of[1]; }
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offset", [0, 1])
 def test_a_place_that_is_not_aligned_is_found(offset, tmp_path) -> None:
     text = simulation.CHIP.read_text("utf-8") + PROBE + simulation.START.format(name="probe")
@@ -338,6 +349,7 @@ def test_a_place_that_is_not_aligned_is_found(offset, tmp_path) -> None:
     assert found == (0 if offset else 1)
 
 
+@pytest.mark.long
 @every_scheme
 def test_a_derivative_that_is_no_number_reaches_every_weight(sizes, precision, monkeypatch) -> None:
     """Also the one that CUDA makes, whose bits are all ones."""
@@ -352,6 +364,7 @@ def test_a_derivative_that_is_no_number_reaches_every_weight(sizes, precision, m
     assert all(gradient.isnan().any() for gradient in found)
 
 
+@pytest.mark.long
 @every_scheme
 def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
@@ -364,6 +377,7 @@ def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, 
         assert clusters.run(task).output.isfinite().all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["two programs, two groups", "a whole layer", "wide"])
 def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
     cell, inputs, units, rows, sizes = CASES[name]
@@ -380,6 +394,7 @@ def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
         assert all(map(torch.equal, run(seed), first))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("case", "forgotten"),
     [
@@ -413,6 +428,7 @@ def test_a_kernel_that_does_not_wait_is_found(case, forgotten, libraries, monkey
     assert any(map(goes_wrong, range(8)))
 
 
+@pytest.mark.long
 @every_scheme
 @pytest.mark.parametrize("cell", [LSTMCell(PowerLaw()), GRUCell(PowerLaw()), JANETCell(Sigmoid())], ids=str)
 def test_the_compiler_is_told_how_results_are_laid_out(cell, sizes, precision, monkeypatch) -> None:

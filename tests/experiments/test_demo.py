@@ -159,6 +159,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_signal_stops_the_race_and_loses_nothing(tmp_path):
     number = signal.SIGINT

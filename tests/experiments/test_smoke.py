@@ -34,6 +34,7 @@ def out(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("id", IDS)
 def test_smoke(id, out, monkeypatch):
     monkeypatch.setenv("REMANENCE_OFFLINE", "1")

@@ -240,6 +240,7 @@ def test_wikitext2(real):
     assert corpus.counts("train")[corpus.vocabulary.end] == 36_718
 
 
+@pytest.mark.long
 def test_enwik8(real):
     corpus = real("enwik8")
     assert sizes(corpus) == [205, 90_000_000, 5_000_000, 5_000_000]
@@ -261,6 +262,7 @@ def test_the_start_of_text8_can_be_made_from_enwik8():
     assert 0.6 < len(text) / 4_000_000 < 0.8
 
 
+@pytest.mark.long
 def test_markov_text_of_penn_treebank(real):
     corpus = real("ptb")
     text = language.markov(corpus, 1)

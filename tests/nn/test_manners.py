@@ -587,6 +587,7 @@ def values_and_gradients(run: Any, layer: rm.nn.Recurrent, x: Tensor, **keywords
     return [output, *parts(state), *torch.autograd.grad(total, [x, *layer.parameters()])]
 
 
+@pytest.mark.long
 @TRACED
 @pytest.mark.usefixtures("_fresh_compiler")
 @EVERY_MODEL
@@ -606,6 +607,7 @@ def test_compiled_layers_give_the_same_values_and_gradients_at_a_cost_that_does_
     assert work[0] == work[1]
 
 
+@pytest.mark.long
 @TRACED
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize("name", ["lstm", "plstm", "gru"])
@@ -620,6 +622,7 @@ def test_compiled_layers_do_not_compile_anew_for_every_length(name: str) -> None
     assert backend.graphs == after_three
 
 
+@pytest.mark.long
 @TRACED
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize("name", ["plstm", "phased", "gru-power-law"])
@@ -632,6 +635,7 @@ def test_compiled_layers_take_dt(name: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 @TRACED
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize("name", ["lstm", "plstm"])

@@ -115,6 +115,7 @@ def test_torchs_own_checkpoint_does_the_same_from_outside(engine: str) -> None:
         torch.testing.assert_close(found, slope)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_a_compiled_layer() -> None:
     torch.compiler.reset()

@@ -54,11 +54,18 @@ TIMED = [name for name in MODELS if "plstm" in name or "power-law" in name or na
 UNTIMED = [name for name in MODELS if name not in TIMED]
 AS_THEY_ARE = [(name, False) for name in MODELS] + [(name, True) for name in TIMED]
 
-EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
-EVERY_TIMED_MODEL = pytest.mark.parametrize("name", TIMED)
-WITH_AND_WITHOUT_DT = pytest.mark.parametrize(
-    ("name", "timed"), AS_THEY_ARE, ids=[f"{name}{' with dt' if timed else ''}" for name, timed in AS_THEY_ARE]
-)
+ONE_OF_EACH_CELL = ("lstm", "gru", "plstm", "plstm-projected", "janet", "nru", "phased", "mts")
+
+
+def case(name: str, *more: bool) -> Any:
+    """Models that differ from another one by their gate alone are left to the long tests."""
+    marks = () if name in ONE_OF_EACH_CELL else (pytest.mark.long,)
+    return pytest.param(name, *more, id=name + " with dt" * any(more), marks=marks)
+
+
+EVERY_MODEL = pytest.mark.parametrize("name", [case(name) for name in MODELS])
+EVERY_TIMED_MODEL = pytest.mark.parametrize("name", [case(name) for name in TIMED])
+WITH_AND_WITHOUT_DT = pytest.mark.parametrize(("name", "timed"), [case(name, timed) for name, timed in AS_THEY_ARE])
 SOME = settings(deadline=None, max_examples=6)
 
 # Everything is float64. The two sides of a comparison form the same sums in another order; gradients of NRU divide by

@@ -14,6 +14,8 @@ from remanence.report.look import KNOWN as THEMES
 from remanence.report.section import Claim, Section
 from remanence.table import Table
 
+pytestmark = pytest.mark.long
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),

@@ -197,6 +197,7 @@ class TestCache:
             assert all(arrays[name].dtype != object for name in arrays)
 
 
+@pytest.mark.long
 @pytest.mark.skipif("REMANENCE_DATA" not in os.environ, reason="needs data sets: set REMANENCE_DATA")
 def test_real_reviews(monkeypatch, tmp_path):
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))

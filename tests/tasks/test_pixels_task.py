@@ -149,6 +149,7 @@ class TestRealData:
         mixed = Pixels(data="mnist", permuted=True)
         assert torch.equal(mixed.source("train", 1, CPU).pick(torch.arange(1)).inputs, first[mixed.order()])
 
+    @pytest.mark.long
     def test_cifar_10(self):
         task = Pixels(data="cifar-10")
         train, validation, test = (task.source(split, 1, CPU) for split in SPLITS)

@@ -129,6 +129,7 @@ def limited(folder, size, says):
         says.send(str(error))
 
 
+@pytest.mark.long
 def test_a_file_that_may_not_grow_is_one_sentence(tmp_path, whole):
     hears, says = processes.Pipe(duplex=False)
     child = processes.Process(target=limited, args=(tmp_path / "one", 4000, says))

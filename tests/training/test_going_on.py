@@ -43,6 +43,7 @@ def expect_equal(found, expected):
     assert [name for name in found if found[name] != expected[name]] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_random_moments(tmp_path, kind, undisturbed):
     chance = random.Random(kind)
@@ -59,6 +60,7 @@ def test_killed_at_random_moments(tmp_path, kind, undisturbed):
     expect_equal(content(tmp_path), undisturbed(kind))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["one", "two together with dropout"])
 @pytest.mark.parametrize("first", [2, 9])
 def test_killed_in_the_middle_of_writes(tmp_path, kind, first, undisturbed):

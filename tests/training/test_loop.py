@@ -279,6 +279,7 @@ def test_the_quiet_progress_says_a_line_per_evaluation(tmp_path, capsys):
 TRACED = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 
 
+@pytest.mark.long
 @TRACED
 @pytest.mark.parametrize("seeds", [(1,), (1, 2)], ids=["one", "two"])
 def test_compiled_training_is_the_same(tmp_path, monkeypatch, seeds):

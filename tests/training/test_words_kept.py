@@ -53,6 +53,7 @@ def test_averages_that_begin_with_the_last_update_are_the_weights_themselves(tmp
     assert perplexity_of_last(one) == pytest.approx(result["test"]["perplexity"], rel=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_compile_compiles_what_training_runs(tmp_path, monkeypatch):
     traced = []

@@ -10,7 +10,8 @@ Two things can be meant by "off":
 
 In silence a network comes to rest at cells that its biases write, which are no memory of what it heard.
 `against="rest"` therefore watches the distance to the cells of the same model that heard silence from the start;
-`against="zero"` watches the cells as they are.
+`against="zero"` watches the cells as they are. A unit whose distance is no more than rounding when the input is
+switched off held nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ FITTED = 60
 """Curves are fitted at about so many steps, evenly spaced on a logarithmic axis: early and late ones count alike."""
 DIGITS = 100
 """A curve is fitted down to so many times the smallest relative difference of the model's numbers."""
+ROUNDING = 8
+"""Cells of two passes that heard the same differ by up to two times that smallest difference, relative to the largest
+cell of their layer: units read each other, so a small cell is no better known than a large one. Four times as much is
+still taken for rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +50,7 @@ class LayerDecay(Result):
     name: str
     """l0, l1, ..."""
     start: Numbers
-    """Mean over sequences of the absolute value when the input is switched off, `(H,)`."""
+    """Mean over sequences of the absolute value when the input is switched off, `(H,)`; 0 where it is only rounding."""
     remaining: Numbers
     """The same n steps later, relative to `start`, `(N + 1, H)`; not a number for a unit that held nothing."""
     mean: Numbers
@@ -104,7 +109,8 @@ def free_decay(
         traces = _traces(inside, heard, steps, off)
         if against == "rest":
             still = _traces(inside, _silence_like(heard), steps, off)
-            traces = [one - other for one, other in zip(traces, still, strict=True)]
+            eps = torch.finfo(heard.vectors.dtype).eps
+            traces = [_distance(one, other, eps) for one, other in zip(traces, still, strict=True)]
     if floor is None:
         # Forget values in float64 shrink a cell exactly; a difference of cells is as good as they are.
         exact = off == "gates" and against == "zero"
@@ -119,6 +125,15 @@ def _silence_like(heard: Heard) -> Heard:
     if heard.lengths is None and heard.dt is None:
         return Heard(torch.zeros_like(heard.vectors[:, :1]))
     return heard.silenced()
+
+
+def _distance(trace: Tensor, rest: Tensor, eps: float) -> Tensor:
+    """The difference of two traces, zero at the switch for units whose cells are the same but for rounding."""
+    difference = trace - rest
+    sizes = torch.maximum(trace[0].abs().mean(0), rest[0].abs().mean(0))  # (H,)
+    same = difference[0].abs().mean(0) <= ROUNDING * eps * sizes.max()
+    difference[0] = difference[0].masked_fill(same, 0.0)
+    return difference
 
 
 def _traces(inside: Opened, heard: Heard, steps: int, off: Off) -> list[Tensor]:

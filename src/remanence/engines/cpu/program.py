@@ -29,6 +29,10 @@ class Program:
     def __init__(self, outputs: Sequence[Expression], placed: Sequence[int], name: str) -> None:
         self.outputs = tuple(outputs)
         self.uses = Counter(part for node in ordered(self.outputs) for part in node.inputs) + Counter(self.outputs)
+        self.users: dict[Expression, set[str]] = {}
+        for node in self.uses:
+            for part in node.inputs:
+                self.users.setdefault(part, set()).add(node.operation)
         self.sinhs = {node.inputs[0]: node for node in self.uses if node.operation == "sinh"}
         nodes = ordered(self.outputs, self._parts)
         self.constants = [node for node in nodes if node.operation == "constant"]
@@ -106,7 +110,15 @@ class Program:
             low, high = node.inputs[0].inputs[1], node.inputs[1]
             if low.is_constant() and high.is_constant():
                 return "clamp"
-        return "cosh_from_sinh" if node.operation == "cosh" and node.inputs[0] in self.sinhs else node.operation
+        if node.operation == "mul" and _rest(*node.inputs) is not None:
+            return "minus_square"
+        if node.operation == "neg" and node.inputs[0].operation == "mul" and self.uses[node.inputs[0]] == 1:
+            return "negative_product"
+        if node.operation == "cosh" and node.inputs[0] in self.sinhs and _is_moderate(node.inputs[0]):
+            return "cosh_from_sinh"
+        if node.operation == "sinh" and self.users.get(node, set()) <= TELLS_NO_MORE and _is_moderate(node.inputs[0]):
+            return "short_sinh"
+        return node.operation
 
     def _parts(self, node: Expression) -> tuple[Expression, ...]:
         """What that operation takes."""
@@ -125,7 +137,30 @@ class Program:
             return (x, y.inputs[0])
         if form == "cosh_from_sinh":
             return (self.sinhs[node.inputs[0]],)
+        if form == "minus_square":
+            x = _rest(*node.inputs)
+            assert x is not None
+            return (x,)
+        if form == "negative_product":
+            return node.inputs[0].inputs
         return (node.inputs[0].inputs[0],) if form == "clamp" else node.inputs
+
+
+def _rest(x: Expression, y: Expression) -> Expression | None:
+    """x, where the other of two factors is 1 - x."""
+    for one, other in ((x, y), (y, x)):
+        if other.operation == "add" and other.inputs[0].is_constant(1.0) and other.inputs[1].operation == "neg":
+            if other.inputs[1].inputs[0] is one:
+                return one
+    return None
+
+
+def _is_moderate(x: Expression) -> bool:
+    """Whether a number is clamped to where the square of its sinh does not overflow."""
+    if x.operation != "clamp_max" or x.inputs[0].operation != "clamp_min":
+        return False
+    bounds = (x.inputs[1], x.inputs[0].inputs[1])
+    return all(bound.is_constant() and abs(bound.number) <= MODERATE for bound in bounds)
 
 
 def _has_constant(product: Expression) -> bool:
@@ -143,8 +178,30 @@ def _sigmoid_complement(x: Tensor, out: Tensor) -> Tensor:
 
 
 def _cosh_from_sinh(sinh: Tensor, out: Tensor) -> Tensor:
-    """Where both are needed, it takes half of the time of torch's cosh."""
-    return torch.hypot(sinh, torch.ones((), dtype=sinh.dtype), out=out)
+    """Where both are needed: a third of the time of torch's cosh."""
+    return torch.mul(sinh, sinh, out=out).add_(1).sqrt_()
+
+
+def _short_sinh(x: Tensor, out: Tensor) -> Tensor:
+    """(e^x - e^-x) / 2, in two thirds of the time of torch's sinh.
+
+    Near zero the difference has as many digits as a sigmoid, of which alone this is, can tell apart.
+    """
+    growth = torch.exp(x)
+    return torch.reciprocal(growth, out=out).neg_().add_(growth).mul_(0.5)
+
+
+def _minus_square(x: Tensor, out: Tensor) -> Tensor:
+    return torch.addcmul(x, x, x, value=-1, out=out)
+
+
+def _negative_product(x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+    return torch.mul(x, y, out=out).neg_()
+
+
+MODERATE = 40.0
+TELLS_NO_MORE = frozenset({"sigmoid", "sigmoid_complement", "cosh"})
+"""Operations that do not show the last digits of a small sinh."""
 
 
 def _isnan(x: Tensor, out: Tensor) -> Tensor:
@@ -169,5 +226,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name 
     "clamp_max": torch.minimum,
     "sigmoid_complement": _sigmoid_complement,
     "cosh_from_sinh": _cosh_from_sinh,
+    "short_sinh": _short_sinh,
+    "minus_square": _minus_square,
+    "negative_product": _negative_product,
 }
 """What writes the result of an operation into a place."""
