@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
@@ -76,12 +76,21 @@ class Gate(ABC):
         weights: Mapping[str, Tensor],
         dt: Tensor | None,
     ) -> Mapping[str, Tensor]:
-        """Derivatives of the forget value by some rows, by name, where a formula by hand is faster than the derived one.
+        """Derivatives of the forget value by some rows, by name, where a formula by hand is faster than a derived one.
 
         Arguments are those of `__call__`. Kernels use it in the place of what they would derive, after it has been held
         to autograd; none is needed.
         """
         return {}
+
+    def kept(self, row: Tensor) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]] | None:
+        """What kernels may keep of the only row for the backward pass, where something else is nearer to the slopes.
+
+        Returns:
+            What is kept, and a function from it to forget value, complement, and derivative by the row; None for
+            nothing but the row. Held to `__call__` and autograd before it is used.
+        """
+        return None
 
     def parameters(self, units: int) -> dict[str, Tensor]:
         """Freshly drawn values, float64 `(units,)`, for every name in `per_unit`."""

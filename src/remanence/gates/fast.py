@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -43,6 +43,15 @@ class Fast(Gate):
         clamped = pre[0].clamp(-SATURATED, SATURATED)
         logit = torch.sinh(clamped)
         return {"forget": torch.sigmoid(logit) * torch.sigmoid(-logit) * torch.cosh(clamped)}
+
+    def kept(self, row: Tensor) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]]:
+        """The sinh, from which its cosh is a square root: 5 to 7 % of a training step on a CPU."""
+
+        def again(logit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            forget, lost = torch.sigmoid(logit), torch.sigmoid(-logit)
+            return forget, lost, forget * lost * torch.sqrt(1 + logit * logit)
+
+        return torch.sinh(row.clamp(-SATURATED, SATURATED)), again
 
     def logit(self, *biases: Tensor) -> Tensor:
         (bias,) = biases

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kernels.derive.expression import Expression, ordered
+from ..kernels.derive.expression import Expression, constant, ordered
 from .buffers import Scratch
 
 Bound = Callable[..., tuple[Tensor, ...]]
@@ -33,6 +33,7 @@ class Program:
         for node in self.uses:
             for part in node.inputs:
                 self.users.setdefault(part, set()).add(node.operation)
+        self.expm1s = {node.inputs[0]: node for node in self.uses if node.operation == "expm1"}
         self.sinhs = {node.inputs[0]: node for node in self.uses if node.operation == "sinh"}
         nodes = ordered(self.outputs, self._parts)
         self.constants = [node for node in nodes if node.operation == "constant"]
@@ -97,7 +98,7 @@ class Program:
     def _form(self, node: Expression) -> str:
         """Which of torch's operations does a node: some do two at once."""
         if node.operation == "add":
-            for x, y in (node.inputs, node.inputs[::-1]):
+            for y in node.inputs:
                 if y.operation == "neg":
                     product = y.inputs[0].operation == "mul" and self.uses[y] == self.uses[y.inputs[0]] == 1
                     return "minus_product" if product and not _has_constant(y.inputs[0]) else "sub"
@@ -116,6 +117,8 @@ class Program:
             return "negative_product"
         if node.operation == "cosh" and node.inputs[0] in self.sinhs and _is_moderate(node.inputs[0]):
             return "cosh_from_sinh"
+        if node.operation == "exp" and node.inputs[0] in self.expm1s and self.users.get(node, set()) <= {"mul"}:
+            return "exp_from_expm1"
         if node.operation == "sinh" and self.users.get(node, set()) <= TELLS_NO_MORE and _is_moderate(node.inputs[0]):
             return "short_sinh"
         return node.operation
@@ -137,6 +140,8 @@ class Program:
             return (x, y.inputs[0])
         if form == "cosh_from_sinh":
             return (self.sinhs[node.inputs[0]],)
+        if form == "exp_from_expm1":
+            return (self.expm1s[node.inputs[0]],)
         if form == "minus_square":
             x = _rest(*node.inputs)
             assert x is not None
@@ -149,9 +154,8 @@ class Program:
 def _rest(x: Expression, y: Expression) -> Expression | None:
     """x, where the other of two factors is 1 - x."""
     for one, other in ((x, y), (y, x)):
-        if other.operation == "add" and other.inputs[0].is_constant(1.0) and other.inputs[1].operation == "neg":
-            if other.inputs[1].inputs[0] is one:
-                return one
+        if other is constant(1.0) - one:
+            return one
     return None
 
 
@@ -191,6 +195,11 @@ def _short_sinh(x: Tensor, out: Tensor) -> Tensor:
     return torch.reciprocal(growth, out=out).neg_().add_(growth).mul_(0.5)
 
 
+def _exp_from_expm1(less_one: Tensor, out: Tensor) -> Tensor:
+    """Where both are needed, for a forget value and its complement: all digits that a product can tell apart."""
+    return torch.add(less_one, 1, out=out)
+
+
 def _minus_square(x: Tensor, out: Tensor) -> Tensor:
     return torch.addcmul(x, x, x, value=-1, out=out)
 
@@ -226,6 +235,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name 
     "clamp_max": torch.minimum,
     "sigmoid_complement": _sigmoid_complement,
     "cosh_from_sinh": _cosh_from_sinh,
+    "exp_from_expm1": _exp_from_expm1,
     "short_sinh": _short_sinh,
     "minus_square": _minus_square,
     "negative_product": _negative_product,

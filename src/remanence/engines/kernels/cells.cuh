@@ -4,6 +4,7 @@
 //     gate_fixed(own, fixed)                          what its own weights come to, the same in every step
 //     gate_forward(z, carried, fixed, dt)             forget value, complement, and what it carries, after the step
 //     gate_slopes(z, carried, fixed, dt)              forget value, complement, and slopes
+//     gate_slopes_of_kept(z, carried, fixed, dt)      the same, where z is what gate_forward says to keep of it
 //     gate_backward(slopes, d_forget, d_carried)      derivatives; d_forget holds that by the complement too, which is 1 - forget
 //     gate_own(own, d_fixed, d_own)                   from derivatives by the fixed values to those by its weights
 //
@@ -49,7 +50,7 @@ __device__ __forceinline__ State state_of(float hidden, float cell, const GateSt
 }
 
 // If ACTIVATED, what is kept for the backward pass of the input gate, the candidate and the output gate is what came out of their
-// functions, in z. `after` is the cell after the step: then it need not be computed again. In float32
+// functions, in z; of the forget gate, what it says. `after` is the cell after the step: then it need not be computed again. In float32
 // nothing is lost by that which cuDNN does not lose; in 16 bits it would be.
 __device__ __forceinline__ State lstm_forward(float* z, float hn, State now, const float* fixed, float dt, float beta) {
     GateStep gate = gate_forward(gate_rows(z[FORGET], z).z, now.carried, fixed, dt);
@@ -59,7 +60,7 @@ __device__ __forceinline__ State lstm_forward(float* z, float hn, State now, con
         else writing = sigmoid_and_tangent(z[0], z[FORGET + 1]), z[0] = writing.of;
         float cell = gate.forget * now.cell + writing.of * writing.other;
         Pair reading = sigmoid_and_tangent(z[FORGET + 2], cell);
-        z[FORGET + 1] = writing.other, z[FORGET + 2] = reading.of;
+        z[FORGET] = gate.kept, z[FORGET + 1] = writing.other, z[FORGET + 2] = reading.of;
         return state_of(reading.of * reading.other, cell, gate);
     }
     float written = COUPLED ? gate.complement * hyperbolic_tangent(z[FORGET + 1]) : sigmoid_times_tangent(z[0], z[FORGET + 1]);
@@ -69,7 +70,8 @@ __device__ __forceinline__ State lstm_forward(float* z, float hn, State now, con
 
 __device__ __forceinline__ CellSlopes lstm_slopes(
     const float* z, float hn, State now, float after, const float* fixed, float dt, float beta) {
-    GateSlopes gate = gate_slopes(gate_rows(z[FORGET], z).z, now.carried, fixed, dt);
+    const GateRows rows = gate_rows(z[FORGET], z);
+    GateSlopes gate = ACTIVATED ? gate_slopes_of_kept(rows.z, now.carried, fixed, dt) : gate_slopes(rows.z, now.carried, fixed, dt);
     float candidate = ACTIVATED ? z[FORGET + 1] : hyperbolic_tangent(z[FORGET + 1]);
     Pair output = ACTIVATED ? Pair{z[FORGET + 2], 1.0f - z[FORGET + 2]} : sigmoids(z[FORGET + 2]);
     float by_forget = now.cell, written, by_input;

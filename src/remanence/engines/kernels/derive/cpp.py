@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .expression import Expression, constant
+from .expression import Expression, constant, variable
 from .gate import DerivedGate
 from .printing import CPP, Printer
 
 TYPES = """
-struct GateStep { float forget, complement, carried[CARRIED + !CARRIED]; };
+struct GateStep { float forget, complement, carried[CARRIED + !CARRIED], kept; };
 struct GateSlopes { float forget, complement, own[SLOPES + !SLOPES]; };
 struct GateBack { float z[ROWS], carried[CARRIED + !CARRIED], fixed[FIXED + !FIXED], dt; };
 """
@@ -20,7 +20,11 @@ def source(gate: DerivedGate) -> str:
     """Fixed values of the weights, one step, its slopes, derivatives from these, and by the weights."""
     decided = {"forget": gate.forget, "complement": gate.complement}
     after = {f"carried[{i}]": part for i, part in enumerate(gate.carried)}
+    after["kept"] = variable("z0") if gate.kept is None else gate.kept
     slopes = {f"own[{i}]": slope for i, slope in enumerate(gate.slopes)}
+    of_kept = decided | slopes
+    if gate.kept is not None:
+        of_kept = dict(zip(("forget", "complement", "own[0]"), gate.from_kept, strict=True))
     places, by = gate.places(), gate.derivatives()
     back = {places[name]: derivative for name, derivative in by.items()} | {"dt": by.get("dt", constant(0.0))}
     return "\n".join(
@@ -29,6 +33,7 @@ def source(gate: DerivedGate) -> str:
             _filling(gate, "gate_fixed(const float* own, float* fixed)", "fixed", gate.fixed),
             _returning(gate, "GateStep", f"gate_forward({OF_STEP})", decided | after),
             _returning(gate, "GateSlopes", f"gate_slopes({OF_STEP})", decided | slopes),
+            _returning(gate, "GateSlopes", f"gate_slopes_of_kept({OF_STEP})", of_kept),
             _returning(
                 gate, "GateBack", "gate_backward(const float* slope, float d_forget, const float* d_carried)", back
             ),

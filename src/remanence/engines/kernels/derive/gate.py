@@ -49,6 +49,10 @@ class DerivedGate:
     """The same for each of what is carried."""
     by_own: tuple[tuple[Expression, ...], ...]
     """Of each fixed value by each of the weights."""
+    kept: Expression | None = None
+    """What is kept of the only row in its place, where the gate has something better."""
+    from_kept: tuple[Expression, ...] = ()
+    """Forget value, complement and derivative by the row, with `z0` for what was kept."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -60,6 +64,7 @@ class DerivedGate:
     def digest(self) -> str:
         """A word for all that a step computes: equal for equal formulas, in every process."""
         parts = (self.forget, self.complement, *self.carried, *self.fixed, *self.slopes)
+        parts += (*self.from_kept, *(() if self.kept is None else (self.kept,)))
         keys = b"".join(part.key for part in parts)
         return hashlib.blake2b(keys, digest_size=12).hexdigest()
 
@@ -171,7 +176,35 @@ def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
         named_forget,
         named_carried,
         tuple(map(tuple, by_own)),
+        *_kept(gate, given, dtype),
     )
+
+
+def _kept(
+    gate: Gate, given: Mapping[str, Tensor], dtype: torch.dtype
+) -> tuple[Expression | None, tuple[Expression, ...]]:
+    """What a gate keeps of its only row, see `Gate.kept`, held to the gate and to autograd."""
+    row = given["z0"].detach()
+    if (found := gate.kept(row)) is None or len(gate.rows) > 1 or gate.carries or gate.per_unit:
+        return None, ()
+    (kept,) = formulas(lambda z0: [_there(gate.kept(z0))[0]], {"z0": row})
+    again = formulas(lambda z0: found[1](z0), {"z0": row})
+    wide = row.double().requires_grad_()
+    with torch.enable_grad():
+        forget, complement, *_ = _called(gate, {"z0": wide})
+        (slope,) = torch.autograd.grad(forget.sum(), wide)
+    with torch.no_grad():
+        (value,) = evaluated([kept], {"z0": wide.detach()})
+        values = evaluated(again, {"z0": value})
+    for mine, true in zip(values, (forget, complement, slope), strict=True):
+        if not torch.allclose(mine, true.detach(), rtol=1e-6, atol=1e-9):
+            raise NotDerivableError("what it computes from what it keeps is not what it computes")
+    return kept, tuple(again)
+
+
+def _there(found: Any) -> Any:
+    assert found is not None
+    return found
 
 
 def _called(gate: Gate, tensors: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
