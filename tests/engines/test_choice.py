@@ -1,7 +1,6 @@
 """Which engine "auto" takes."""
 
 from dataclasses import replace
-from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -35,7 +34,7 @@ class Suspect:
 def test_an_engine_that_disagrees_with_the_loop_is_not_used_alone_or_for_several_layers(monkeypatch, count, suspects):
     for name in suspects:
         monkeypatch.setitem(choice.KNOWN, name, Suspect(name))
-    monkeypatch.setattr(import_module("remanence.engines.check"), "self_check", lambda engine, device: "it disagrees")
+    monkeypatch.setattr(choice, "self_check", lambda engine, device: "it disagrees")
     choice._told.clear()
     layers = [rm.LSTM(3, 4, gate="fast") for _ in range(count)]
     x = torch.randn(5, 2, 3)
@@ -110,7 +109,7 @@ def test_torch_is_tried_first_without_gradients_of_what_has_some_on_x86(monkeypa
 def test_triton_is_tried_before_clusters_where_it_has_the_matrix_on_chip(
     units, rows, blocks, dtype, several, first, monkeypatch
 ):
-    monkeypatch.setattr(choice.plan, "chip", lambda device: Chip(processors=132, shared=227 * 1024))
+    monkeypatch.setattr(choice.tiling, "chip", lambda device: Chip(processors=132, shared=227 * 1024))
     inputs = SimpleNamespace(is_cuda=True, dtype=dtype, itemsize=dtype.itemsize, shape=(5, rows, 3), device=None)
     weights = {"weight_hh": torch.empty(blocks * units, units, device="meta")}
     task = Task(LSTMCell(Sigmoid()), weights, inputs, Zeros((units, units)))

@@ -23,7 +23,7 @@ import remanence as rm
 from remanence.engines import KNOWN, choose
 from remanence.engines.check import SIZES, make_task
 from remanence.engines.cpp import compiler, engine, recurrence
-from remanence.engines.kernels.machine_code import CompilerError
+from remanence.engines.kernels.machine_code import CompilerError, joined
 
 CPU = torch.device("cpu")
 COMPILED = Contender("c++", "cpu", (torch.float32,))
@@ -279,7 +279,7 @@ extern "C" void product(float* to, int64_t apart, const float* rows, int64_t row
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 48), st.integers(1, 1300), st.integers(1, 150), st.integers(0, 3))
 def test_products_with_panels_are_products(many, inner, width, more):
-    functions = compiler.library(compiler.source(compiler.PRODUCTS) + CALL)
+    functions = compiler.library(joined(compiler.PRODUCTS) + CALL)
     # Whole numbers: sums of these are exact in any order.
     rows, matrix = torch.randint(-8, 9, (many, inner + more)).float(), torch.randint(-8, 9, (inner, width)).float()
     panels = recurrence._panels(matrix)
@@ -297,7 +297,7 @@ FUNCTIONS = {
     "binary_logarithm": (torch.log2, 1.7, 1e30),
     "sigmoid": (torch.sigmoid, -80, 80),
     "hyperbolic_tangent": (torch.tanh, -20, 20),
-    "hyperbolic_sine": (torch.sinh, -10, 10),
+    "hyperbolic_sine_of": (torch.sinh, -10, 10),
     "exponential_less_one": (torch.expm1, -30, 30),
 }
 """By their names in C++: what they are, and where they have to be accurate."""
@@ -305,7 +305,7 @@ FUNCTIONS = {
 
 def computed(name, x):
     """What a function makes of numbers."""
-    text = compiler.source(compiler.STEPS).partition("// Every forget gate")[0]
+    text = joined(compiler.step_sources("")[:3])
     text += f"""
     extern "C" void all(const float* x, float* y, int n) {{
     #pragma GCC ivdep

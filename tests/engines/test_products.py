@@ -8,7 +8,6 @@ from torch import Tensor
 
 from remanence.engines.kernels import products
 from remanence.engines.kernels.layout import Blocks
-from remanence.engines.triton.tiling import Chip
 
 BLOCKS, WIDTH, UNITS, STEPS, ROWS, INPUTS = 3, 16, 13, 6, 4, 7
 PADDED, EXACT = Blocks(BLOCKS, WIDTH, UNITS), Blocks(BLOCKS, UNITS, UNITS)
@@ -123,7 +122,7 @@ def test_biases(d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_product_that_would_leave_processors_idle_is_in_parts(
     rows: int, width: int, units: int, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(products, "chip", lambda device: Chip(processors=132, shared=0))
+    monkeypatch.setattr(products, "processors", lambda device: 132)
     d_pre, factors = torch.empty(rows, width, device="meta"), torch.empty(rows, units, device="meta")
     assert products._parts(d_pre, factors) == parts
     assert products._parts(d_pre.bfloat16(), factors.bfloat16()) == 1
@@ -132,7 +131,7 @@ def test_a_product_that_would_leave_processors_idle_is_in_parts(
 
 @pytest.mark.parametrize("rows", [0, ROWS])
 def test_one_step_has_none_before_it(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "chip", lambda device: Chip(processors=132, shared=0))
+    monkeypatch.setattr(products, "processors", lambda device: 132)
     outputs, d_pre, blocks = torch.ones(1, rows, 720), torch.ones(rows, 2880), Blocks(4, 720, 716)
     found = products.derivatives_by_recurrent_weight(d_pre, outputs, outputs[0], blocks, reverse=False)
     assert torch.equal(found, torch.full((4 * 716, 716), float(rows)))

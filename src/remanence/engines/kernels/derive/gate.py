@@ -176,13 +176,11 @@ def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
         named_forget,
         named_carried,
         tuple(map(tuple, by_own)),
-        *_kept(gate, given, dtype),
+        *_kept(gate, given),
     )
 
 
-def _kept(
-    gate: Gate, given: Mapping[str, Tensor], dtype: torch.dtype
-) -> tuple[Expression | None, tuple[Expression, ...]]:
+def _kept(gate: Gate, given: Mapping[str, Tensor]) -> tuple[Expression | None, tuple[Expression, ...]]:
     """What a gate keeps of its only row, see `Gate.kept`, held to the gate and to autograd."""
     row = given["z0"].detach()
     if (found := gate.kept(row)) is None or len(gate.rows) > 1 or gate.carries or gate.per_unit:
@@ -253,6 +251,8 @@ def _compare_slopes(
         outputs = (outputs[0], *outputs[2:])
         expected = [
             torch.autograd.grad(part.sum(), list(given.values()), retain_graph=True, materialize_grads=True)
+            if part.requires_grad
+            else [torch.zeros_like(value) for value in given.values()]
             for part in outputs
         ]
     with torch.no_grad():
