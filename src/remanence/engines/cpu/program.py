@@ -108,23 +108,18 @@ def _function(node: Expression) -> Callable[..., Any]:
     return FUNCTIONS[node.operation]
 
 
-def _sinh(x: Tensor, out: Tensor) -> Tensor:
-    """From exp(x) - 1, which takes half of the time of torch's sinh and keeps its digits."""
-    torch.expm1(x, out=out)
-    return out.add_(out / (out + 1)).mul_(0.5)
-
-
 def _sigmoid_complement(x: Tensor, out: Tensor) -> Tensor:
     return torch.neg(x, out=out).sigmoid_()
 
 
 def _cosh_from_sinh(x: Tensor, out: Tensor) -> Tensor:
-    return torch.mul(x, x, out=out).add_(1).sqrt_()
+    torch.mul(x, x, out=out).add_(1).sqrt_()
+    return torch.minimum(out, x.abs().add_(1), out=out)  # the same, but where the square overflows
 
 
 OWN_NAMES = (
     *("add", "mul", "neg", "reciprocal", "where", "lt", "le", "eq", "abs", "sign", "maximum", "minimum", "floor"),
-    *("exp", "expm1", "log", "log1p", "sigmoid", "tanh", "cosh", "asinh", "sqrt", "rsqrt", "pow"),
+    *("exp", "expm1", "log", "log1p", "sigmoid", "tanh", "sinh", "cosh", "asinh", "sqrt", "rsqrt", "pow"),
     *("sin", "cos", "tan", "atan", "erf"),
 )
 """Operations that torch calls as formulas do."""
@@ -135,7 +130,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name 
     "or": torch.logical_or,
     "clamp_min": torch.maximum,
     "clamp_max": torch.minimum,
-    "sinh": _sinh,
     "sigmoid_complement": _sigmoid_complement,
     "cosh_from_sinh": _cosh_from_sinh,
 }
