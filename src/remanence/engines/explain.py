@@ -47,7 +47,7 @@ class Explanation:
 
 
 def explain(layer: Layer, steps: int = 100, batch: int = 32, dt: bool = False) -> Explanation:
-    """Which engine will run a layer on inputs of this size on the device where it is, and the code derived for its gate.
+    """Which engine will run a layer on inputs of this size where it is, and the code derived for its gate.
 
     Args:
         layer: a layer of `remanence`.
