@@ -13,8 +13,19 @@ SAME = 1e-6
 """How far forget value and complement may be from one together, in float64."""
 
 
+TAKEN = frozenset({"input", "candidate", "candidate_reset", "output", "hidden", "cell", "dt"})
+"""Names that cells have for rows and state of their own."""
+
+
 def expect_sound(gate: Gate) -> None:
     """One sentence about what is wrong with a gate, if something is."""
+    names = [*gate.rows, *gate.carries]
+    clash = [name for place, name in enumerate(names) if name in TAKEN or name in names[:place]]
+    if clash:
+        raise ValueError(
+            f"expected rows and carried values of gate {gate.name!r} to have names of their own, got {clash[0]!r}, "
+            "which is another one's or a cell's"
+        )
     for dt in (None, torch.full((BATCH, 1), 0.5, dtype=torch.float64, device="cpu")) if gate.takes_dt else (None,):
         _expect_sound(gate, dt)
 
@@ -25,10 +36,12 @@ def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=source, dtype=torch.float64, device="cpu").requires_grad_()
 
-    rows = tuple(draw(BATCH, UNITS) for _ in gate.rows)
-    carried = tuple(draw(BATCH, UNITS).abs() for _ in gate.carries)
-    weights = {name: draw(UNITS) for name in gate.per_unit}
     with torch.enable_grad():
+        rows = tuple(draw(BATCH, UNITS) * 1 for _ in gate.rows)
+        carried = tuple(draw(BATCH, UNITS).abs() for _ in gate.carries)
+        weights = {name: draw(UNITS) * 1 for name in gate.per_unit}
+        given = (*rows, *carried, *weights.values())
+        before = [tensor._version for tensor in given]
         try:
             found = gate(rows, carried, weights, dt)
         except KeyError as error:
@@ -36,6 +49,13 @@ def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
             raise ValueError(
                 f"expected gate {gate.name!r} to use weights that it declares in per_unit ({declared}), got {error}"
             ) from error
+        except RuntimeError as error:  # of torch, such as shapes that do not fit
+            reason = str(error).strip().partition("\n")[0]
+            raise ValueError(
+                f"expected gate {gate.name!r} to take rows of any shape (B, H), got for {(BATCH, UNITS)}: {reason}"
+            ) from error
+    if any(tensor._version != version for tensor, version in zip(given, before, strict=True)):
+        raise ValueError(f"expected gate {gate.name!r} to leave what it is given as it is, got it changed in place")
     if not isinstance(found, Forgetting):
         raise ValueError(f"expected gate {gate.name!r} to return a Forgetting, got {type(found).__name__}")
     if len(found.carried) != len(gate.carries):
@@ -57,8 +77,6 @@ def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
             f"expected gate {gate.name!r} to be differentiable, got a forget value without a gradient: it is detached, "
             "rounded, or depends on no row and no weight"
         )
-    together = (found.forget + found.complement - 1).abs().max()
-    if together > SAME:
-        raise ValueError(
-            f"expected complement of gate {gate.name!r} to be 1 - forget, got a sum that is off by {float(together):.1e}"
-        )
+    together = float((found.forget + found.complement - 1).detach().abs().max())
+    if not together <= SAME:
+        raise ValueError(f"expected complement of gate {gate.name!r} to be 1 - forget, got a sum off by {together:.1e}")
