@@ -227,7 +227,7 @@ def test_formulas_of_functions_are_the_functions(name: str) -> None:
     (formula,) = formulas(lambda **values: [function(*values.values())], given)
     (found,) = evaluated([formula], given)
     assert_like({"value": found.expand_as(given["x"])}, {"value": function(*given.values())}, given)
-    loose = 1e-7 if name in ("hardsigmoid", "celu") else 1e-9  # torch has numbers of these in float32
+    loose = 1e-6 if name in ("hardsigmoid", "celu") else 1e-9  # torch has numbers of these in float32
     assert_like(slopes_of(formula, given), slopes_of_torch(function, given), given, loose)
 
 

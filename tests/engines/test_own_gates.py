@@ -28,6 +28,7 @@ from remanence.engines.cpp import engine as host
 from remanence.engines.cuda import plan, recurrence
 from remanence.engines.kernels import contract
 from remanence.engines.kernels.derive import derived, why_not
+from remanence.engines.kernels.run import unsuited
 from remanence.engines.machine import float32_products
 from remanence.gates import Forgetting, Gate
 
@@ -380,6 +381,49 @@ def test_an_engine_refuses_what_has_no_formula_in_its_precision(monkeypatch: pyt
     layer = rm.LSTM(3, 5, gate=gate, dtype=torch.float64)
     with pytest.warns(UserWarning, match="no kernel can be derived for gate 'single'"):
         layer(torch.randn(4, 2, 3, dtype=torch.float64))
+
+
+class Rooted(Gate):
+    """Not a number at zero: its slope."""
+
+    name: ClassVar[str] = "rooted"
+
+    def __call__(self, pre, carried, weights, dt):
+        root = pre[0].abs().sqrt()
+        return Forgetting((-root).exp(), -(-root).expm1())
+
+
+class Quotient(Gate):
+    """Not a number at zero: its value."""
+
+    name: ClassVar[str] = "quotient"
+    carries: ClassVar[tuple[str, ...]] = ("total",)
+
+    def __call__(self, pre, carried, weights, dt):
+        total = carried[0] + pre[0].abs()
+        return Forgetting(torch.sigmoid(pre[0] / total), torch.sigmoid(-pre[0] / total), (total,))
+
+
+@pytest.mark.parametrize("gate", [Rooted(), Quotient()], ids=lambda gate: gate.name)
+def test_kernels_that_pad_refuse_a_gate_that_is_no_number_at_zero(gate: Gate) -> None:
+    """Zero times that would be in all units; engines that do not pad take it."""
+    task = checking.make_task(LSTMCell(gate), checking.SIZES, torch.float32, CPU)
+    assert str(unsuited(task)).endswith("at zero is no number")
+    assert unsuited(task, pads=False) is None
+    assert_like_the_loop("cpu", LSTMCell(gate), checking.FLOAT64)
+    if host.lacks() is None:
+        assert_like_the_loop("c++", LSTMCell(gate), replace(checking.FLOAT32, tolerance=1e-4))
+
+
+@every_gate
+def test_kernels_pad_other_gates(gate: Gate) -> None:
+    task = checking.make_task(LSTMCell(gate), checking.SIZES, torch.float32, CPU, irregular=gate.takes_dt)
+    assert unsuited(task) is None
+
+
+@pytest.mark.parametrize("name", rm.gates.KNOWN)
+def test_kernels_pad_the_gates_of_the_package(name: str) -> None:
+    assert unsuited(checking.make_task(LSTMCell(rm.gates.KNOWN[name]()), checking.SIZES, torch.float32, CPU)) is None
 
 
 def test_a_gate_of_a_weight_alone_does_not_move_its_rows() -> None:

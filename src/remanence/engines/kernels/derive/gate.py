@@ -111,6 +111,29 @@ def why_not(gate: Gate, has_dt: bool = False, dtype: torch.dtype = torch.float32
     return None
 
 
+def unpaddable(gate: Gate, has_dt: bool = False) -> str | None:
+    """Why a derived gate cannot be that of units which are padding, as the end of a sentence; None if it can.
+
+    These hear nothing and start from nothing. What they compute goes nowhere, but is multiplied by zero on the way, and
+    must be numbers.
+    """
+    return None if _rests(derived(gate, has_dt)) else "its value or a slope of it at zero is no number"
+
+
+@lru_cache(maxsize=256)
+def _rests(gate: DerivedGate) -> bool:
+    one = torch.ones((), dtype=torch.float32, device="cpu")
+    given = {f"z{i}": 0 * one for i in range(gate.rows)} | {f"carried{i}": 0 * one for i in range(gate.carries)}
+    given |= {f"own{i}": 0.7 * one for i in range(gate.weights)} | ({"dt": 0.7 * one} if gate.has_dt else {})
+    given |= {f"fixed{i}": value for i, value in enumerate(evaluated(gate.fixed, given))}
+    for _ in range(2):
+        decided = evaluated([gate.forget, gate.complement, *gate.slopes, *gate.carried], given)
+        if not all(bool(value.isfinite()) for value in decided):
+            return False
+        given |= {f"carried{i}": value for i, value in enumerate(decided[len(decided) - gate.carries :])}
+    return True
+
+
 def _is_key(gate: Gate) -> bool:
     try:
         hash(gate)
@@ -275,4 +298,5 @@ def _slopes_of_smaller(forget: Expression, complement: Expression, sources: list
     return {name: slope for name, slope in found.items() if not slope.is_constant(0.0)}
 
 
-setattr(why_not, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_constant_result` sets, without its import
+for _constant in (why_not, unpaddable):
+    setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010  as `assume_constant_result`, without its import
