@@ -31,6 +31,7 @@ from remanence.engines.kernels.derive import derived, why_not
 from remanence.engines.kernels.run import unsuited
 from remanence.engines.machine import float32_products
 from remanence.gates import Forgetting, Gate
+from remanence.gates.sound import expect_sound
 
 checking = import_module("remanence.engines.check")
 CPU = torch.device("cpu")
@@ -381,6 +382,34 @@ def test_an_engine_refuses_what_has_no_formula_in_its_precision(monkeypatch: pyt
     layer = rm.LSTM(3, 5, gate=gate, dtype=torch.float64)
     with pytest.warns(UserWarning, match="no kernel can be derived for gate 'single'"):
         layer(torch.randn(4, 2, 3, dtype=torch.float64))
+
+
+AROUND: dict[str, Callable[..., torch.Tensor]] = {
+    "inference mode": lambda run, x: torch.inference_mode()(run)(x),
+    "no gradients": lambda run, x: torch.no_grad()(run)(x),
+    "autocast": lambda run, x: torch.autocast("cpu", dtype=torch.bfloat16)(run)(x),
+    "vmap": lambda run, x: torch.func.vmap(run)(x[None])[0],
+    "a checkpoint": lambda run, x: torch.utils.checkpoint.checkpoint(run, x, use_reentrant=False),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_a_gate_is_derived_wherever_it_is_first_met(name: str) -> None:
+    class New(Cauchy):
+        """One that nobody has met."""
+
+    gate = New()
+
+    def run(inputs: torch.Tensor) -> torch.Tensor:
+        expect_sound(gate)
+        assert why_not(gate) is None
+        return gate((inputs,), (), {}, None).forget
+
+    found = AROUND[name](run, torch.randn(4, 3, requires_grad=name == "a checkpoint"))
+    assert found.shape == (4, 3)
+    if found.requires_grad:
+        found.sum().backward()
+    assert derived(gate, False).digest == derived(Cauchy(), False).digest
 
 
 class Rooted(Gate):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ....gates import Gate
+from ....gates.sound import alone
 from .evaluate import evaluated
 from .expression import Expression, constant, ordered, substituted, variable, variables, where
 from .operations import gradients
@@ -122,6 +123,11 @@ def unpaddable(gate: Gate, has_dt: bool = False) -> str | None:
 
 @lru_cache(maxsize=256)
 def _rests(gate: DerivedGate) -> bool:
+    with alone():
+        return _is_finite_at_zero(gate)
+
+
+def _is_finite_at_zero(gate: DerivedGate) -> bool:
     one = torch.ones((), dtype=torch.float32, device="cpu")
     given = {f"z{i}": 0 * one for i in range(gate.rows)} | {f"carried{i}": 0 * one for i in range(gate.carries)}
     given |= {f"own{i}": 0.7 * one for i in range(gate.weights)} | ({"dt": 0.7 * one} if gate.has_dt else {})
@@ -145,7 +151,8 @@ def _is_key(gate: Gate) -> bool:
 @lru_cache(maxsize=256)
 def _attempt(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate | str:
     try:
-        return _derived(gate, has_dt, dtype)
+        with alone():
+            return _derived(gate, has_dt, dtype)
     except NotDerivableError as error:
         return str(error)
     except Exception as error:  # the gate is anybody's: the loop will run it, or show where it fails
