@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -24,7 +25,8 @@ def call(*words):
 def only_engine(monkeypatch, run, refuses=lambda task: None):
     """An engine that runs LSTMs in float32, in the place of all but the loop."""
     fake = SimpleNamespace(name="fake", run=run, refuses=refuses)
-    monkeypatch.setattr(engines.choice, "KNOWN", {"fake": fake, "loop": loop})
+    for module in (engines.choice, import_module("remanence.engines.check")):
+        monkeypatch.setattr(module, "KNOWN", {"fake": fake, "loop": loop})
     return fake
 
 
@@ -111,6 +113,87 @@ def test_check_says_which_engine_was_not_checked_and_why(monkeypatch):
     result = call("check", "--device", "cpu")
     assert result.exit_code == 0
     assert "engine fake was not checked: it is picky" in result.stdout
+
+
+OWN_GATES = """
+import torch
+from remanence.gates import Forgetting, Gate
+
+class Cauchy(Gate):
+    name = "cauchy"
+    def __call__(self, pre, carried, weights, dt):
+        angle = torch.atan(pre[0]) / torch.pi
+        return Forgetting(0.5 + angle, 0.5 - angle)
+
+class Centred(Gate):
+    name = "centred"
+    def __call__(self, pre, carried, weights, dt):
+        z = pre[0] - pre[0].mean(-1, keepdim=True)
+        return Forgetting(torch.sigmoid(z), torch.sigmoid(-z))
+
+class Demanding(Cauchy):
+    def __init__(self, much):
+        pass
+
+class Bare(Gate):
+    name = "bare"
+    def __call__(self, pre, carried, weights, dt):
+        return torch.sigmoid(pre[0])
+
+made = Cauchy()
+number = 3
+"""
+
+
+@pytest.fixture
+def own_gates(monkeypatch, tmp_path):
+    """A module with gates, in the present folder."""
+    (tmp_path / "gates_of_mine.py").write_text(OWN_GATES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    yield
+    sys.modules.pop("gates_of_mine", None)
+
+
+@pytest.mark.parametrize("gate", ["gates_of_mine:Cauchy", "gates_of_mine:made"])
+def test_check_of_a_gate_of_ones_own(gate, own_gates):
+    result = call("check", "--device", "cpu", "--engines", "cpu", "--gate", gate)
+    assert result.exit_code == 0
+    assert "cauchy" in result.stdout
+    assert "sigmoid" not in result.stdout
+    assert result.stdout.endswith("8 checked, 0 wrong\n")  # four cells in two precisions
+
+
+def test_check_of_a_named_gate_is_of_that_one_alone(monkeypatch):
+    only_engine(monkeypatch, wrong, few)
+    result = call("check", "--device", "cpu", "--gate", "fast")
+    assert result.exit_code == 1
+    assert result.stdout.endswith("1 checked, 1 wrong\n")
+
+
+def test_check_says_why_a_gate_runs_on_the_loop(own_gates):
+    result = call("check", "--device", "cpu", "--engines", "cpu", "--gate", "gates_of_mine:Centred")
+    assert result.exit_code == 0
+    assert "no kernel can be derived for gate 'centred': it calls torch.mean" in result.stdout
+    assert result.stdout.endswith("0 checked, 0 wrong\n")
+
+
+@pytest.mark.parametrize(
+    ("gate", "sentence"),
+    [
+        ("sigmid", "expected gate to be one of"),
+        ("no_such_module:Gate", "to name a module that can be imported, got No module named 'no_such_module'"),
+        ("gates_of_mine:Missing", "to be a gate or a class of gates, got nothing of that name"),
+        ("gates_of_mine:number", "to be a gate or a class of gates, got int"),
+        ("gates_of_mine:Demanding", "to need no arguments, got"),
+        ("gates_of_mine:Bare", "expected gate 'bare' to return a Forgetting, got Tensor"),
+    ],
+)
+def test_check_of_what_is_no_gate_is_one_sentence(gate, sentence, own_gates):
+    result = call("check", "--device", "cpu", "--gate", gate)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
 
 
 # bench

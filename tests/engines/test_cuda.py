@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from remanence.engines.cuda import compiler, device, driver, engine, linear, pla
 from remanence.engines.kernels import contract, launch
 from remanence.engines.kernels.run import make_kind
 from remanence.engines.machine import float32_products
-from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, UniformRefine
+from remanence.gates import Fast, Forgetting, Gate, PowerLaw, Refine, Sigmoid, UniformRefine
 
 every_cell = import_module("remanence.engines.check").every_cell
 
@@ -236,6 +237,39 @@ def test_cells_of_up_to_four_blocks_are_taken(cell: GatedCell) -> None:
         assert reason is None
     else:
         assert reason == "it has room for 4 blocks of pre-activations, and the cell has 5"
+
+
+class Carrying(Gate):
+    """Any number of values."""
+
+    name = "carrying"
+
+    def __init__(self, many: int) -> None:
+        self.carries = tuple(f"value{i}" for i in range(many))  # type: ignore[misc]
+
+    def __call__(self, pre: Any, carried: Any, weights: Any, dt: Any) -> Forgetting:
+        logit = sum(carried, pre[0])
+        return Forgetting(torch.sigmoid(logit), torch.sigmoid(-logit), carried)
+
+
+@pytest.mark.usefixtures("capable")
+@pytest.mark.parametrize("many", [0, 1, 2, 3])
+def test_as_many_carried_values_are_taken_as_find_room(many: int) -> None:
+    """In GRUs of four blocks, which have the least room left, and no more than that."""
+    itemsize, inputs, fits = 4, 16, []
+    for parts in (1, 2):
+        for units, rows in itertools.product(range(16, MOST[parts] + 1, 16), (1, 512)):
+            sizes = plan.make(units, rows, 1, parts, True, 132, 16)
+            if sizes.whole:
+                shared = plan.whole_backward_shared(units, itemsize, BLOCKS, 1 + many, 2, inputs, True)
+            elif sizes.wide:
+                shared = plan.wide_backward_shared(sizes)
+            else:
+                shared = plan.backward_shared(sizes, parts, BLOCKS + 3 + many, BLOCKS + 1, inputs)
+            fits.append(shared <= plan.SHARED)
+    reason = engine.refuses(task(LSTMCell(Carrying(many)), 16))
+    assert (reason is None) == all(fits)
+    assert reason in (None, "it has room for 2 carried values, and the gate has 3")
 
 
 def test_the_rest_of_the_matrix_is_streamed_on_a_whole_chip_alone() -> None:

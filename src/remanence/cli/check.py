@@ -64,8 +64,8 @@ def command(
             found += own
     for engine, reason in refusals(place, names).items():
         console.print(f"engine {engine} was not checked: {reason}", markup=False)
-    if only is not None and (reason := why_not(only)) is not None:
-        console.print(f"no kernel can be derived for gate {only.name!r}: {reason}; it runs on the loop", markup=False)
+    if only is not None and (because := why_not(only)) is not None:
+        console.print(f"no kernel can be derived for gate {only.name!r}: {because}; it runs on the loop", markup=False)
     wrong = [row for row in found if not row.ok]
     for row in wrong:
         console.print(f"wrong: {row.engine}, {row.cell}, {row.gate}, {row.dtype}: {row.reason}", markup=False)

@@ -8,7 +8,7 @@ from functools import partial
 
 import torch
 
-from ..cells import GatedCell, LSTMCell
+from ..cells import GatedCell, LSTMCell, wide
 from . import cuda, side_by_side
 from .base import Engine, Result, Task
 from .check import self_check
@@ -123,7 +123,9 @@ _told: set[str] = set()
 def _trusted(engine: Engine, task: Task) -> bool:
     """Whether to use an engine that says it can run the task. What keeps one from being used is told once."""
     if engine is KNOWN["loop"]:
-        reason = why_not(task.cell.gate, task.dt is not None) if isinstance(task.cell, GatedCell) else None
+        reason = None
+        if isinstance(task.cell, GatedCell):
+            reason = why_not(task.cell.gate, task.dt is not None, wide(task.inputs.dtype))
         if reason is not None:
             gate = task.cell.gate.name  # type: ignore[attr-defined]
             _tell(f"no kernel can be derived for gate {gate!r}: {reason}; it runs on the loop engine, which is slow")

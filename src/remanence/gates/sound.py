@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .base import Forgetting, Gate
 
@@ -11,12 +15,42 @@ BATCH, UNITS = 3, 5
 """Of the tensors that a gate is tried with."""
 SAME = 1e-6
 """How far forget value and complement may be from one together, in float64."""
+TAKEN = frozenset({"input", "candidate", "candidate_reset", "output", "hidden", "cell", "dt"})
+"""Names that cells have for rows and state of their own."""
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Whatever the caller is in put aside: transforms, modes, hooks of checkpoints, inference mode and autocast."""
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack  # takes a while
+
+    with ExitStack() as stack:
+        stack.enter_context(temporarily_clear_interpreter_stack())
+        stack.enter_context(_disable_current_modes())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(torch.autocast("cpu", enabled=False))
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
+        yield
+
+
+def _as_it_is(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def expect_sound(gate: Gate) -> None:
     """One sentence about what is wrong with a gate, if something is."""
-    for dt in (None, torch.full((BATCH, 1), 0.5, dtype=torch.float64, device="cpu")) if gate.takes_dt else (None,):
-        _expect_sound(gate, dt)
+    names = [*gate.rows, *gate.carries]
+    clash = [name for place, name in enumerate(names) if name in TAKEN or name in names[:place]]
+    if clash:
+        raise ValueError(
+            f"expected rows and carried values of gate {gate.name!r} to have names of their own, got {clash[0]!r}, "
+            "which is another one's or a cell's"
+        )
+    with alone():
+        _expect_sound(gate, None)
+        if gate.takes_dt:
+            _expect_sound(gate, torch.full((BATCH, 1), 0.5, dtype=torch.float64, device="cpu"))
 
 
 def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
@@ -25,17 +59,25 @@ def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=source, dtype=torch.float64, device="cpu").requires_grad_()
 
-    rows, others = (tuple(draw(BATCH, UNITS) for _ in gate.rows) for _ in range(2))
+    rows = tuple(draw(BATCH, UNITS) * 1 for _ in gate.rows)
     carried = tuple(draw(BATCH, UNITS).abs() for _ in gate.carries)
-    weights = {name: draw(UNITS) for name in gate.per_unit}
-    with torch.enable_grad():
-        try:
-            found = gate(rows, carried, weights, dt)
-        except KeyError as error:
-            declared = ", ".join(gate.per_unit) or "none"
-            raise ValueError(
-                f"expected gate {gate.name!r} to use weights that it declares in per_unit ({declared}), got {error}"
-            ) from error
+    weights = {name: draw(UNITS) * 1 for name in gate.per_unit}
+    given = (*rows, *carried, *weights.values())
+    before = [tensor._version for tensor in given]
+    try:
+        found = gate(rows, carried, weights, dt)
+    except KeyError as error:
+        declared = ", ".join(gate.per_unit) or "none"
+        raise ValueError(
+            f"expected gate {gate.name!r} to use weights that it declares in per_unit ({declared}), got {error}"
+        ) from error
+    except RuntimeError as error:  # of torch, such as shapes that do not fit
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"expected gate {gate.name!r} to take rows of any shape (B, H), got for {(BATCH, UNITS)}: {reason}"
+        ) from error
+    if any(tensor._version != version for tensor, version in zip(given, before, strict=True)):
+        raise ValueError(f"expected gate {gate.name!r} to leave what it is given as it is, got it changed in place")
     if not isinstance(found, Forgetting):
         raise ValueError(f"expected gate {gate.name!r} to return a Forgetting, got {type(found).__name__}")
     if len(found.carried) != len(gate.carries):
@@ -52,13 +94,12 @@ def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
                 f"expected {name} of gate {gate.name!r} to have the shape (B, H) of its rows, here "
                 f"{(BATCH, UNITS)}, got {got}"
             )
+    others = tuple(draw(BATCH, UNITS) * 1 for _ in gate.rows)
     if not found.forget.requires_grad and not torch.equal(found.forget, gate(others, carried, weights, dt).forget):
         raise ValueError(
             f"expected gate {gate.name!r} to be differentiable, got a forget value that changes with its rows but has no "
             "gradient"
         )
-    together = (found.forget + found.complement - 1).abs().max()
-    if together > SAME:
-        raise ValueError(
-            f"expected complement of gate {gate.name!r} to be 1 - forget, got a sum off by {float(together):.1e}"
-        )
+    together = float((found.forget + found.complement - 1).detach().abs().max())
+    if not together <= SAME:
+        raise ValueError(f"expected complement of gate {gate.name!r} to be 1 - forget, got a sum off by {together:.1e}")

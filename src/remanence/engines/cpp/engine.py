@@ -24,7 +24,7 @@ def refuses(task: Task) -> str | None:
         return f"it runs on the CPU, and the input is on {device}"
     if task.inputs.dtype != torch.float32:
         return f"it computes in float32, and the input is {task.inputs.dtype}"
-    return unsuited(task) or lacks() or _uncompiled(task)
+    return unsuited(task, pads=False) or lacks() or _uncompiled(task)
 
 
 def lacks() -> str | None:

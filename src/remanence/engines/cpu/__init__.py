@@ -37,15 +37,15 @@ def refuses(task: Task) -> str | None:
     cell, inputs = task.cell, task.inputs
     if not isinstance(cell, GatedCell) or type(cell) not in cells.KNOWN:
         return f"it knows the cells lstm, gru and janet, not {cell.name}"
-    reason = why_not(cell.gate, task.dt is not None)
+    if inputs.dtype not in DTYPES:
+        return f"it runs in float32 and float64, and the input is {inputs.dtype}"
+    reason = why_not(cell.gate, task.dt is not None, inputs.dtype)
     if reason is not None:
         return f"it has no formula of the gate {cell.gate.name}: {reason}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state (proj_size)"
     if inputs.device.type != "cpu":
         return f"it runs on the CPU, and the input is on {inputs.device}"
-    if inputs.dtype not in DTYPES:
-        return f"it runs in float32 and float64, and the input is {inputs.dtype}"
     return obstacle(() if torch.compiler.is_compiling() else task.tensors)
 
 

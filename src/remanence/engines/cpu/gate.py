@@ -87,10 +87,11 @@ class GateKernel:
         self._parts = parts
         self._names = {variable: name for name, variable in self._variables().items()}
         self.depends = {
-            state: tuple(self._names[source] for source in by if source != "dt")
+            state: tuple(dict.fromkeys([*(self._names[source] for source in by if source != "dt"), state]))
             for state, by in zip(gate.carries, self.derived.by_carried, strict=True)
         }
-        """For every part of its state, the sources that part depends on (besides dt)."""
+        """For every part of its state, the sources that part depends on (besides dt), and the part itself: after the
+        end of a sequence it stays as it is."""
 
     def _variables(self) -> dict[str, str]:
         """Variables of the formula by what they are called here."""
@@ -146,8 +147,10 @@ class GateKernel:
 
     def _given(self, read: Reading) -> dict[str, Tensor]:
         given = {f"z{i}": row for i, row in enumerate(read.rows)}
-        given |= {f"carried{i}": part for i, part in enumerate(read.before)} | dict(read.units)
-        return given if read.dt is None else given | {"dt": read.dt}
+        given |= {f"carried{i}": part for i, part in enumerate(read.before)}
+        # In the shape of all else: what depends on these alone goes into the same buffers.
+        given |= {name: value.expand_as(read.rows[0]) for name, value in read.units.items()}
+        return given if read.dt is None else given | {"dt": read.dt.expand_as(read.rows[0])}
 
 
 class _Programs(NamedTuple):

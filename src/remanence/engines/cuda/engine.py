@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...cells import GatedCell
 from ..base import Result, Task
 from ..kernels.contract import Backend, register
 from ..kernels.run import run_with, unsuited
@@ -31,6 +32,10 @@ def refuses(task: Task) -> str | None:
     blocks = task.weights["weight_hh"].shape[0] // task.width
     if blocks > plan.BLOCKS:
         return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
+    assert isinstance(task.cell, GatedCell)
+    carried = len(task.cell.gate.carries)
+    if carried > plan.CARRIED:
+        return f"it has room for {plan.CARRIED} carried values, and the gate has {carried}"
     return None
 
 

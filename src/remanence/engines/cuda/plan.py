@@ -11,6 +11,8 @@ LARGEST = 16
 """Programs of a cluster, on a whole chip."""
 BLOCKS = 4
 """Blocks of the recurrent matrix that there is room for."""
+CARRIED = 2
+"""Values that a gate may carry: boxes of the backward pass have room for so many in layers of every size."""
 DEPTH = 4
 """Steps that are fetched ahead, see steps.cuh."""
 

@@ -10,15 +10,20 @@ from ..base import Result, Task, Zeros
 from ..machine import tf32_in_recurrent_layers
 from ..transforms import obstacle_to_kernels
 from .contract import Kind, Operands, key_of, several
-from .derive import why_not
+from .derive import unpaddable, why_not
 from .operator import run_kernels
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 CELLS = (LSTMCell, GRUCell, JANETCell)
 
 
-def unsuited(task: Task) -> str | None:
-    """Why no kernel can run the task."""
+def unsuited(task: Task, pads: bool = True) -> str | None:
+    """Why no kernel can run the task.
+
+    Args:
+        task: what is to be run.
+        pads: whether kernels have units that are padding.
+    """
     if task.inputs.dtype not in DTYPES:
         return f"it computes in float32, bfloat16 and float16, and the input is {task.inputs.dtype}"
     if type(task.cell) not in CELLS:
@@ -27,6 +32,8 @@ def unsuited(task: Task) -> str | None:
     reason = why_not(task.cell.gate, task.dt is not None)
     if reason is not None:
         return f"it cannot derive kernels for the gate {task.cell.gate.name}: {reason}"
+    if pads and (reason := unpaddable(task.cell.gate, task.dt is not None)) is not None:
+        return f"it cannot pad layers with the gate {task.cell.gate.name}: {reason}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state, and proj_size is set"
     return None if torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)

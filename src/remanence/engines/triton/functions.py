@@ -62,15 +62,15 @@ def tanh(x):
 
 @triton.jit
 def sinh(x):
-    """sinh(x) for |x| that does not overflow."""
+    """sinh(x); where it overflows, infinity."""
     e = expm1(tl.abs(x))
-    s = 0.5 * (e + e / (e + 1.0))
+    s = 0.5 * (e + tl.where(e < 1e30, e / (e + 1.0), 1.0))
     return tl.where(x >= 0, s, -s)
 
 
 @triton.jit
 def cosh(x):
-    """cosh(x) for |x| that does not overflow."""
+    """cosh(x); where it overflows, infinity."""
     e = tl.exp(tl.abs(x))
     return 0.5 * (e + 1.0 / e)
 

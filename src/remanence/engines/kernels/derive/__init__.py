@@ -7,7 +7,7 @@ printing, cpp, triton    the formulas as code
 evaluate    the formulas on tensors
 """
 
-from .gate import DerivedGate, derived, why_not
+from .gate import DerivedGate, derived, unpaddable, why_not
 from .trace import NotDerivableError
 
-__all__ = ["DerivedGate", "NotDerivableError", "derived", "why_not"]
+__all__ = ["DerivedGate", "NotDerivableError", "derived", "unpaddable", "why_not"]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ....gates import Gate
+from ....gates.sound import alone
 from .evaluate import evaluated
 from .expression import Expression, constant, ordered, substituted, variable, variables, where
 from .operations import gradients
@@ -19,6 +20,8 @@ from .trace import NotDerivableError, formulas
 
 ROWS, UNITS = 3, 5
 """Of the tensors that a gate is run with: different, so that no dimension is taken for the other."""
+OTHER_ROWS, OTHER_UNITS = 2, 7
+"""And of those that its formula is then held to it with: a gate may not depend on how many there are."""
 SEVERAL = 4
 """How far random pre-activations go, where a formula is compared with the gate."""
 
@@ -65,8 +68,9 @@ class DerivedGate:
         """A word for all that a step computes: equal for equal formulas, in every process."""
         parts = (self.forget, self.complement, *self.carried, *self.fixed, *self.slopes)
         parts += (*self.from_kept, *(() if self.kept is None else (self.kept,)))
+        counts = f"{self.rows} {self.carries} {self.weights} "  # some may not be in the formula
         keys = b"".join(part.key for part in parts)
-        return hashlib.blake2b(keys, digest_size=12).hexdigest()
+        return hashlib.blake2b(counts.encode() + keys, digest_size=12).hexdigest()
 
     def derivatives(self) -> dict[str, Expression]:
         """By everything that a step depends on, from `slope0`, ..., `d_forget` and `d_carried0`, ..."""
@@ -105,13 +109,41 @@ def derived(gate: Gate, has_dt: bool, dtype: torch.dtype = torch.float32) -> Der
     return found
 
 
-def why_not(gate: Gate, has_dt: bool = False) -> str | None:
+def why_not(gate: Gate, has_dt: bool = False, dtype: torch.dtype = torch.float32) -> str | None:
     """Why a gate cannot be derived, as the end of a sentence; None if it can."""
     try:
-        derived(gate, has_dt)
+        derived(gate, has_dt, dtype)
     except NotDerivableError as error:
         return str(error)
     return None
+
+
+def unpaddable(gate: Gate, has_dt: bool = False) -> str | None:
+    """Why a derived gate cannot be that of units which are padding, as the end of a sentence; None if it can.
+
+    These hear nothing and start from nothing. What they compute goes nowhere, but is multiplied by zero on the way, and
+    must be numbers.
+    """
+    return None if _rests(derived(gate, has_dt)) else "its value or a slope of it at zero is no number"
+
+
+@lru_cache(maxsize=256)
+def _rests(gate: DerivedGate) -> bool:
+    with alone():
+        return _is_finite_at_zero(gate)
+
+
+def _is_finite_at_zero(gate: DerivedGate) -> bool:
+    one = torch.ones((), dtype=torch.float32, device="cpu")
+    given = {f"z{i}": 0 * one for i in range(gate.rows)} | {f"carried{i}": 0 * one for i in range(gate.carries)}
+    given |= {f"own{i}": 0.7 * one for i in range(gate.weights)} | ({"dt": 0.7 * one} if gate.has_dt else {})
+    given |= {f"fixed{i}": value for i, value in enumerate(evaluated(gate.fixed, given))}
+    for _ in range(2):
+        decided = evaluated([gate.forget, gate.complement, *gate.slopes, *gate.carried], given)
+        if not all(bool(value.isfinite()) for value in decided):
+            return False
+        given |= {f"carried{i}": value for i, value in enumerate(decided[len(decided) - gate.carries :])}
+    return True
 
 
 def _is_key(gate: Gate) -> bool:
@@ -125,9 +157,12 @@ def _is_key(gate: Gate) -> bool:
 @lru_cache(maxsize=256)
 def _attempt(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate | str:
     try:
-        return _derived(gate, has_dt, dtype)
+        with alone():
+            return _derived(gate, has_dt, dtype)
     except NotDerivableError as error:
         return str(error)
+    except Exception as error:  # the gate is anybody's: the loop will run it, or show where it fails
+        return f"it raised {type(error).__name__} on a few numbers: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
@@ -218,21 +253,23 @@ def _arguments(gate: Gate, tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
     return pre, carried, weights, tensors.get("dt")
 
 
-def _sample(gate: Gate, has_dt: bool, dtype: torch.dtype, seed: int) -> dict[str, Tensor]:
+def _sample(
+    gate: Gate, has_dt: bool, dtype: torch.dtype, seed: int, rows: int = ROWS, units: int = UNITS
+) -> dict[str, Tensor]:
     source = torch.Generator("cpu").manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=source, dtype=torch.float64, device="cpu").to(dtype)
 
-    given = {f"z{i}": SEVERAL * draw(ROWS, UNITS) for i in range(len(gate.rows))}
-    given |= {f"carried{i}": draw(ROWS, UNITS).abs() for i in range(len(gate.carries))}
-    given |= {f"own{i}": draw(UNITS) for i in range(len(gate.per_unit))}
-    return given | ({"dt": draw(ROWS, 1).abs()} if has_dt else {})
+    given = {f"z{i}": SEVERAL * draw(rows, units) for i in range(len(gate.rows))}
+    given |= {f"carried{i}": draw(rows, units).abs() for i in range(len(gate.carries))}
+    given |= {f"own{i}": draw(units) for i in range(len(gate.per_unit))}
+    return given | ({"dt": draw(rows, 1).abs()} if has_dt else {})
 
 
 def _compare(gate: Gate, has_dt: bool, dtype: torch.dtype, outputs: list[Expression]) -> None:
     """Hold the formula to the gate: what it reads off one run must hold for other numbers."""
-    given = _sample(gate, has_dt, dtype, seed=1)
+    given = _sample(gate, has_dt, dtype, seed=1, rows=OTHER_ROWS, units=OTHER_UNITS)
     with torch.no_grad():
         expected = _called(gate, given)
     tolerance = 64 * torch.finfo(dtype).eps
@@ -249,10 +286,9 @@ def _compare_slopes(
     with torch.enable_grad():
         outputs = _called(gate, given)
         outputs = (outputs[0], *outputs[2:])
+        none = sum(value.sum() for value in given.values()) * 0.0  # a part may depend on nothing
         expected = [
-            torch.autograd.grad(part.sum(), list(given.values()), retain_graph=True, materialize_grads=True)
-            if part.requires_grad
-            else [torch.zeros_like(value) for value in given.values()]
+            torch.autograd.grad(part.sum() + none, list(given.values()), retain_graph=True, materialize_grads=True)
             for part in outputs
         ]
     with torch.no_grad():
@@ -313,4 +349,5 @@ def _slopes_of_smaller(forget: Expression, complement: Expression, sources: list
     return {name: slope for name, slope in found.items() if not slope.is_constant(0.0)}
 
 
-setattr(why_not, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_constant_result` sets, without its import
+for _constant in (why_not, unpaddable):
+    setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010  as `assume_constant_result`, without its import

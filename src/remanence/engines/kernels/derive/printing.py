@@ -15,6 +15,8 @@ PAIR = ("sigmoid", "sigmoid_complement")
 RATIO = "log1p"
 """Of a quotient it is computed from both parts: neither waits for the division."""
 
+LARGEST = 3.4028235e38
+"""Beyond which a number is infinite in float32."""
 LONG = 60
 """Characters from which on a value gets a line of its own."""
 
@@ -50,15 +52,17 @@ def cpp_number(value: float) -> str:
     """A number in C++."""
     if value != value:
         return "(infinity() - infinity())"
-    if value in (float("inf"), float("-inf")) or abs(value) > 3.4028235e38:
+    if abs(value) > LARGEST:
         return "infinity()" if value > 0 else "-infinity()"
     return f"{shortest(value)}f"
 
 
 def triton_number(value: float) -> str:
     """A number in Triton's language."""
-    if value != value or value in (float("inf"), float("-inf")):
-        return f'float("{value}")'
+    if value != value:
+        return 'float("nan")'
+    if abs(value) > LARGEST:
+        return 'float("inf")' if value > 0 else 'float("-inf")'
     return shortest(value)
 
 

@@ -53,7 +53,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The formula of an argument."""
         if isinstance(value, Tensor):
             found = self.known.get(id(value))
-            if found is None and value.numel() == 1:
+            if found is None and value.numel() == 1 and not value.requires_grad:
                 found = constant(float(value))
             if found is None:
                 raise NotDerivableError("it uses a tensor of its own, and not only what it is given")
@@ -95,7 +95,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if source.is_condition and result.dtype != torch.bool:
                 return where(source, 1.0, 0.0)
             if result.dtype == torch.bool and not source.is_condition:
-                return apply("not", apply("eq", source, constant(0.0)))
+                return _truth(source)
             if not result.dtype.is_floating_point and result.dtype != torch.bool:
                 raise NotDerivableError(f"it calls torch.{name} to {result.dtype}")
             return source
@@ -104,13 +104,32 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise NotDerivableError(f"it calls torch.{name}, which is not among the pointwise functions that are known")
         names = [argument.name for argument in func._schema.arguments]
         values = dict(zip(names, args, strict=False)) | dict(kwargs)
+        values.pop("out", None)  # that is the result
         formed = {key: self._argument(value) for key, value in values.items() if value is not None}
-        return rule(**formed)
+        if name not in LOGICAL:
+            if result.dtype == torch.bool and name not in COMPARISONS and any(map(_is_condition, formed.values())):
+                raise NotDerivableError(f"it calls torch.{name} with values that are true or false")
+            chosen_by = ("condition", "mask")
+            formed = {key: value if key in chosen_by else _as_number(value) for key, value in formed.items()}
+        try:
+            return rule(**formed)
+        except (TypeError, AttributeError) as error:
+            words = ", ".join(formed)
+            raise NotDerivableError(f"it calls torch.{name} with arguments that are not known ({words})") from error
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Tensor):
             return self.expression_of(value)
         return value
+
+
+def _is_condition(value: Any) -> bool:
+    return isinstance(value, Expression) and value.is_condition
+
+
+def _as_number(value: Any) -> Any:
+    """One or zero, where something true or false is computed with."""
+    return where(value, 1.0, 0.0) if _is_condition(value) else value
 
 
 FILLED = frozenset(
@@ -128,6 +147,9 @@ FILLED = frozenset(
     }
 )
 """What makes a tensor of one number."""
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+LOGICAL = frozenset({"logical_not", "bitwise_not", "logical_and", "bitwise_and", "logical_or", "bitwise_or"})
+"""What takes values that are true or false as such; to all else they are one and zero."""
 UNCHANGED = frozenset(
     {"_to_copy", "to", "clone", "detach", "alias", "lift_fresh", "lift_fresh_copy", "view", "_unsafe_view", "reshape",
      "expand", "unsqueeze", "squeeze", "contiguous", "positive", "view_as", "expand_as"}
@@ -151,8 +173,8 @@ def _softplus(self: Expression, beta: float = 1.0, threshold: float = 20.0) -> E
 
 
 def _log_sigmoid(self: Expression) -> Expression:
-    # As torch: min(x, 0) - log1p(exp(-|x|)), with the derivative of a sigmoid.
-    return -apply("log1p", apply("exp", -apply("abs", self))) + apply("clamp_max", self, constant(0.0))
+    # As torch: min(x, 0) - log1p(exp(-|x|)), with the derivative of a sigmoid. At zero that is a half: of a tie.
+    return -apply("log1p", apply("exp", -apply("abs", self))) + apply("minimum", self, constant(0.0))
 
 
 def _clamp(self: Expression, min: Value | None = None, max: Value | None = None) -> Expression:
@@ -206,6 +228,11 @@ def _logaddexp(self: Expression, other: Expression) -> Expression:
     return larger + apply("log1p", apply("exp", -apply("abs", self - other)))
 
 
+def _truth(value: Expression) -> Expression:
+    """Whether it is not zero, of a number."""
+    return value if value.is_condition else apply("not", apply("eq", value, constant(0.0)))
+
+
 def _compare(operation: str, swapped: bool = False, negated: bool = False) -> Callable[..., Expression]:
     def rule(self: Value, other: Value) -> Expression:
         pair = (_lift(self), _lift(other))
@@ -254,16 +281,17 @@ RULES: dict[str, Callable[..., Expression]] = {
     "ge": _compare("le", swapped=True),
     "eq": _compare("eq"),
     "ne": _compare("eq", negated=True),
-    "logical_not": _unary("not"),
-    "bitwise_not": _unary("not"),
-    "logical_and": lambda self, other: apply("and", self, other),
-    "bitwise_and": lambda self, other: apply("and", self, other),
-    "logical_or": lambda self, other: apply("or", self, other),
-    "bitwise_or": lambda self, other: apply("or", self, other),
+    "logical_not": lambda self: apply("not", _truth(self)),
+    "bitwise_not": lambda self: apply("not", _truth(self)),
+    "logical_and": lambda self, other: apply("and", _truth(self), _truth(other)),
+    "bitwise_and": lambda self, other: apply("and", _truth(self), _truth(other)),
+    "logical_or": lambda self, other: apply("or", _truth(self), _truth(other)),
+    "bitwise_or": lambda self, other: apply("or", _truth(self), _truth(other)),
     "softplus": _softplus,
     "relu": lambda self: where(self <= 0.0, 0.0, self),
     "leaky_relu": lambda self, negative_slope=0.01: where(constant(0.0) < self, self, float(negative_slope) * self),
     "elu": _elu,
+    "celu": lambda self, alpha=1.0: _elu(self, alpha, 1.0, 1.0 / alpha),
     "silu": lambda self: self * apply("sigmoid", self),
     "gelu": _gelu,
     "mish": lambda self: self * apply("tanh", _softplus(self)),
