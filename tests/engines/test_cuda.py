@@ -509,15 +509,15 @@ def test_a_kernel_is_compiled_once_and_kept(made: list[list[str]], tmp_path: Pat
 
 
 def test_whatever_a_kernel_depends_on_makes_another(made: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    def code(name: str = "forward", units: int = 16, architecture: str = "sm_90") -> bytes:
-        return compiler.machine_code(name, {"H": units}, architecture)
+    def code(name: str = "forward", units: int = 16, architecture: str = "sm_90", gate: str = "") -> bytes:
+        return compiler.machine_code(name, {"H": units}, architecture, gate)
 
-    found = [code(), code("backward"), code(units=32), code(architecture="sm_100")]
+    found = [code(), code("backward"), code(units=32), code(architecture="sm_100"), code(gate="// another")]
     with monkeypatch.context() as newer:
         newer.setattr(compiler, "version", lambda: (13, 1))
         found.append(code())
     with monkeypatch.context() as edited:
-        edited.setattr(compiler, "source", lambda name: "another text")
+        edited.setattr(compiler, "joined", lambda files: "another text")
         found.append(code())
     assert len(set(found)) == len(found) == len(made)
     assert code() == found[0]

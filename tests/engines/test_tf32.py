@@ -10,7 +10,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from test_fused import BOTH, CUDA, errors, numbers, pair, pytestmark  # noqa: F401
+from test_on_gpu import BOTH, CUDA, errors, numbers, pair, pytestmark  # noqa: F401
 from torch import Tensor
 
 import remanence as rm

@@ -97,8 +97,8 @@ def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
     others = tuple(draw(BATCH, UNITS) * 1 for _ in gate.rows)
     if not found.forget.requires_grad and not torch.equal(found.forget, gate(others, carried, weights, dt).forget):
         raise ValueError(
-            f"expected gate {gate.name!r} to be differentiable, got a forget value that changes with its rows but has no "
-            "gradient"
+            f"expected gate {gate.name!r} to be differentiable, got a forget value that changes with its rows "
+            "but has no gradient"
         )
     together = float((found.forget + found.complement - 1).detach().abs().max())
     if not together <= SAME:
