@@ -63,7 +63,7 @@ BAD: dict[str, tuple[Gate, str]] = {
     ),
     "detached": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0].detach())),
-        r"expected gate 'odd' to be differentiable, got a forget value without a gradient",
+        r"expected gate 'odd' to be differentiable, got a forget value that changes with its rows but has no gradient",
     ),
     "rounded": (
         gate_that(lambda pre, carried, weights, dt: Forgetting((pre[0] > 0).double(), (pre[0] <= 0).double())),

@@ -143,9 +143,9 @@ class Program:
         if form == "exp_from_expm1":
             return (self.expm1s[node.inputs[0]],)
         if form == "minus_square":
-            x = _rest(*node.inputs)
-            assert x is not None
-            return (x,)
+            rest = _rest(*node.inputs)
+            assert rest is not None
+            return (rest,)
         if form == "negative_product":
             return node.inputs[0].inputs
         return (node.inputs[0].inputs[0],) if form == "clamp" else node.inputs

@@ -65,14 +65,14 @@ __device__ __forceinline__ Pair sigmoid_and_tangent(float x, float y) {
 
 // sinh(x), by its series where the difference would cancel, and cosh(x), from the same exponential.
 __device__ __forceinline__ float hyperbolic_sine_of(float x) {
-    float e = exponential_of(x);
+    float e = exponential_of(fabsf(x));
     float x2 = x * x;
     float series = fmaf(x2, fmaf(x2, 1.0f / 5040, 1.0f / 120), 1.0f / 6);
-    return fabsf(x) < 0.3f ? fmaf(x * x2, series, x) : 0.5f * (e - reciprocal(e));
+    return fabsf(x) < 0.3f ? fmaf(x * x2, series, x) : copysignf(0.5f * (e - reciprocal(e)), x);
 }
 
 __device__ __forceinline__ float hyperbolic_cosine_of(float x) {
-    float e = exponential_of(x);
+    float e = exponential_of(fabsf(x));
     return 0.5f * (e + reciprocal(e));
 }
 
