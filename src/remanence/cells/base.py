@@ -69,7 +69,8 @@ class GatedCell(Cell):
 
         z_t = (W x_t + b) + (R h_{t-1} + b'),    state_t = pointwise(z_t, state_{t-1})
 
-    Everything a fused engine needs is in `blocks` and `pointwise`.
+    The loop engine needs nothing but `blocks` and `pointwise`. Engines with kernels derive the gate from its equation;
+    around it they have the updates of LSTM, GRU and JANET by hand.
     """
 
     gate: Gate
