@@ -133,7 +133,7 @@ class _Once(torch.autograd.Function):
 
 def _no_second_derivative(*_: Any) -> None:
     raise NotImplementedError(
-        'expected first derivatives only, got a second one: the fused engine has none, engine="loop" does'
+        'expected first derivatives only, got a second one: kernels have none, engine="loop" does'
     )
 
 

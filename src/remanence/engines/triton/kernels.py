@@ -363,7 +363,11 @@ def forward_kernel(
             h = tl.where(real, h, own_hidden)
             c = tl.where(real, c, cell)
             a = chosen(real, a, carried)
-        own_hidden, cell, carried = tl.where(ok, h, 0.0), c, a
+        own_hidden, cell = h, c
+        if ALONE:  # which multiplies what it has, padding too
+            own_hidden = tl.where(ok, h, 0.0)
+        if CARRIED > 0:
+            carried = a
         tl.store(hidden + at * H + here, h.to(hidden.dtype.element_ty), mask=ok)
         if not ALONE:
             signal(counter, UNIT_TILES)
@@ -515,7 +519,8 @@ def backward_kernel(
                 masked = masked + (tl.where(real, d_z[block], 0.0),)
             d_z = masked
         d_cell = d_c
-        d_carried = d_a
+        if CARRIED > 0:
+            d_carried = d_a
         if OWN > 0:
             d_fixed = added(d_fixed, chosen(row_ok[:, None], d_q, zeros_like_all(d_q)))
 
@@ -570,10 +575,11 @@ def backward_kernel(
         z = load_blocks(pre, at, row, unit, coming, H, G)
         d_h = tile(d_hidden, at * H + here, coming)
         cell = tl.load(cells + (at + stride) * H + here, inside, 0.0) + tile(first_cell, start + here, outside)
-        carried = added(
-            carried_values(carried_steps, (at + stride) * CARRIED * H, B * H, here, inside, zero, CARRIED),
-            carried_values(first_carried, start * CARRIED, B * H, here, outside, zero, CARRIED),
-        )
+        if CARRIED > 0:
+            carried = added(
+                carried_values(carried_steps, (at + stride) * CARRIED * H, B * H, here, inside, zero, CARRIED),
+                carried_values(first_carried, start * CARRIED, B * H, here, outside, zero, CARRIED),
+            )
         if HAS_DT:
             step = zero + tl.load(dt + at + row, mask=row_coming, other=1.0)[:, None]
         if SPLIT >= 0:
