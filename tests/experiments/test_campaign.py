@@ -2,12 +2,14 @@
 
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from remanence.experiments import IDS, campaign, find, results
 from remanence.experiments.campaign import Line
+from remanence.training.directory import Directory
 from remanence.training.interruption import Budget
 
 ROOT = Path(__file__).parents[2]
@@ -20,13 +22,14 @@ KEPT = {"config.yaml", "machine.json", "metrics.jsonl", "result.json", "times.js
 class Until(Budget):
     """Time that is over once something has happened, however slow the machine is."""
 
-    def __init__(self, happened):
+    def __init__(self, happened, left=float("inf")):
         super().__init__()
         self.happened = happened
+        self.before = left
 
     @property
     def left(self):
-        return campaign.GRACE / 2 - 1 if self.happened() else float("inf")
+        return campaign.GRACE / 2 - 1 if self.happened() else self.before
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +63,37 @@ def test_the_list_names_no_run_twice():
 
 def test_the_next_line_is_the_first_that_fits():
     long, short = Line("plstm/copy-200", 10), Line("plstm/imdb", 1)
-    assert campaign.following([long, short], 700) is long
-    assert campaign.following([long, short], 100) is short
-    assert campaign.following([long], 100) is long  # it goes on another time
+    assert campaign.following([long, short], 700) == (long, False)
+    assert campaign.following([long, short], 100) == (short, False)
+    assert campaign.following([long], 100) == (long, True)  # it goes on another time
     assert campaign.following([long, short], 10) is None
     assert campaign.following([], 700) is None
+
+
+def test_a_line_is_started_beside_others_only_if_it_can_finish_so():
+    long, short = Line("plstm/copy-200", 10), Line("plstm/imdb", 1)
+    assert [long.shared(count) for count in (1, 2, 4)] == [10, 10, 20]
+    assert campaign.following([long, short], 700, 0, 2) == (long, False)
+    assert campaign.following([long, short], 700, 2, 4) == (short, False)
+    assert campaign.following([long], 700, 3, 4) is None
+    assert campaign.following([long], 1300, 3, 4) == (long, False)
+    assert campaign.following([short], 1300, 4, 4) is None
+    longer = Line("plstm/copy-500", 11)
+    many = [longer, long, *[Line("plstm/copy-1000", 12)] * 2]
+    assert campaign.following(many, 630, 0, 4) == (long, True)  # nothing else runs
+    assert campaign.following(many, 500, 0, 4) == (longer, True)
+
+
+def test_what_needs_a_slice_of_its_own_has_one_or_is_told(tmp_path):
+    lines = [Line("plstm/copy-200", 8.5, [name], [1], "smoke") for name in ("lstm", "plstm", "lstm-chrono")]
+    short = [Line("plstm/freq-sync1", 0.1, [name], [1], "smoke") for name in ("lstm", "plstm")]
+    said: list[str] = []
+    ended = Until(lambda: sum("finished" in words for words in said) == 3, 600)
+    assert campaign.carry_out([*lines, *short], tmp_path, ended, 3, "cpu", say=said.append) == lines[1:]
+    assert [words.partition(": ")[0] for words in said if "started" in words] == [*map(str, short), str(lines[0])]
+    assert said[4] == f"{lines[0]}: started, 1 runs, alone"
+    words = "left for a slice of its own: 8.5 minutes alone, about 12.75 as one of 3, of 9.7"
+    assert said[6:] == [f"{line}: {words}" for line in lines[1:]]
 
 
 def test_a_command_is_one_that_a_person_could_type():
@@ -136,8 +165,17 @@ def test_a_stopped_run_goes_on_elsewhere_from_what_was_packed(tmp_path, monkeypa
 
     saved = Until(lambda: any(folder.glob("checkpoints/step-*")))
     assert campaign.carry_out([line], first, saved, 1, "cpu", say=lambda words: None) == [line]
-    assert campaign.pack(first, tmp_path / "none.tar.gz", [line], 10) == []
-    assert campaign.pack(first, tmp_path / "state.tar.gz", [line], 10**7) == [folder]
+    said: list[str] = []
+    results.run_folder(first, line.experiment, "lstm", 1).mkdir(parents=True)  # begun, and ended before a checkpoint
+    both = replace(line, models=["lstm", "plstm"])
+    assert campaign.pack(first, tmp_path / "none.tar.gz", [both], 10, said.append) == []
+    size = sum(part.stat().st_size for part in campaign.needed(Directory(folder)))
+    assert said == [
+        "plstm/copy-200/smoke/lstm/seed-1: left out, nothing was saved yet",
+        f"plstm/copy-200/smoke/plstm/seed-1: left out, it has {size / 1e6:.1f} MB, and 0.0 of 1e-05 are left (--most)",
+    ]
+    assert campaign.pack(first, tmp_path / "state.tar.gz", [line], 10**7, said.append) == [folder]
+    assert len(said) == 2
     with tarfile.open(tmp_path / "state.tar.gz") as archive:
         archive.extractall(second, filter="data")
     begun = Until(lambda: len(starts(again)) == 2)

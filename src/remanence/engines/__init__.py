@@ -5,6 +5,7 @@ from .base import Engine, Result, Task, Zeros
 from .check import check
 from .choice import choose, run, run_stacked
 from .explain import Explanation, explain
+from .kernels.contract import derivation
 from .side_by_side import stacked
 from .table import KNOWN, check_name, runs_side_by_side
 
@@ -18,6 +19,7 @@ __all__ = [
     "check",
     "check_name",
     "choose",
+    "derivation",
     "explain",
     "loop",
     "run",

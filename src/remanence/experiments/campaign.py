@@ -6,7 +6,10 @@
 
 The list is results/campaign.yaml. A line of it is a process: `remanence run` with some models of an experiment, all
 seeds side by side. Processes work in runs/campaign, stop cleanly when the budget is spent, and go on there the next
-time. `collect` copies what has finished to results/, without checkpoints and with fewer lines of metrics.
+time. With `--together N` a line is started beside others only if it can finish so: its minutes times the number that
+run at the same time, over a gain of about 2 from sharing, have to fit what is left of the budget. A line that is too
+long for that waits until nothing else runs, has the device to itself, and is told of where its turn does not come.
+`collect` copies what has finished to results/, without checkpoints and with fewer lines of metrics.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ GRACE = 20.0
 """Seconds at the end of a budget in which processes save what they have; starting one takes some of it."""
 WORTH = 30.0
 """Seconds under which nothing more is started."""
+GAIN = 2.0
+"""How much more work gets done in a time when processes share a device, about."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,10 @@ class Line:
         for name in self.models or experiment.models:
             for seed in self.seeds or experiment.seeds:
                 yield experiment.models[name], seed
+
+    def shared(self, count: int) -> float:
+        """About how many minutes it takes as one of so many that run at the same time."""
+        return self.minutes * max(1.0, count / GAIN)
 
     def left(self, folders: Iterable[Path]) -> int:
         """How many runs have not finished in any of these folders."""
@@ -112,11 +121,21 @@ def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) ->
     return True
 
 
-def following(lines: Sequence[Line], seconds: float) -> Line | None:
-    """The next line to start: the first that fits into the time that is left, else the first, which goes on later."""
-    if seconds < WORTH or not lines:
+def following(lines: Sequence[Line], seconds: float, running: int = 0, together: int = 1) -> tuple[Line, bool] | None:
+    """The next line to start, and whether nothing may be started beside it.
+
+    It is the first that can finish among those that run at the same time. Where none can, and nothing runs, it is the
+    first that can finish alone, else the first, which goes on later.
+    """
+    if seconds < WORTH or not lines or running >= together:
         return None
-    return next((line for line in lines if 60 * line.minutes <= seconds), lines[0])
+    count = min(together, running + len(lines))
+    for line in lines:
+        if 60 * line.shared(count) <= seconds:
+            return line, False
+    if running:
+        return None
+    return next((line for line in lines if 60 * line.minutes <= seconds), lines[0]), True
 
 
 @dataclass
@@ -128,6 +147,8 @@ class Started:
     log: Path
     at: float
     """When, in seconds."""
+    alone: bool
+    """Whether nothing may be started beside it."""
 
 
 def carry_out(
@@ -155,6 +176,7 @@ def carry_out(
     """
     places = (work, *before)
     waiting = [line for line in lines if line.left(places)]
+    count, whole = min(together, len(waiting)), budget.left - GRACE
     running: list[Started] = []
     (work / "logs").mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // together))}
@@ -166,21 +188,27 @@ def carry_out(
                 how = "finished" if not left else f"{left} runs are left"
                 last = one.log.read_text("utf-8", "replace").rstrip().rpartition("\n")[2] if left else ""
                 say(f"{one.line}: {how} after {took:.0f} s{last and ': ' + last}")
-            line = following(waiting, budget.left - GRACE) if len(running) < together else None
-            if line is not None:
+            most = 1 if any(one.alone for one in running) else together
+            chosen = following(waiting, budget.left - GRACE, len(running), most)
+            if chosen is not None:
+                line, alone = chosen
                 waiting.remove(line)
                 log = work / "logs" / f"{str(line).replace('/', '_').replace(' ', '_')}.log"
                 command = line.command(work, device, budget.left - GRACE)
                 with log.open("ab") as file:
                     process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
-                running.append(Started(line, process, log, time.monotonic()))
-                say(f"{line}: started, {line.left(places)} runs")
+                running.append(Started(line, process, log, time.monotonic(), alone))
+                say(f"{line}: started, {line.left(places)} runs{', alone' if alone and together > 1 else ''}")
                 continue
             if budget.left < GRACE / 2 or (not running and waiting):
                 break
             time.sleep(0.2)
     finally:
         stop([one.process for one in running], max(1.0, min(budget.left, GRACE / 2)))
+    for line in waiting:
+        if 60 * line.shared(count) > whole:
+            minutes = f"{line.minutes:g} minutes alone, about {line.shared(count):g} as one of {count}"
+            say(f"{line}: left for a slice of its own: {minutes}, of {whole / 60:.1f}")
     return [line for line in lines if line.left(places)]
 
 
@@ -295,8 +323,11 @@ def summed(lines: Sequence[dict[str, Any]], most: int = TIMES) -> list[dict[str,
     return kept
 
 
-def pack(work: Path, file: Path, lines: Sequence[Line], most: int) -> list[Path]:
+def pack(work: Path, file: Path, lines: Sequence[Line], most: int, say: Callable[[str], None] = print) -> list[Path]:
     """Write what unfinished runs need to go on elsewhere to a tar file, the smallest first, up to so many bytes.
+
+    A checkpoint has weights, those that were best so far and what the optimiser knows, 12 to 16 bytes a parameter with
+    Adam, and hardly gets smaller in the file: sizes are counted before. What is left out is told, with the reason.
 
     Returns:
         The folders that are in it.
@@ -308,13 +339,18 @@ def pack(work: Path, file: Path, lines: Sequence[Line], most: int) -> list[Path]
             directory = Directory(folder)
             if directory.begun and read_result(folder) is None:
                 found[folder] = needed(directory)
-    packed, size = [], 0
+            elif folder.exists() and not directory.begun:
+                say(f"{folder.relative_to(work)}: left out, nothing was saved yet")
+    sizes = {folder: sum(part.stat().st_size for part in parts) for folder, parts in found.items()}
+    packed, left = [], most
     with tarfile.open(file, "w:gz", compresslevel=1) as archive:
-        for folder, parts in sorted(found.items(), key=lambda item: sum(part.stat().st_size for part in item[1])):
-            size += sum(part.stat().st_size for part in parts)
-            if size > most:
-                break
-            for part in parts:
+        for folder in sorted(found, key=sizes.__getitem__):
+            if sizes[folder] > left:
+                short = f"it has {sizes[folder] / 1e6:.1f} MB, and {left / 1e6:.1f} of {most / 1e6:g} are left"
+                say(f"{folder.relative_to(work)}: left out, {short} (--most)")
+                continue
+            left -= sizes[folder]
+            for part in found[folder]:
                 archive.add(part, part.relative_to(work))
             packed.append(folder)
     return packed

@@ -71,6 +71,8 @@ class Recurrent(nn.Module):
     ) -> None:
         super().__init__()
         self.cell = cell
+        if isinstance(cell, GatedCell):
+            engines.derivation(cell)  # now, and not while torch.compile traces
         self.input_size = expect_size("input_size", input_size)
         self.hidden_size = expect_size("hidden_size", hidden_size)
         self.num_layers = expect_size("num_layers", num_layers)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...cells import GatedCell
 from ..base import Result, Task
-from ..kernels.derive import why_not
+from ..kernels.contract import derivation
 from ..transforms import obstacle
 from ..untraced import untraced
 from . import cells
@@ -39,7 +39,8 @@ def refuses(task: Task) -> str | None:
         return f"it knows the cells lstm, gru and janet, not {cell.name}"
     if inputs.dtype not in DTYPES:
         return f"it runs in float32 and float64, and the input is {inputs.dtype}"
-    reason = why_not(cell.gate, task.dt is not None, inputs.dtype)
+    known = derivation(cell)
+    reason = (known.float64 if inputs.dtype == torch.float64 else known.float32)[int(task.dt is not None)]
     if reason is not None:
         return f"it has no formula of the gate {cell.gate.name}: {reason}"
     if "weight_hr" in task.weights:

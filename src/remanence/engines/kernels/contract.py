@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ...cells import GatedCell
 from ...gates import Gate
-from .derive import DerivedGate, derived
+from .derive import DerivedGate, derived, unpaddable, why_not
 
 ALIGNMENT = 16
 """What H is a multiple of for most kernels: rows of whole vectors are read and written several times as fast."""
@@ -27,7 +28,7 @@ class Kind:
 
     cell: str
     gate: str
-    """The key of the gate, see `key_of`."""
+    """The key of the gate, see `Derivation`."""
     blocks: int
     split: int
     """Index of the block whose recurrent part is kept apart (the GRU's candidate), or -1."""
@@ -56,26 +57,39 @@ class Kind:
 
 
 _gates: dict[str, Gate] = {}
-_keys: dict[Gate, str] = {}
 
 
-def key_of(gate: Gate) -> str:
-    """A word for the gate by which kernels find it again: the same in every process for the same formula."""
-    try:
-        return _keys[gate]
-    except KeyError:
-        _keys[gate] = _new_key(gate)
-        return _keys[gate]
-    except TypeError:  # a gate that cannot be a key of a dictionary
-        return _new_key(gate)
+class Derivation(NamedTuple):
+    """What is known of the gate of a cell. `torch.compile` reads it off the cell, as it cannot trace how it came about."""
+
+    key: str | None
+    """A word by which kernels find the gate again: the same in every process for the same formula; None without one."""
+    float32: tuple[str | None, str | None]
+    """Why there is no formula in float32, as the end of a sentence: without and with dt."""
+    float64: tuple[str | None, str | None]
+    padding: tuple[str | None, str | None]
+    """Why units that are padding cannot have the gate."""
 
 
-def _new_key(gate: Gate) -> str:
-    key = f"{gate.name}-{derived(gate, False).digest}"
-    if gate.takes_dt:
-        key += f"-{derived(gate, True).digest}"
-    _gates[key] = gate
-    return key
+def derivation(cell: GatedCell) -> Derivation:
+    """What is known of the gate of a cell; asked once per cell."""
+    found: Derivation | None = getattr(cell, "_derivation", None)
+    if found is None:
+        found = _look(cell.gate)
+        object.__setattr__(cell, "_derivation", found)  # beside the fields: cells do not change
+    return found
+
+
+def _look(gate: Gate) -> Derivation:
+    times = (False, gate.takes_dt)
+    narrow, broad = ([why_not(gate, dt, dtype) for dt in times] for dtype in (torch.float32, torch.float64))
+    padding = [unpaddable(gate, dt) if reason is None else reason for dt, reason in zip(times, narrow, strict=True)]
+    key = None
+    possible = dict.fromkeys(dt for dt, reason in zip(times, narrow, strict=True) if reason is None)
+    if possible:
+        key = "-".join([gate.name, *(f"{dt:d}{derived(gate, dt).digest}" for dt in possible)])
+        _gates[key] = gate
+    return Derivation(key, tuple(narrow), tuple(broad), tuple(padding))  # type: ignore[arg-type]
 
 
 class Operands(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,8 +11,7 @@ from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from ..base import Result, Task, Zeros
 from ..machine import tf32_in_recurrent_layers
 from ..transforms import obstacle_to_kernels
-from .contract import Kind, Operands, key_of, several
-from .derive import unpaddable, why_not
+from .contract import Kind, Operands, derivation, several
 from .operator import run_kernels
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -29,11 +30,11 @@ def unsuited(task: Task, pads: bool = True) -> str | None:
     if type(task.cell) not in CELLS:
         return f"it has kernels for LSTM, GRU and JANET, and the cell is {task.cell.name}"
     assert isinstance(task.cell, GatedCell)
-    reason = why_not(task.cell.gate, task.dt is not None)
-    if reason is not None:
-        return f"it cannot derive kernels for the gate {task.cell.gate.name}: {reason}"
-    if pads and (reason := unpaddable(task.cell.gate, task.dt is not None)) is not None:
-        return f"it cannot pad layers with the gate {task.cell.gate.name}: {reason}"
+    known, has_dt = derivation(task.cell), int(task.dt is not None)
+    if known.float32[has_dt] is not None:
+        return f"it cannot derive kernels for the gate {task.cell.gate.name}: {known.float32[has_dt]}"
+    if pads and known.padding[has_dt] is not None:
+        return f"it cannot pad layers with the gate {task.cell.gate.name}: {known.padding[has_dt]}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state, and proj_size is set"
     return None if torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)
@@ -56,31 +57,35 @@ def run_with(kernels: str, task: Task) -> Result:
     return Result(ended(task, outputs), state)
 
 
-_kinds: dict[tuple[GatedCell, bool, str, str], Kind] = {}
+_kinds: dict[tuple[Any, ...], Kind] = {}
 
 
 def kind_of(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> Kind:
     """Which kernel runs a cell."""
-    key = (cell, reverse, precision, kernels)
-    try:
-        if torch.compiler.is_compiling():
-            return make_kind(*key)
-        if key not in _kinds:
-            _kinds[key] = make_kind(*key)
-        return _kinds[key]
-    except TypeError:  # around a gate that cannot be a key of a dictionary
-        return make_kind(*key)
+    if torch.compiler.is_compiling():
+        return make_kind(cell, reverse, precision, kernels)
+    key = (type(cell), derivation(cell).key, *_settings(cell), reverse, precision, kernels)
+    if key not in _kinds:
+        _kinds[key] = make_kind(cell, reverse, precision, kernels)
+    return _kinds[key]
+
+
+def _settings(cell: GatedCell) -> tuple[bool, float]:
+    return bool(getattr(cell, "coupled", False)), float(getattr(cell, "beta", 0.0))
 
 
 def make_kind(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> Kind:
     """The same, without a memory of it."""
+    gate = derivation(cell).key
+    assert gate is not None
+    coupled, beta = _settings(cell)
     return Kind(
         cell=cell.name,
-        gate=key_of(cell.gate),
+        gate=gate,
         blocks=len(cell.blocks),
         split=cell.blocks.index("candidate") if isinstance(cell, GRUCell) else -1,
-        coupled=bool(getattr(cell, "coupled", False)),
-        beta=float(getattr(cell, "beta", 0.0)),
+        coupled=coupled,
+        beta=beta,
         carried=len(cell.gate.carries),
         own=len(cell.gate.per_unit),
         reverse=reverse,

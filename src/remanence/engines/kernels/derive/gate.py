@@ -347,7 +347,3 @@ def _slopes_of_smaller(forget: Expression, complement: Expression, sources: list
         if name in of_forget or name in of_complement
     }
     return {name: slope for name, slope in found.items() if not slope.is_constant(0.0)}
-
-
-for _constant in (why_not, unpaddable):
-    setattr(_constant, "_dynamo_marked_constant", True)  # noqa: B010  as `assume_constant_result`, without its import
