@@ -22,10 +22,11 @@ TAKEN = frozenset({"input", "candidate", "candidate_reset", "output", "hidden", 
 @contextmanager
 def alone() -> Iterator[None]:
     """Whatever the caller is in put aside: transforms, modes, hooks of checkpoints, inference mode and autocast."""
-    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack  # takes a while
-
     with ExitStack() as stack:
-        stack.enter_context(temporarily_clear_interpreter_stack())
+        if torch._C._are_functorch_transforms_active():  # else the import would take a second for nothing
+            from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+            stack.enter_context(temporarily_clear_interpreter_stack())
         stack.enter_context(_disable_current_modes())
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())

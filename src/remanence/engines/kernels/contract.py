@@ -60,7 +60,7 @@ _gates: dict[str, Gate] = {}
 
 
 class Derivation(NamedTuple):
-    """What is known of the gate of a cell. `torch.compile` reads it off the cell, as it cannot trace how it came about."""
+    """What is known of the gate of a cell. `torch.compile` reads it off the cell: it cannot trace how it came about."""
 
     key: str | None
     """A word by which kernels find the gate again: the same in every process for the same formula; None without one."""
