@@ -37,6 +37,11 @@ def formulas(function: Callable[..., Sequence[Tensor]], given: Mapping[str, Tens
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes what is called."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: it never runs while a graph is traced, and to ask would import the compiler, which takes two seconds."""
+        return False
+
     def __init__(self, given: Mapping[str, Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.alive: list[Tensor] = []  # or another tensor would get the same id
