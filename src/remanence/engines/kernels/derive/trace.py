@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -34,6 +35,17 @@ def formulas(function: Callable[..., Sequence[Tensor]], given: Mapping[str, Tens
     return [recorder.expression_of(result) for result in results]
 
 
+def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...] | None:
+    """The shape that tensors of these broadcast to, if they do. (torch's own function imports sympy.)"""
+    found: list[int] = []
+    for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        others = {size for size in sizes if size != 1}
+        if len(others) > 1:
+            return None
+        found.append(others.pop() if others else 1)
+    return tuple(reversed(found))
+
+
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes what is called."""
 
@@ -46,7 +58,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.alive: list[Tensor] = []  # or another tensor would get the same id
         self.known: dict[int, Expression] = {}
-        self.shape = torch.broadcast_shapes(*(tensor.shape for tensor in given.values()))  # type: ignore[no-untyped-call]
+        self.shape = _broadcast(*(tensor.shape for tensor in given.values())) or ()
         for name, tensor in given.items():
             self.note(tensor, variable(name))
 
@@ -79,11 +91,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.note(result[0], _log_sigmoid(self.expression_of(args[0])))
                 return result
             raise NotDerivableError(f"it calls torch.{base}, which is not pointwise")
-        try:
-            torch.broadcast_shapes(result.shape, self.shape)  # type: ignore[no-untyped-call]
-            fits = result.dim() <= len(self.shape)
-        except RuntimeError:
-            fits = False
+        fits = _broadcast(result.shape, self.shape) is not None and result.dim() <= len(self.shape)
         if not fits:
             raise NotDerivableError(f"it calls torch.{base} with a result of shape {tuple(result.shape)}")
         target = args[0] if name.endswith("_") and not name.startswith("_") and result is args[0] else result
