@@ -38,7 +38,7 @@ from remanence.training import files
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "results"
 WORDS = ("holds", "does not hold", "open")
-RESOLUTION, COLOURS = 120, 128
+RESOLUTION, COLOURS, LARGEST = 120, 128, 80_000
 WEIGHTS = {"best": "the weights that were best in validation", "last": "the weights after the last update"}
 
 HEAD = """# Results
@@ -451,7 +451,10 @@ def main() -> None:
         return
     files.write(DOCS / "results.md", page(folder).encode())
     for section in sections(folder):
-        draw(curves(section, folder), DOCS / section.picture, resolution=RESOLUTION, colours=COLOURS)
+        for colours in (COLOURS, COLOURS // 2):  # fewer for curves that cross everywhere
+            draw(curves(section, folder), DOCS / section.picture, resolution=RESOLUTION, colours=colours)
+            if (DOCS / section.picture).stat().st_size < LARGEST:
+                break
 
 
 if __name__ == "__main__":

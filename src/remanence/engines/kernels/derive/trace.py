@@ -36,7 +36,7 @@ def formulas(function: Callable[..., Sequence[Tensor]], given: Mapping[str, Tens
 
 
 def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...] | None:
-    """The shape that tensors of these broadcast to, if they do. (torch's own function imports sympy.)"""
+    """The shape that tensors of these broadcast to, if they do: torch's own function imports sympy."""
     found: list[int] = []
     for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
         others = {size for size in sizes if size != 1}
