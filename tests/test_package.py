@@ -70,6 +70,15 @@ def test_module_has_a_docstring(module):
     assert (ast.get_docstring(ast.parse(MODULES[module].read_text())) or "").strip()
 
 
+def test_a_name_means_one_class():
+    found = {}
+    for module in MODULES:
+        for node in ast.walk(ast.parse(MODULES[module].read_text())):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+
+
 def test_every_room_has_tests_in_make_test(in_make_test):
     """Of the folders collected; where all are, every room has one."""
     assert [folder.name for folder, names in in_make_test.items() if not names] == []

@@ -8,7 +8,7 @@ import torch
 
 import remanence as rm
 from remanence.cells import GRUCell, LSTMCell
-from remanence.engines import Task, Zeros, choice
+from remanence.engines import EngineTask, Zeros, choice
 from remanence.engines.machine import float32_products
 from remanence.engines.triton.tiling import Chip
 from remanence.gates import Sigmoid
@@ -59,7 +59,7 @@ def test_an_engine_that_disagrees_with_the_loop_is_not_used_alone_or_for_several
 )
 def test_cudnn_is_tried_before_triton_where_it_is_faster(units, tf32, several, second):
     inputs = SimpleNamespace(is_cuda=True, dtype=torch.float32)
-    task = Task(LSTMCell(Sigmoid()), {}, inputs, Zeros((units, units)))
+    task = EngineTask(LSTMCell(Sigmoid()), {}, inputs, Zeros((units, units)))
     with float32_products(tf32):
         assert [engine.name for engine in choice._preferred(task, several)][:2] == ["cuda", second]
 
@@ -78,7 +78,7 @@ def test_torch_is_tried_first_for_inference_with_wide_layers_on_x86(monkeypatch,
     monkeypatch.setattr(choice, "X86", x86)
     for cell, expected in ((LSTMCell(Sigmoid()), first), (GRUCell(Sigmoid()), "cuda")):
         inputs = torch.zeros(3, 2, 4, dtype=dtype, requires_grad=training)
-        task = Task(cell, {}, inputs, Zeros((units, units)))
+        task = EngineTask(cell, {}, inputs, Zeros((units, units)))
         assert choice._preferred(task, several=False)[0].name == expected
         projected = replace(task, weights={"weight_hr": torch.zeros(units, units)})
         assert choice._preferred(projected, several=False)[0].name == "cuda"
@@ -86,7 +86,7 @@ def test_torch_is_tried_first_for_inference_with_wide_layers_on_x86(monkeypatch,
 
 def test_torch_is_tried_first_without_gradients_of_what_has_some_on_x86(monkeypatch):
     monkeypatch.setattr(choice, "X86", True)
-    task = Task(LSTMCell(Sigmoid()), {}, torch.zeros(3, 2, 4, requires_grad=True), Zeros((300, 300)))
+    task = EngineTask(LSTMCell(Sigmoid()), {}, torch.zeros(3, 2, 4, requires_grad=True), Zeros((300, 300)))
     with torch.no_grad():
         assert choice._preferred(task, several=False)[0].name == "torch"
 
@@ -112,6 +112,6 @@ def test_triton_is_tried_before_clusters_where_it_has_the_matrix_on_chip(
     monkeypatch.setattr(choice.tiling, "chip", lambda device: Chip(processors=132, shared=227 * 1024))
     inputs = SimpleNamespace(is_cuda=True, dtype=dtype, itemsize=dtype.itemsize, shape=(5, rows, 3), device=None)
     weights = {"weight_hh": torch.empty(blocks * units, units, device="meta")}
-    task = Task(LSTMCell(Sigmoid()), weights, inputs, Zeros((units, units)))
+    task = EngineTask(LSTMCell(Sigmoid()), weights, inputs, Zeros((units, units)))
     with float32_products(True):
         assert choice._preferred(task, several)[0].name == first

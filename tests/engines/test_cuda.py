@@ -19,7 +19,7 @@ import torch
 
 import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell
-from remanence.engines import Task, Zeros
+from remanence.engines import EngineTask, Zeros
 from remanence.engines.cuda import compiler, device, driver, engine, linear, plan, recurrence
 from remanence.engines.kernels import contract, launch
 from remanence.engines.kernels.run import make_kind
@@ -206,12 +206,12 @@ def test_every_size_finds_room_in_shared_memory(
 # Refusals.
 
 
-def task(cell: Cell, units: int, device: str = "cuda:0", dtype: torch.dtype = torch.float32) -> Task:
+def task(cell: Cell, units: int, device: str = "cuda:0", dtype: torch.dtype = torch.float32) -> EngineTask:
     """One whose tensors need no device."""
     inputs: Any = SimpleNamespace(device=torch.device(device), dtype=dtype)
     shapes = cell.shapes(3, units, units, bias=True)
     weights = {name: torch.empty(shape, dtype=dtype, device="meta") for name, shape in shapes.items()}
-    return Task(cell, weights, inputs, Zeros(tuple(cell.widths(units, units).values())))
+    return EngineTask(cell, weights, inputs, Zeros(tuple(cell.widths(units, units).values())))
 
 
 @pytest.fixture

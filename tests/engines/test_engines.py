@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import remanence as rm
 from remanence import engines
-from remanence.engines import Result, Task, Zeros
+from remanence.engines import EngineResult, EngineTask, Zeros
 from remanence.engines.cpp import engine as host
 from remanence.engines.cuda.device import GENERATIONS
 from remanence.gates import Forgetting, Gate, PowerLaw
@@ -189,7 +189,7 @@ def refusal(case: Case, contender: Contender) -> str | None:
     weights = {name.removesuffix("_l0"): value for name, value in layer.named_parameters() if name.endswith("_l0")}
     inputs = torch.zeros(case.steps, case.batch, case.features, dtype=contender.dtypes[0], device=contender.device)
     zeros = Zeros(tuple(layer.cell.widths(case.units, case.units).values()))
-    reason = engines.KNOWN[contender.engine].refuses(Task(layer.cell, weights, inputs, zeros))
+    reason = engines.KNOWN[contender.engine].refuses(EngineTask(layer.cell, weights, inputs, zeros))
     if contender.engine == "cuda" and len(layer.cell.blocks) > 4:
         assert reason is not None
         assert "room for 4 blocks" in reason
@@ -502,9 +502,9 @@ def test_auto_takes_an_engine_of_this_package_on_the_cpu(
     cell: str, gate: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engines.KNOWN["c++" if dtype == torch.float32 and host.lacks() is None else "cpu"]
-    tasks: list[Task] = []
+    tasks: list[EngineTask] = []
 
-    def watched(task: Task) -> Result:
+    def watched(task: EngineTask) -> EngineResult:
         tasks.append(task)
         return original(task)
 

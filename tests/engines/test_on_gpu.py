@@ -387,7 +387,7 @@ def test_auto_takes_clusters_where_there_is_room(cell: Cell, units: int, tf32: b
     weights = {
         name: torch.zeros(shape, device="cuda") for name, shape in cell.shapes(3, units, units, bias=True).items()
     }
-    task = engines.Task(cell, weights, torch.zeros(2, 1, 3, device="cuda"), zeros)
+    task = engines.EngineTask(cell, weights, torch.zeros(2, 1, 3, device="cuda"), zeros)
     with float32_products(tf32):
         assert engines.choose("auto", task).name == expected
         reason = engines.KNOWN["cuda"].refuses(task)

@@ -115,10 +115,10 @@ def test_layers_side_by_side(engine: str) -> None:
         torch.testing.assert_close(result.output, layer(own)[0])
 
 
-def task_of(layer: rm.nn.Recurrent, inputs: torch.Tensor) -> rm.engines.Task:
+def task_of(layer: rm.nn.Recurrent, inputs: torch.Tensor) -> rm.engines.EngineTask:
     weights = {name.removesuffix("_l0"): weight for name, weight in layer.named_parameters()}
     zeros = rm.engines.Zeros(tuple(layer.cell.widths(9, 9).values()))
-    return rm.engines.Task(layer.cell, weights, inputs, zeros)
+    return rm.engines.EngineTask(layer.cell, weights, inputs, zeros)
 
 
 # On a simulated chip. Each of these compiles kernels, which takes some seconds.

@@ -21,7 +21,7 @@ def make_tasks(cell, unequal=False, state=True):
             return torch.randn(*shape, generator=made, dtype=torch.float64).requires_grad_()
 
         widths = cell.widths(5, 5)
-        return engines.Task(
+        return engines.EngineTask(
             cell,
             {name: new(*shape) for name, shape in cell.shapes(4, 5, 5, bias=True).items()},
             new(6, 2, 4),
@@ -84,7 +84,7 @@ def test_the_first_of_a_stack_is_its_first():
 
 
 def test_results_are_taken_apart_and_put_together():
-    parts = [engines.Result(torch.randn(4, 2, 3), (torch.randn(2, 3), torch.randn(2, 3))) for _ in range(COUNT)]
+    parts = [engines.EngineResult(torch.randn(4, 2, 3), (torch.randn(2, 3), torch.randn(2, 3))) for _ in range(COUNT)]
     whole = side_by_side.put_together(parts)
     assert whole.output.shape == (COUNT, 4, 2, 3)
     for part, found in zip(parts, side_by_side.taken_apart(whole), strict=True):

@@ -162,7 +162,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     run = engines.loop.run
 
-    def watched(task: engines.Task) -> engines.Result:
+    def watched(task: engines.EngineTask) -> engines.EngineResult:
         seen.append(task.inputs.shape[-3])
         return run(task)
 

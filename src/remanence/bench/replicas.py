@@ -66,7 +66,7 @@ class Together:
         self.run("auto", self.task).output.backward(self.direction)  # type: ignore[no-untyped-call]
 
 
-def run_alone(name: str, task: engines.Task) -> engines.Result:
+def run_alone(name: str, task: engines.EngineTask) -> engines.EngineResult:
     """A single task."""
     return engines.run(name, [task])[0]
 

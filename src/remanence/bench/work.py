@@ -66,7 +66,7 @@ def references(shape: Shape, plan: BenchPlan, inputs: Tensor) -> dict[str, Work]
     }
 
 
-def blank_task(cell: Cell, shape: Shape, plan: BenchPlan) -> engines.Task:
+def blank_task(cell: Cell, shape: Shape, plan: BenchPlan) -> engines.EngineTask:
     """A task of these sizes with nothing in it, to ask engines about."""
 
     def blank(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -74,7 +74,7 @@ def blank_task(cell: Cell, shape: Shape, plan: BenchPlan) -> engines.Task:
 
     weights = cell.shapes(shape.inputs, shape.units, shape.units, bias=True)
     widths = cell.widths(shape.units, shape.units)
-    return engines.Task(
+    return engines.EngineTask(
         cell=cell,
         weights={name: blank(size, plan.dtype) for name, size in weights.items()},
         inputs=blank((shape.steps, shape.batch, shape.inputs), plan.dtype),

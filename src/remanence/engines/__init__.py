@@ -1,7 +1,7 @@
 """Engines: ways to run a cell over time, and the choice between them."""
 
 from . import loop
-from .base import Engine, Result, Task, Zeros
+from .base import Engine, EngineResult, EngineTask, Zeros
 from .check import check
 from .choice import choose, run, run_stacked
 from .explain import Explanation, explain
@@ -12,9 +12,9 @@ from .table import KNOWN, check_name, runs_side_by_side
 __all__ = [
     "KNOWN",
     "Engine",
+    "EngineResult",
+    "EngineTask",
     "Explanation",
-    "Result",
-    "Task",
     "Zeros",
     "check",
     "check_name",

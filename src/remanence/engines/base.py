@@ -18,7 +18,7 @@ class Zeros(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class EngineTask:
     """One layer in one direction over one batch of sequences.
 
     T steps, B sequences, I input features. Padding is at the end of a sequence in both directions: a reverse pass
@@ -64,7 +64,7 @@ class Task:
         return self.state.widths[0] if isinstance(self.state, Zeros) else self.state[0].shape[-1]
 
 
-class Result(NamedTuple):
+class EngineResult(NamedTuple):
     """What running a task gives."""
 
     output: Tensor
@@ -80,8 +80,8 @@ class Engine(Protocol):
     SIDE_BY_SIDE: bool
     """Whether it runs several tasks in one launch; False where it does not say."""
 
-    def refuses(self, task: Task) -> str | None:
+    def refuses(self, task: EngineTask) -> str | None:
         """Why this engine cannot run the task, a single one, as the end of a sentence; None if it can."""
 
-    def run(self, task: Task) -> Result:
+    def run(self, task: EngineTask) -> EngineResult:
         """Run it."""

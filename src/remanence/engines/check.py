@@ -21,7 +21,7 @@ from .. import gates
 from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, wide
 from ..names import lookup
 from . import loop
-from .base import Engine, Task
+from .base import Engine, EngineTask
 from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers, threads
 from .table import KNOWN
 from .transforms import obstacle
@@ -186,7 +186,7 @@ def compare(engine: Engine, cell: GatedCell, precision: Precision, device: torch
     return row if tasks else None
 
 
-def variants(cell: GatedCell, dtype: torch.dtype, device: torch.device) -> Iterator[Task]:
+def variants(cell: GatedCell, dtype: torch.dtype, device: torch.device) -> Iterator[EngineTask]:
     """Forward over full sequences of unit steps, and backward over sequences of unequal length and irregular steps."""
     yield make_task(cell, SIZES, dtype, device)
     yield make_task(cell, WIDE, dtype, device, seed=1, irregular=cell.takes_dt, unequal=True, reverse=True)
@@ -281,7 +281,7 @@ class Errors(NamedTuple):
         return None
 
 
-def errors_of(engine: Engine, task: Task) -> Errors | str:
+def errors_of(engine: Engine, task: EngineTask) -> Errors | str:
     """Errors of an engine at a task, or what it raised."""
     true_values, true_gradients = run(cast(Engine, loop), widened(task), task.inputs.dtype)
     try:
@@ -293,7 +293,7 @@ def errors_of(engine: Engine, task: Task) -> Errors | str:
     return Errors(relative(values, true_values), relative(gradients, true_gradients))
 
 
-def run(engine: Engine, task: Task, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def run(engine: Engine, task: EngineTask, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Values and gradients by name, for random derivatives of a loss by outputs and final state, rounded to dtype."""
     weights = {name: leaf(weight) for name, weight in task.weights.items()}
     task = replace(
@@ -354,7 +354,7 @@ def make_task(
     irregular: bool = False,
     unequal: bool = False,
     reverse: bool = False,
-) -> Task:
+) -> EngineTask:
     """A task with random weights, inputs and state.
 
     Args:
@@ -379,7 +379,7 @@ def make_task(
     dt = 0.2 + 3 * torch.rand(steps, batch, generator=source, dtype=torch.float64, device="cpu")
     lengths = torch.randint(1, steps + 1, (batch,), generator=source, device="cpu")
     lengths[0] = steps
-    return Task(
+    return EngineTask(
         cell=cell,
         weights={name: weight.to(device, dtype) for name, weight in weights.items()},
         inputs=values.to(device, dtype),
@@ -398,7 +398,7 @@ def draw(source: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(shape, generator=source, dtype=torch.float64, device="cpu")
 
 
-def widened(task: Task) -> Task:
+def widened(task: EngineTask) -> EngineTask:
     """The same numbers in float64."""
     return replace(
         task,
@@ -414,7 +414,7 @@ def named(cell: GatedCell) -> str:
     return f"{cell.name} coupled" if isinstance(cell, LSTMCell) and cell.coupled else cell.name
 
 
-def described(task: Task) -> str:
+def described(task: EngineTask) -> str:
     """What is special about a task."""
     special = {
         "irregular steps": task.dt is not None,

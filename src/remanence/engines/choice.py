@@ -10,7 +10,7 @@ import torch
 
 from ..cells import GatedCell, LSTMCell
 from . import cuda, side_by_side
-from .base import Engine, Result, Task
+from .base import Engine, EngineResult, EngineTask
 from .check import self_check
 from .kernels.contract import derivation
 from .kernels.run import tracked
@@ -36,7 +36,7 @@ TRITON_WINS = 768
 on chip, win with more rows than are in clusters at once."""
 
 
-def choose(name: str, task: Task, several: bool = False) -> Engine:
+def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
     """The engine of that name, or for "auto" the fastest one that can run the task and agrees with the loop.
 
     Args:
@@ -54,7 +54,7 @@ def choose(name: str, task: Task, several: bool = False) -> Engine:
     return engine
 
 
-def _preferred(task: Task, several: bool) -> list[Engine]:
+def _preferred(task: EngineTask, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
     if not task.inputs.is_cuda:
@@ -66,7 +66,7 @@ def _preferred(task: Task, several: bool) -> list[Engine]:
     return engines
 
 
-def _onednn_wins(task: Task) -> bool:
+def _onednn_wins(task: EngineTask) -> bool:
     """Whether torch's LSTM, where it has the gate, is the fastest on a CPU."""
     if not X86 or task.width <= ONEDNN_WINS or tracked(task):
         return False
@@ -74,12 +74,12 @@ def _onednn_wins(task: Task) -> bool:
     return plain and task.inputs.dtype == torch.float32
 
 
-def _in_full(task: Task) -> bool:
+def _in_full(task: EngineTask) -> bool:
     """Whether products are of full float32."""
     return task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
 
 
-def _triton_wins(task: Task) -> bool:
+def _triton_wins(task: EngineTask) -> bool:
     """Whether Triton's kernels are faster than clusters, for a layer that these stream."""
     if torch.compiler.is_compiling():
         return False
@@ -89,7 +89,7 @@ def _triton_wins(task: Task) -> bool:
     return many and tiling.all_on_chip(task.width, rows, blocks, inputs.itemsize, chip)
 
 
-def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:
+def run(name: str, tasks: Sequence[EngineTask], pieces: int = 0) -> list[EngineResult]:
     """Run tasks of one kind and shape, each with weights of its own: in one launch where the engine can.
 
     Args:
@@ -103,13 +103,13 @@ def run(name: str, tasks: Sequence[Task], pieces: int = 0) -> list[Result]:
     return _run_all(engine, tasks)
 
 
-def _run_all(engine: Engine, tasks: Sequence[Task]) -> list[Result]:
+def _run_all(engine: Engine, tasks: Sequence[EngineTask]) -> list[EngineResult]:
     if len(tasks) == 1 or not runs_side_by_side(engine):
         return [engine.run(task) for task in tasks]
     return side_by_side.taken_apart(engine.run(side_by_side.stacked(tasks)))
 
 
-def run_stacked(name: str, task: Task) -> Result:
+def run_stacked(name: str, task: EngineTask) -> EngineResult:
     """The same for tasks that are one already, with their number in front of every shape."""
     engine = choose(name, side_by_side.first(task), several=len(task.inputs) > 1)
     if runs_side_by_side(engine):
@@ -120,7 +120,7 @@ def run_stacked(name: str, task: Task) -> Result:
 _told: set[str] = set()
 
 
-def _trusted(engine: Engine, task: Task) -> bool:
+def _trusted(engine: Engine, task: EngineTask) -> bool:
     """Whether to use an engine that says it can run the task. What keeps one from being used is told once."""
     if engine is KNOWN["loop"]:
         reason = None

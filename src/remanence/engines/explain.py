@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..cells import GatedCell
-from .base import Task
+from .base import EngineTask
 from .choice import choose
 from .kernels.derive import NotDerivableError, cpp, derived, triton
 from .table import KNOWN
@@ -17,7 +17,7 @@ class Layer(Protocol):
 
     engine: str
 
-    def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> Task:
+    def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> EngineTask:
         """What an engine would be given."""
 
 

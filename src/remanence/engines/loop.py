@@ -9,24 +9,24 @@ import torch
 from torch import Tensor
 
 from ..cells import wide
-from .base import Result, Task
+from .base import EngineResult, EngineTask
 from .untraced import untraced
 
 name = "loop"
 
 
-def refuses(task: Task) -> str | None:
+def refuses(task: EngineTask) -> str | None:
     """It runs everything."""
     return None
 
 
-def run(task: Task) -> Result:
+def run(task: EngineTask) -> EngineResult:
     """Run a task step by step."""
     return record(task, watch=False)[0]
 
 
 @untraced  # it would unroll the loop, and compile time would grow with the length of the sequence
-def record(task: Task, watch: bool = True) -> tuple[Result, dict[str, Tensor]]:
+def record(task: EngineTask, watch: bool = True) -> tuple[EngineResult, dict[str, Tensor]]:
     """Run a task and keep what every gate did: a mapping of `(T, B, H)`, zero past the end of a sequence."""
     steps = task.inputs.shape[0]
     dtype = task.inputs.dtype
@@ -54,7 +54,7 @@ def record(task: Task, watch: bool = True) -> tuple[Result, dict[str, Tensor]]:
         if task.reverse:
             outputs.reverse()
             seen.reverse()
-        result = Result(torch.stack(outputs), (state[0].to(dtype), *state[1:]))
+        result = EngineResult(torch.stack(outputs), (state[0].to(dtype), *state[1:]))
         recorded = {name: torch.stack([values[name] for values in seen]) for name in (seen[0] if watch else ())}
         return result, recorded
 

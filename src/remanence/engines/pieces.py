@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import torch
 
-from .base import Result, Task
+from .base import EngineResult, EngineTask
 from .untraced import untraced
 
-Run = Callable[[Sequence[Task]], list[Result]]
+Run = Callable[[Sequence[EngineTask]], list[EngineResult]]
 
 
 @untraced
-def run_in_pieces(run: Run, tasks: Sequence[Task], pieces: int) -> list[Result]:
+def run_in_pieces(run: Run, tasks: Sequence[EngineTask], pieces: int) -> list[EngineResult]:
     """Run tasks of one kind and shape in pieces of about the same number of steps.
 
     Args:
@@ -30,19 +30,19 @@ def run_in_pieces(run: Run, tasks: Sequence[Task], pieces: int) -> list[Result]:
     parts = list(zip(*(_cut(task, pieces) for task in tasks), strict=True))
     if tasks[0].reverse:
         parts.reverse()
-    done: list[list[Result]] = []
+    done: list[list[EngineResult]] = []
     for part in parts:
-        before: Sequence[Task | Result] = done[-1] if done else tasks
+        before: Sequence[EngineTask | EngineResult] = done[-1] if done else tasks
         here = [replace(task, state=one.state) for task, one in zip(part, before, strict=True)]
         done.append(checkpoint(run, here, use_reentrant=False, preserve_rng_state=False))
     last = done[-1]
     if tasks[0].reverse:
         done.reverse()
     outputs = [torch.cat([result.output for result in results], -3) for results in zip(*done, strict=True)]
-    return [Result(output, result.state) for output, result in zip(outputs, last, strict=True)]
+    return [EngineResult(output, result.state) for output, result in zip(outputs, last, strict=True)]
 
 
-def _cut(task: Task, pieces: int) -> Iterator[Task]:
+def _cut(task: EngineTask, pieces: int) -> Iterator[EngineTask]:
     """The pieces of a task, each as if it were all."""
     size = -(-task.inputs.shape[-3] // pieces)
     inputs = torch.split(task.inputs, size, -3)

@@ -8,10 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from .base import Result, Task, Zeros
+from .base import EngineResult, EngineTask, Zeros
 
 
-def stacked(tasks: Sequence[Task]) -> Task:
+def stacked(tasks: Sequence[EngineTask]) -> EngineTask:
     """All tasks in one. What only some of them have, a state, dt or lengths, the others get as they would without."""
     first = tasks[0]
     steps, batch, _ = first.inputs.shape
@@ -53,17 +53,17 @@ def rejoined(parts: Sequence[Tensor]) -> Tensor:
     return whole
 
 
-def first(task: Task) -> Task:
+def first(task: EngineTask) -> EngineTask:
     """The first of the tasks that were stacked."""
     return _each(task, lambda value: value[:1].unbind())[0]
 
 
-def each(task: Task) -> list[Task]:
+def each(task: EngineTask) -> list[EngineTask]:
     """The tasks that were stacked."""
     return _each(task, Tensor.unbind)
 
 
-def _each(task: Task, apart: Callable[[Tensor], Sequence[Tensor]]) -> list[Task]:
+def _each(task: EngineTask, apart: Callable[[Tensor], Sequence[Tensor]]) -> list[EngineTask]:
     inputs = apart(task.inputs)
     count = len(inputs)
     weights = {name: apart(weight) for name, weight in task.weights.items()}
@@ -82,13 +82,13 @@ def _each(task: Task, apart: Callable[[Tensor], Sequence[Tensor]]) -> list[Task]
     ]
 
 
-def taken_apart(result: Result) -> list[Result]:
+def taken_apart(result: EngineResult) -> list[EngineResult]:
     """The results of all tasks."""
     each = zip(*(part.unbind() for part in (result.output, *result.state)), strict=True)
-    return [Result(output, tuple(state)) for output, *state in each]
+    return [EngineResult(output, tuple(state)) for output, *state in each]
 
 
-def put_together(results: Sequence[Result]) -> Result:
+def put_together(results: Sequence[EngineResult]) -> EngineResult:
     """The results of all tasks in one."""
     states = zip(*(result.state for result in results), strict=True)
-    return Result(torch.stack([result.output for result in results]), tuple(map(torch.stack, states)))
+    return EngineResult(torch.stack([result.output for result in results]), tuple(map(torch.stack, states)))

@@ -8,7 +8,7 @@ import torch
 
 from ..cells import GRUCell, LSTMCell
 from ..gates import Sigmoid
-from .base import Result, Task
+from .base import EngineResult, EngineTask
 from .transforms import obstacle_to_torch
 
 name = "torch"
@@ -16,7 +16,7 @@ name = "torch"
 DTYPES = (torch.float32, torch.float64)
 
 
-def refuses(task: Task) -> str | None:
+def refuses(task: EngineTask) -> str | None:
     """Why it cannot run the task."""
     if type(task.cell) not in (LSTMCell, GRUCell):
         return f"torch has an LSTM and a GRU, and the cell is {task.cell.name}"
@@ -32,7 +32,7 @@ def refuses(task: Task) -> str | None:
     return obstacle_to_torch()
 
 
-def run(task: Task) -> Result:
+def run(task: EngineTask) -> EngineResult:
     """Run a task; a reverse pass is a forward one over the reversed sequence."""
     inputs = task.inputs.flip(0) if task.reverse else task.inputs
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
@@ -47,4 +47,4 @@ def run(task: Task) -> Result:
             output, *after = torch.lstm(inputs, state, weights, *settings)
         else:
             output, *after = torch.gru(inputs, state[0], weights, *settings)
-    return Result(output.flip(0) if task.reverse else output, tuple(part.squeeze(0) for part in after))
+    return EngineResult(output.flip(0) if task.reverse else output, tuple(part.squeeze(0) for part in after))

@@ -175,7 +175,7 @@ class Recurrent(nn.Module):
         ((output, state, _),) = run([self], [input], [_one_state(state, hx)], [dt])
         return output, state
 
-    def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> engines.Task:
+    def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> engines.EngineTask:
         """What an engine would be given for the first layer: zeros of these sizes, on the device of the weights."""
         weight = getattr(self, self._names[0] + self.places[0].suffix)
         zeros = weight.new_zeros(steps, batch, self.input_size)
@@ -298,9 +298,9 @@ class _Run:
         self.outputs: list[Tensor] = []
         self.after: list[tuple[Tensor, ...]] = []
 
-    def task(self, index: int, place: Place) -> engines.Task:
+    def task(self, index: int, place: Place) -> engines.EngineTask:
         """What an engine is to do at a place."""
-        return engines.Task(
+        return engines.EngineTask(
             cell=self.layer._cell_now(),
             weights=self.layer._weights(place, self.dtype),
             inputs=self.values,
@@ -310,7 +310,7 @@ class _Run:
             reverse=place.reverse,
         )
 
-    def take(self, place: Place, result: engines.Result) -> None:
+    def take(self, place: Place, result: engines.EngineResult) -> None:
         """What came out of a place; once all directions of a layer have run, it goes into the next."""
         layer = self.layer
         self.after.append(result.state)

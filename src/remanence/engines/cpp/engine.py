@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 
 from ...cells import GatedCell
-from ..base import Result, Task
+from ..base import EngineResult, EngineTask
 from ..kernels.contract import Backend, register
 from ..kernels.machine_code import CompilerError
 from ..kernels.run import kind_of, run_with, unsuited
@@ -17,7 +17,7 @@ from .compiler import because, library, shared_threads, threads_of_torch
 name = "c++"
 
 
-def refuses(task: Task) -> str | None:
+def refuses(task: EngineTask) -> str | None:
     """Why it cannot run the task."""
     device = task.inputs.device
     if device.type != "cpu":
@@ -56,7 +56,7 @@ def _no_compiler() -> str | None:
     return None
 
 
-def _uncompiled(task: Task) -> str | None:
+def _uncompiled(task: EngineTask) -> str | None:
     """Why steps of this kind are not there; that they can be had is known once they have been."""
     if torch.compiler.is_compiling():
         return None
@@ -70,7 +70,7 @@ setattr(lacks, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_cons
 
 
 @untraced  # a compiler of graphs can add nothing
-def run(task: Task) -> Result:
+def run(task: EngineTask) -> EngineResult:
     """Run a task."""
     with torch.autocast("cpu", enabled=False):
         return run_with(name, task)

@@ -18,21 +18,21 @@ import torch
 from torch import Tensor
 
 from ...cells import GatedCell
-from ..base import Result, Task
+from ..base import EngineResult, EngineTask
 from ..kernels.contract import derivation
 from ..transforms import obstacle
 from ..untraced import untraced
 from . import cells
 from .autograd import Recurrence, flatten
 from .forward import forward
-from .history import Arguments, Run
+from .history import Arguments, CellRun
 
 name = "cpu"
 
 DTYPES = (torch.float32, torch.float64)
 
 
-def refuses(task: Task) -> str | None:
+def refuses(task: EngineTask) -> str | None:
     """Why it cannot run a task: it knows these cells and gates, in float32 and float64 on the CPU."""
     cell, inputs = task.cell, task.inputs
     if not isinstance(cell, GatedCell) or type(cell) not in cells.KNOWN:
@@ -51,8 +51,8 @@ def refuses(task: Task) -> str | None:
 
 
 @untraced  # a compiler can add nothing, and would unroll the loop
-def run(task: Task) -> Result:
-    """Run a task."""
+def run(task: EngineTask) -> EngineResult:
+    """CellRun a task."""
     with torch.autocast("cpu", enabled=False):
         plan, given = _arrange(task)
         tensors = flatten(given)
@@ -63,10 +63,10 @@ def run(task: Task) -> Result:
             output, *state = history.output(plan), *rest
         if plan.padded is not None:
             output = output.masked_fill(plan.padded, 0)
-        return Result(output, tuple(state))
+        return EngineResult(output, tuple(state))
 
 
-def _arrange(task: Task) -> tuple[Run, Arguments]:
+def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
     cell, dtype = task.cell, task.inputs.dtype
     assert isinstance(cell, GatedCell)
     dt = None if task.dt is None else task.dt.to(dtype).unsqueeze(-1)
@@ -82,10 +82,10 @@ def _arrange(task: Task) -> tuple[Run, Arguments]:
         tuple(weights.units.values()),
         tuple(part.to(dtype) for part in task.first_state),
     )
-    return Run(kernel, task.reverse, _padding(task), tuple(weights.units)), given
+    return CellRun(kernel, task.reverse, _padding(task), tuple(weights.units)), given
 
 
-def _padding(task: Task) -> Tensor | None:
+def _padding(task: EngineTask) -> Tensor | None:
     """`(T, B, 1)`: whether a step lies past the end of its sequence; None where none does."""
     if task.lengths is None:
         return None

@@ -10,7 +10,7 @@ from torch.autograd import Function
 
 from .backward import backward
 from .forward import forward
-from .history import Arguments, History, Run
+from .history import Arguments, History, CellRun
 
 FIELDS = ("inputs", "dt", "weight_ih", "weight_hh", "bias", "bias_hh")
 
@@ -19,7 +19,7 @@ class Recurrence(Function):
     """The hidden state after every step, `(T, B, H)`, and the state after the last one, `(B, H)` each."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Run, *tensors: Any) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, plan: CellRun, *tensors: Any) -> tuple[Tensor, ...]:
         given = unflatten(plan, tensors)
         history, state = forward(plan, given, keep=True)
         output = history.output(plan)
@@ -30,7 +30,7 @@ class Recurrence(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        plan: Run = ctx.plan
+        plan: CellRun = ctx.plan
         names = (*FIELDS, *plan.units)
         wanted = {name for name, want in zip(names, ctx.needs_input_grad[1:], strict=False) if want}
         count = len(ctx.needs_input_grad) - 1
@@ -66,7 +66,7 @@ def flatten(given: Arguments) -> tuple[Tensor | None, ...]:
     return (*given[:6], *given.units, *given.state)
 
 
-def unflatten(plan: Run, tensors: tuple[Any, ...]) -> Arguments:
+def unflatten(plan: CellRun, tensors: tuple[Any, ...]) -> Arguments:
     """The inverse of `flatten`."""
     inputs, dt, weight_ih, weight_hh, bias, bias_hh, *rest = tensors
     units, state = tuple(rest[: len(plan.units)]), tuple(rest[len(plan.units) :])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .buffers import Scratch, Stretch, stretch_size, stretches
 from .cells import Gradients
-from .history import Arguments, History, Run
+from .history import Arguments, History, CellRun
 
 
 class ArgumentGradients(NamedTuple):
@@ -27,7 +27,7 @@ class ArgumentGradients(NamedTuple):
 
 
 def backward(
-    plan: Run, given: Arguments, history: History, by_output: Tensor, by_state: tuple[Tensor, ...], names: Set[str]
+    plan: CellRun, given: Arguments, history: History, by_output: Tensor, by_state: tuple[Tensor, ...], names: Set[str]
 ) -> ArgumentGradients:
     """Gradients of a run.
 
@@ -65,7 +65,7 @@ def backward(
     return total._replace(state=tuple(part.squeeze(1) for part in (by_last, *state.values())))
 
 
-def _start(plan: Run, given: Arguments, names: Set[str]) -> ArgumentGradients:
+def _start(plan: CellRun, given: Arguments, names: Set[str]) -> ArgumentGradients:
     """Gradients at zero; those that are not sums over time as empty room."""
     return ArgumentGradients(
         torch.empty_like(given.inputs, memory_format=torch.contiguous_format) if "inputs" in names else None,
@@ -83,7 +83,7 @@ def _start(plan: Run, given: Arguments, names: Set[str]) -> ArgumentGradients:
 
 
 def _add(
-    total: ArgumentGradients, plan: Run, given: Arguments, history: History, stretch: Stretch, gradients: Gradients
+    total: ArgumentGradients, plan: CellRun, given: Arguments, history: History, stretch: Stretch, gradients: Gradients
 ) -> None:
     """Add what the steps of a stretch contribute: one product for each weight."""
     by_inputs = gradients.rows(plan.kernel.input_blocks).flatten(0, 1)

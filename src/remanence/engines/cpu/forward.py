@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from .buffers import Scratch, stretch_size, stretches
-from .history import Arguments, History, Run
+from .history import Arguments, History, CellRun
 
 
-def forward(plan: Run, given: Arguments, keep: bool) -> tuple[History, tuple[Tensor, ...]]:
-    """Run a kernel over a sequence.
+def forward(plan: CellRun, given: Arguments, keep: bool) -> tuple[History, tuple[Tensor, ...]]:
+    """CellRun a kernel over a sequence.
 
     Args:
         keep: whether to keep the history of all steps for a backward pass.

@@ -16,7 +16,7 @@ from ..kernels.derive import DerivedGate, derived
 from ..kernels.derive.evaluate import evaluated
 from ..kernels.derive.expression import Expression, apply, constant, ordered, substituted, variable
 from .buffers import Scratch
-from .program import Program, program
+from .program import FormulaProgram, program
 
 
 class Reading(NamedTuple):
@@ -158,7 +158,7 @@ class _Programs(NamedTuple):
     """The factor, 1 or -1, with which the engine hands over each row. It costs nothing: weights are turned."""
     logistic: tuple[bool, ...]
     """Which rows come through the sigmoid, in one call with those of the cell."""
-    forward: Program
+    forward: FormulaProgram
     decided: tuple[Expression, ...]
     slopes: tuple[Expression, ...]
 

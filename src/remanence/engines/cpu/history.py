@@ -15,7 +15,7 @@ from .cells import CellKernel, Track
 
 
 @dataclass(frozen=True)
-class Run:
+class CellRun:
     """How to run, apart from the tensors that gradients may flow to."""
 
     kernel: CellKernel
@@ -62,7 +62,7 @@ class History(NamedTuple):
     """`(T, B, H)` each: what else the kernel wants to find again."""
 
     @classmethod
-    def empty(cls, plan: Run, given: Arguments, steps: int) -> History:
+    def empty(cls, plan: CellRun, given: Arguments, steps: int) -> History:
         """Room for the hidden state of all steps, and for this many steps of everything else."""
         total, batch = given.inputs.shape[:2]
         new = given.inputs.new_empty
@@ -73,7 +73,7 @@ class History(NamedTuple):
             tuple(new(steps, batch, given.width) for _ in plan.kernel.kept),
         )
 
-    def output(self, plan: Run) -> Tensor:
+    def output(self, plan: CellRun) -> Tensor:
         """The hidden state after every step, `(T, B, H)`.
 
         In the memory of `hidden`, but no view of it: autograd forbids changing views in place that come out of an
@@ -82,7 +82,7 @@ class History(NamedTuple):
         after = self.hidden[:-1] if plan.reverse else self.hidden[1:]
         return after.new_empty(0).set_(after.untyped_storage(), after.storage_offset(), after.shape, after.stride())
 
-    def track(self, plan: Run, given: Arguments, stretch: Stretch, own: Stretch) -> Track:
+    def track(self, plan: CellRun, given: Arguments, stretch: Stretch, own: Stretch) -> Track:
         """A stretch of it, which lies at `own` where the history is short."""
         return Track(
             stretch.local,

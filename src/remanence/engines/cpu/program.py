@@ -17,7 +17,7 @@ Bound = Callable[..., tuple[Tensor, ...]]
 """A program with its buffers: takes the variables by name, and places for outputs as `place0`, ..."""
 
 
-class Program:
+class FormulaProgram:
     """What some formulas take.
 
     Args:
@@ -172,9 +172,9 @@ def _has_constant(product: Expression) -> bool:
 
 
 @lru_cache(maxsize=512)
-def program(outputs: tuple[Expression, ...], placed: tuple[int, ...], name: str) -> Program:
+def program(outputs: tuple[Expression, ...], placed: tuple[int, ...], name: str) -> FormulaProgram:
     """A program, made once."""
-    return Program(outputs, placed, name)
+    return FormulaProgram(outputs, placed, name)
 
 
 def _sigmoid_complement(x: Tensor, out: Tensor) -> Tensor:

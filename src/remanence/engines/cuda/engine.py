@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...cells import GatedCell
-from ..base import Result, Task
+from ..base import EngineResult, EngineTask
 from ..kernels.contract import Backend, register
 from ..kernels.run import run_with, unsuited
 from ..machine import tf32_in_recurrent_layers
@@ -14,7 +14,7 @@ name = "cuda"
 SIDE_BY_SIDE = True
 
 
-def refuses(task: Task) -> str | None:
+def refuses(task: EngineTask) -> str | None:
     """Why it cannot run the task."""
     device = task.inputs.device
     if device.type != "cuda":
@@ -39,7 +39,7 @@ def refuses(task: Task) -> str | None:
     return None
 
 
-def run(task: Task) -> Result:
+def run(task: EngineTask) -> EngineResult:
     """Run a task, or several side by side, in one launch."""
     return run_with(name, task)
 

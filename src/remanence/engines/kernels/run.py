@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell
-from ..base import Result, Task, Zeros
+from ..base import EngineResult, EngineTask, Zeros
 from ..machine import tf32_in_recurrent_layers
 from ..transforms import obstacle_to_kernels
 from .contract import Kind, Operands, derivation, several
@@ -18,7 +18,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 CELLS = (LSTMCell, GRUCell, JANETCell)
 
 
-def unsuited(task: Task, pads: bool = True) -> str | None:
+def unsuited(task: EngineTask, pads: bool = True) -> str | None:
     """Why no kernel can run the task.
 
     Args:
@@ -40,7 +40,7 @@ def unsuited(task: Task, pads: bool = True) -> str | None:
     return None if torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)
 
 
-def run_with(kernels: str, task: Task) -> Result:
+def run_with(kernels: str, task: EngineTask) -> EngineResult:
     """Run a task, or several side by side, in one launch, with the kernels of that name."""
     cell = task.cell
     assert isinstance(cell, GatedCell)
@@ -54,7 +54,7 @@ def run_with(kernels: str, task: Task) -> Result:
     state = tuple(part for part in parts if part is not None)
     if outputs.shape[-1] != units:
         outputs, state = outputs[..., :units], tuple(part[..., :units] for part in state)
-    return Result(ended(task, outputs), state)
+    return EngineResult(ended(task, outputs), state)
 
 
 _kinds: dict[tuple[Any, ...], Kind] = {}
@@ -94,7 +94,7 @@ def make_kind(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> K
     )
 
 
-def operands_of(task: Task) -> Operands:
+def operands_of(task: EngineTask) -> Operands:
     """What a task starts from, as the operators want it."""
     weights, state = task.weights, task.state
     assert isinstance(task.cell, GatedCell)
@@ -119,12 +119,12 @@ def operands_of(task: Task) -> Operands:
     )
 
 
-def tracked(task: Task) -> bool:
+def tracked(task: EngineTask) -> bool:
     """Whether anything of it wants a gradient, and may have one."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in task.tensors)
 
 
-def ended(task: Task, output: Tensor) -> Tensor:
+def ended(task: EngineTask, output: Tensor) -> Tensor:
     """Zero past the end of a sequence, where the kernel holds the last state."""
     if task.lengths is None:
         return output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..base import Result, Task
+from ..base import EngineResult, EngineTask
 from ..kernels.contract import Backend, register
 from ..kernels.run import run_with, unsuited
 
@@ -12,7 +12,7 @@ name = "triton"
 SIDE_BY_SIDE = True
 
 
-def refuses(task: Task) -> str | None:
+def refuses(task: EngineTask) -> str | None:
     """Why it cannot run the task."""
     device = task.inputs.device
     if device.type != "cuda" and not interpreting():
@@ -32,7 +32,7 @@ def interpreting() -> bool:
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
-def run(task: Task) -> Result:
+def run(task: EngineTask) -> EngineResult:
     """Run a task, or several side by side, in one launch."""
     return run_with(name, task)
 

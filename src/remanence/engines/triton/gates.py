@@ -13,7 +13,7 @@ import triton.language as tl  # type: ignore[import-untyped]
 from . import functions
 
 
-class GateFunctions(NamedTuple):
+class DeviceFunctions(NamedTuple):
     """Those of one gate, see `kernels.derive.triton`."""
 
     fixed: Any
@@ -24,11 +24,11 @@ class GateFunctions(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def gate_functions(source: str) -> GateFunctions:
+def gate_functions(source: str) -> DeviceFunctions:
     """The functions of a source. Triton reads their text from `linecache`, as if it were in a file."""
     name = f"<gate {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {word: value for word, value in vars(functions).items() if not word.startswith("_")}
     space |= {"triton": triton, "tl": tl, "__name__": f"{__package__}.derived"}
     exec(compile(source, name, "exec"), space)
-    return GateFunctions(*(space[f"gate_{field}"] for field in GateFunctions._fields))
+    return DeviceFunctions(*(space[f"gate_{field}"] for field in DeviceFunctions._fields))

@@ -1,0 +1,146 @@
+"""Two versions of the package on one GPU: is what kernels are derived from as fast as what was there before?
+
+    git worktree add ../before COMMIT
+    PYTHONPATH=../before/src python docs/compared.py > before.json
+    PYTHONPATH=src python docs/compared.py --own > after.json
+    python docs/compared.py --table before.json after.json
+
+Run both one after the other, on a GPU that does nothing else, twice: the first run compiles. Times are medians, in
+milliseconds, of a training step and of inference, TF32; `--own` adds two gates that the package does not have.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+SHAPES = (
+    *((220, 128, 10, 128), (1020, 128, 10, 128), (5000, 50, 2, 128), (784, 100, 1, 256), (784, 100, 1, 512)),
+    *((150, 128, 50, 716), (70, 20, 1150, 1150), (512, 256, 64, 384), (2000, 512, 8, 64)),
+)
+"""T, B, I, H."""
+BESIDE = {"own cauchy": "fast", "own two_clocks": "power_law"}
+"""Gates of one's own, and the nearest of the package."""
+ENOUGH = 0.3
+"""Seconds of measuring."""
+
+
+def layers(inputs: int, units: int, own: bool) -> dict[str, Callable[[], torch.nn.Module]]:
+    """What is timed, by name."""
+    import remanence as rm
+
+    found: dict[str, Callable[[], torch.nn.Module]] = {
+        "torch": lambda: torch.nn.LSTM(inputs, units),
+        "lstm": lambda: rm.LSTM(inputs, units),
+        **{gate: lambda gate=gate: rm.LSTM(inputs, units, gate=gate) for gate in ("fast", "power_law", "refine")},
+        "gru fast": lambda: rm.GRU(inputs, units, gate="fast"),
+        "janet": lambda: rm.JANET(inputs, units),
+    }
+    if own:
+        cauchy, two_clocks = own_gates()
+        found["own cauchy"] = lambda: rm.LSTM(inputs, units, gate=cauchy)
+        found["own two_clocks"] = lambda: rm.LSTM(inputs, units, gate=two_clocks, input_gate="coupled")
+    return found
+
+
+def own_gates() -> tuple:
+    """One without state, and one with two carried values and two weights a unit."""
+    from remanence.gates import Forgetting, Gate
+
+    class Cauchy(Gate):
+        name = "cauchy"
+
+        def __call__(self, pre, carried, weights, dt):
+            share = torch.atan(pre[0]) / torch.pi
+            return Forgetting(0.5 + share, 0.5 - share)
+
+    class TwoClocks(Gate):
+        name, rows, carries, per_unit = "two_clocks", ("reset",), ("age", "average"), ("rate", "slow")
+
+        def __call__(self, pre, carried, weights, dt):
+            (z,), (age, average) = pre, carried
+            age = torch.sigmoid(-z) * (age + 1)
+            average = torch.lerp(average, torch.tanh(z), torch.sigmoid(weights["slow"]))
+            rate = torch.nn.functional.softplus(weights["rate"])
+            log_forget = -0.1 * rate * torch.sqrt(1 + age) * (1 + 0.1 * average)
+            return Forgetting(log_forget.exp(), -log_forget.expm1(), (age, average))
+
+        def parameters(self, units):
+            return {name: torch.zeros(units, dtype=torch.float64) for name in self.per_unit}
+
+    return Cauchy(), TwoClocks()
+
+
+def median(call: Callable[[], object]) -> float:
+    """Milliseconds of a call on the GPU."""
+    for _ in range(2):
+        call()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(max(5, min(60, int(ENOUGH / (time.perf_counter() - began))))):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        call()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return round(statistics.median(times), 4)
+
+
+def measure(own: bool) -> dict[str, dict[str, list[float]]]:
+    """Training step and inference of everything, by shape and name."""
+    found = {}
+    for steps, batch, inputs, units in SHAPES:
+        x, w = torch.randn(steps, batch, inputs, device="cuda"), torch.randn(steps, batch, units, device="cuda")
+        row = found[f"{steps}, {batch}, {inputs}, {units}"] = {}
+        for name, make in layers(inputs, units, own).items():
+            layer = make().to("cuda")
+
+            def train(layer=layer, x=x, w=w):
+                torch.autograd.backward(layer(x)[0], w)
+                layer.zero_grad(set_to_none=True)
+
+            def infer(layer=layer, x=x):
+                with torch.no_grad():
+                    layer(x)
+
+            row[name] = [median(train), median(infer)]
+    return found
+
+
+def table(paths: list[str]) -> str:
+    """Time before over time after, training / inference; of one's own gates, over the nearest before."""
+    *before, after = (json.loads(Path(path).read_text("utf-8")) for path in paths)
+    names = [name for name in next(iter(after.values())) if name != "torch"]
+    lines = [f"| T, B, I, H | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for shape, row in after.items():
+
+        def of(name: str, which: int, shape: str = shape) -> float:
+            return statistics.mean(run[shape][name][which] for run in before)
+
+        cells = [
+            f"{row[name][0] / of(BESIDE[name], 0):.2f} of `{BESIDE[name]}`"
+            if name in BESIDE
+            else f"{of(name, 0) / row[name][0]:.2f} / {of(name, 1) / row[name][1]:.2f}"
+            for name in names
+        ]
+        lines.append(f"| {shape} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if "--table" in sys.argv:
+        print(table(sys.argv[sys.argv.index("--table") + 1 :]))
+    else:
+        torch.manual_seed(0)
+        torch.backends.cudnn.rnn.fp32_precision = torch.backends.cuda.matmul.fp32_precision = "tf32"
+        print(json.dumps(measure("--own" in sys.argv), indent=1))
