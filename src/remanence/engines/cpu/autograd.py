@@ -10,7 +10,7 @@ from torch.autograd import Function
 
 from .backward import backward
 from .forward import forward
-from .history import Arguments, History, CellRun
+from .history import Arguments, CellRun, History
 
 FIELDS = ("inputs", "dt", "weight_ih", "weight_hh", "bias", "bias_hh")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .buffers import Scratch, Stretch, stretch_size, stretches
 from .cells import Gradients
-from .history import Arguments, History, CellRun
+from .history import Arguments, CellRun, History
 
 
 class ArgumentGradients(NamedTuple):

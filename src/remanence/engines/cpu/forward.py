@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .buffers import Scratch, stretch_size, stretches
-from .history import Arguments, History, CellRun
+from .history import Arguments, CellRun, History
 
 
 def forward(plan: CellRun, given: Arguments, keep: bool) -> tuple[History, tuple[Tensor, ...]]:
