@@ -77,7 +77,8 @@ class PowerLaw(Gate):
         # The ratio of eq. 13 is held / (age + 1), and age + 1 = held + lost: in this form its logarithm keeps all
         # digits at large ages, where the ratio rounds to one, and after a reset or a long gap, where it is small.
         # A step shorter than eps must not amplify, hence the clamp at zero; `held` can vanish only for eps = 0.
-        log_ratio = -torch.log1p(lost / held.clamp(min=torch.finfo(age.dtype).tiny))
+        tiny = torch.finfo(age.dtype).tiny
+        log_ratio = -torch.log1p(lost / (held if self.eps >= tiny else held.clamp(min=tiny)))
         log_forget = self.exponent(weights, z.dtype) * log_ratio
         return Forgetting(log_forget.exp(), -log_forget.expm1(), (age,), {"reset": reset, "age": age})
 

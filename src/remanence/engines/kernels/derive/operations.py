@@ -145,7 +145,7 @@ KNOWN: dict[str, Operation] = {
     "sin": Operation(torch.sin, *_call("sinf", "tl.sin"), lambda g, y, x: (g * apply("cos", x),)),
     "cos": Operation(torch.cos, *_call("cosf", "tl.cos"), lambda g, y, x: (-(g * apply("sin", x)),)),
     "tan": Operation(torch.tan, *_call("tanf", "tangent"), lambda g, y, x: (g * (1.0 + y * y),)),
-    "atan": Operation(torch.atan, *_call("atanf", "arctangent"), lambda g, y, x: (g / (x * x + 1.0),)),
+    "atan": Operation(torch.atan, *_call("arctangent_of", "arctangent"), lambda g, y, x: (g / (x * x + 1.0),)),
     "erf": Operation(
         torch.erf,
         *_call("erff", "tl.erf"),
