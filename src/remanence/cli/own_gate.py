@@ -20,8 +20,9 @@ def gate_of(text: str) -> Gate:
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ValueError(f"expected --gate {text!r} to name a module that can be imported, got {error}") from error
+    except Exception as error:  # whatever a user's module raises
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"expected --gate {text!r} to name a module that can be imported, got {reason}") from error
     found = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, Gate):
         try:
