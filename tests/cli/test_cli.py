@@ -196,6 +196,15 @@ def test_check_of_what_is_no_gate_is_one_sentence(gate, sentence, own_gates):
     assert "Traceback" not in result.output
 
 
+def test_check_of_a_gate_in_a_module_that_fails_is_one_sentence(own_gates, tmp_path, monkeypatch):
+    (tmp_path / "broken_gates.py").write_text("this is no Python")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = call("check", "--device", "cpu", "--gate", "broken_gates:Gate")
+    assert result.exit_code == 2
+    assert "to name a module that can be imported, got SyntaxError: " in result.stderr
+    assert "Traceback" not in result.output
+
+
 # bench
 
 

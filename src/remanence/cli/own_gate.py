@@ -21,7 +21,7 @@ def gate_of(text: str) -> Gate:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever a user's module raises
-        reason = f"{type(error).__name__}: {error}"
+        reason = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"expected --gate {text!r} to name a module that can be imported, got {reason}") from error
     found = getattr(module, name, None)
     if isinstance(found, type) and issubclass(found, Gate):

@@ -22,9 +22,6 @@ def source(gate: DerivedGate) -> str:
     after = {f"carried[{i}]": part for i, part in enumerate(gate.carried)}
     after["kept"] = variable("z0") if gate.kept is None else gate.kept
     slopes = {f"own[{i}]": slope for i, slope in enumerate(gate.slopes)}
-    of_kept = decided | slopes
-    if gate.kept is not None:
-        of_kept = dict(zip(("forget", "complement", "own[0]"), gate.from_kept, strict=True))
     places, by = gate.places(), gate.derivatives()
     back = {places[name]: derivative for name, derivative in by.items()} | {"dt": by.get("dt", constant(0.0))}
     return "\n".join(
@@ -33,7 +30,7 @@ def source(gate: DerivedGate) -> str:
             _filling(gate, "gate_fixed(const float* own, float* fixed)", "fixed", gate.fixed),
             _returning(gate, "GateStep", f"gate_forward({OF_STEP})", decided | after),
             _returning(gate, "GateSlopes", f"gate_slopes({OF_STEP})", decided | slopes),
-            _returning(gate, "GateSlopes", f"gate_slopes_of_kept({OF_STEP})", of_kept),
+            _slopes_of_kept(gate),
             _returning(
                 gate, "GateBack", "gate_backward(const float* slope, float d_forget, const float* d_carried)", back
             ),
@@ -56,6 +53,16 @@ def _counts(gate: DerivedGate) -> str:
         "SLOPES": len(gate.slopes),
     }
     return f"constexpr int {', '.join(f'{name} = {count}' for name, count in counts.items())};\n{TYPES}"
+
+
+def _slopes_of_kept(gate: DerivedGate) -> str:
+    """Slopes from what is kept of the row: the row itself, for most gates."""
+    head = f"gate_slopes_of_kept({OF_STEP})"
+    if gate.kept is None:
+        return _function(f"GateSlopes {head}", ["return gate_slopes(z, carried, fixed, dt);"])
+    return _returning(
+        gate, "GateSlopes", head, dict(zip(("forget", "complement", "own[0]"), gate.from_kept, strict=True))
+    )
 
 
 def _returning(gate: DerivedGate, kind: str, head: str, fields: Mapping[str, Expression]) -> str:
