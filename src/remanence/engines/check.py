@@ -15,10 +15,10 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import gates
 from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, wide
+from ..gates.sound import alone
 from ..names import lookup
 from . import loop
 from .base import Engine, EngineTask
@@ -245,19 +245,12 @@ def look(engine: Engine, device: torch.device) -> str | None:
     return None
 
 
-def _as_it_is(tensor: Tensor) -> Tensor:
-    return tensor
-
-
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
     """The caller's no_grad, inference mode, autocast, modes and hooks of checkpoints, and present device put aside."""
     with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
+        stack.enter_context(alone())
         stack.enter_context(torch.autocast(device.type, enabled=False))
-        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
-        stack.enter_context(_disable_current_modes())
         if device.type == "cuda":
             stack.enter_context(torch.cuda.device(device))
         yield

@@ -12,7 +12,7 @@ from ..cells import GatedCell, LSTMCell
 from . import cuda, side_by_side
 from .base import Engine, EngineResult, EngineTask
 from .check import self_check
-from .kernels.contract import derivation
+from .kernels.contract import no_formula
 from .kernels.run import tracked
 from .machine import X86, tf32_in_recurrent_layers
 from .pieces import run_in_pieces
@@ -125,9 +125,7 @@ def _trusted(engine: Engine, task: EngineTask) -> bool:
     if engine is KNOWN["loop"]:
         reason = None
         if isinstance(task.cell, GatedCell):
-            known = derivation(task.cell)
-            reasons = known.float64 if task.inputs.dtype == torch.float64 else known.float32
-            reason = reasons[int(task.dt is not None)]
+            reason = no_formula(task.cell, task.inputs.dtype, task.dt is not None)
         if reason is not None:
             gate = task.cell.gate.name  # type: ignore[attr-defined]
             _tell(f"no kernel can be derived for gate {gate!r}: {reason}; it runs on the loop engine, which is slow")

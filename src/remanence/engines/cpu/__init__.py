@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...cells import GatedCell
 from ..base import EngineResult, EngineTask
-from ..kernels.contract import derivation
+from ..kernels.contract import no_formula
 from ..transforms import obstacle
 from ..untraced import untraced
 from . import cells
@@ -39,8 +39,7 @@ def refuses(task: EngineTask) -> str | None:
         return f"it knows the cells lstm, gru and janet, not {cell.name}"
     if inputs.dtype not in DTYPES:
         return f"it runs in float32 and float64, and the input is {inputs.dtype}"
-    known = derivation(cell)
-    reason = (known.float64 if inputs.dtype == torch.float64 else known.float32)[int(task.dt is not None)]
+    reason = no_formula(cell, inputs.dtype, task.dt is not None)
     if reason is not None:
         return f"it has no formula of the gate {cell.gate.name}: {reason}"
     if "weight_hr" in task.weights:

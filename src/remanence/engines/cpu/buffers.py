@@ -96,18 +96,11 @@ class Scratch:
         self._full: dict[float, Tensor] = {}
         self._apart: dict[str, Scratch] = {}
 
-    def __call__(self, name: str, steps: int | None = None) -> Tensor:
-        """The buffer, or its first steps."""
+    def __call__(self, name: str, steps: int | None = None, dtype: torch.dtype | None = None) -> Tensor:
+        """The buffer, or its first steps; of another dtype than the others, if one is given."""
         buffer = self._made.get(name)
         if buffer is None:
-            buffer = self._made[name] = torch.empty(self._shape, dtype=self._like.dtype)
-        return buffer if steps is None else buffer[:steps]
-
-    def condition(self, name: str, steps: int | None = None) -> Tensor:
-        """The same of truth values."""
-        buffer = self._made.get(name)
-        if buffer is None:
-            buffer = self._made[name] = torch.empty(self._shape, dtype=torch.bool)
+            buffer = self._made[name] = torch.empty(self._shape, dtype=dtype or self._like.dtype)
         return buffer if steps is None else buffer[:steps]
 
     def full(self, value: float, steps: int | None = None) -> Tensor:

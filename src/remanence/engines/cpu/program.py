@@ -77,9 +77,7 @@ class FormulaProgram:
 
     def bound(self, scratch: Scratch, steps: int | None = None) -> Bound:
         """The program with buffers of these shapes."""
-        buffers = [
-            scratch.condition(name, steps) if condition else scratch(name, steps) for name, condition in self.buffers
-        ]
+        buffers = [scratch(name, steps, torch.bool if condition else None) for name, condition in self.buffers]
         constants = [scratch.full(node.number, steps) for node in self.constants]
         run: Bound = self._bind(*buffers, *constants)
         return run

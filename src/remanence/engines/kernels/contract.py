@@ -80,6 +80,12 @@ def derivation(cell: GatedCell) -> Derivation:
     return found
 
 
+def no_formula(cell: GatedCell, dtype: torch.dtype, has_dt: bool) -> str | None:
+    """Why the gate of a cell has no formula for numbers of this dtype, as the end of a sentence; None if it has."""
+    known = derivation(cell)
+    return (known.float64 if dtype == torch.float64 else known.float32)[int(has_dt)]
+
+
 def _look(gate: Gate) -> Derivation:
     times = (False, gate.takes_dt)
     narrow, broad = ([why_not(gate, dt, dtype) for dt in times] for dtype in (torch.float32, torch.float64))
