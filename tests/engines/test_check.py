@@ -79,7 +79,7 @@ def rows():
 
 def test_every_gate_in_every_cell_is_checked_in_both_wide_types(rows):
     found = {(row.cell, row.gate, row.dtype) for row in rows if row.engine == "cpu"}
-    cells = ("lstm", "lstm coupled", "gru", "janet")
+    cells = ("lstm", "lstm coupled", "gru", "janet", "phased")
     assert found == {(cell, gate, dtype) for cell in cells for gate in gates.KNOWN for dtype in ("float32", "float64")}
 
 

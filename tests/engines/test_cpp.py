@@ -23,6 +23,7 @@ import remanence as rm
 from remanence.engines import KNOWN, choose
 from remanence.engines.check import SIZES, make_task
 from remanence.engines.cpp import compiler, engine, recurrence
+from remanence.engines.kernels.machine_code import FUNCTIONS as FUNCTIONS_OF_KERNELS
 from remanence.engines.kernels.machine_code import CompilerError, joined
 
 CPU = torch.device("cpu")
@@ -305,7 +306,7 @@ FUNCTIONS = {
 
 def computed(name, x):
     """What a function makes of numbers."""
-    text = joined(compiler.step_sources("")[:3])
+    text = joined([*compiler.step_sources([])[:2], FUNCTIONS_OF_KERNELS])
     text += f"""
     extern "C" void all(const float* x, float* y, int n) {{
     #pragma GCC ivdep

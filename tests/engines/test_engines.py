@@ -470,11 +470,10 @@ class Centred(Gate):
 
 
 REFUSED_BY_CPU: dict[str, tuple[Callable[[str], rm.nn.Recurrent], str]] = {
-    "nru": (lambda engine: rm.NRU(2, 3, memory_size=4, heads=1, engine=engine), "knows the cells .* not nru"),
-    "phased": (lambda engine: rm.PhasedLSTM(2, 3, engine=engine), "knows the cells .* not phased"),
+    "nru": (lambda engine: rm.NRU(2, 3, memory_size=4, heads=1, engine=engine), "one recurrent product .* nru is none"),
     "gate": (
         lambda engine: rm.LSTM(2, 3, gate=Centred(), engine=engine),
-        "no formula of the gate centred: .* torch.mean",
+        "no formula of gate 'centred': .* torch.mean",
     ),
     "proj_size": (lambda engine: rm.LSTM(2, 3, proj_size=1, engine=engine), "proj_size"),
     "bfloat16": (lambda engine: rm.LSTM(2, 3, dtype=torch.bfloat16, engine=engine), "float32 and float64"),

@@ -12,7 +12,7 @@ from ..cells import GatedCell, LSTMCell
 from . import cuda, side_by_side
 from .base import Engine, EngineResult, EngineTask
 from .check import self_check
-from .kernels.contract import no_formula
+from .kernels.contract import derivation, no_formula
 from .kernels.run import tracked
 from .machine import X86, tf32_in_recurrent_layers
 from .pieces import run_in_pieces
@@ -127,8 +127,8 @@ def _trusted(engine: Engine, task: EngineTask) -> bool:
         if isinstance(task.cell, GatedCell):
             reason = no_formula(task.cell, task.inputs.dtype, task.dt is not None)
         if reason is not None:
-            gate = task.cell.gate.name  # type: ignore[attr-defined]
-            _tell(f"no kernel can be derived for gate {gate!r}: {reason}; it runs on the loop engine, which is slow")
+            subject = derivation(task.cell).subject  # type: ignore[arg-type]
+            _tell(f"no kernel can be derived for {subject}: {reason}; it runs on the loop engine, which is slow")
         return True
     if engine not in (KNOWN["cuda"], KNOWN["triton"], KNOWN["c++"]):
         return True

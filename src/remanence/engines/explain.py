@@ -8,7 +8,8 @@ from typing import Protocol
 from ..cells import GatedCell
 from .base import EngineTask
 from .choice import choose
-from .kernels.derive import NotDerivableError, cpp, derived, triton
+from .kernels.contract import DERIVED, derivation
+from .kernels.derive import cpp, derived, derived_cell, triton
 from .table import KNOWN
 
 
@@ -31,8 +32,10 @@ class Explanation:
     """Why others cannot, as the end of a sentence, by name."""
     gate: str | None
     """The name of its gate, if it has one."""
+    derived: str | None
+    """What is derived: its gate, or the whole cell, with its name."""
     sources: dict[str, str]
-    """The code that is derived from the gate's equation, by language: "c++" for the engines cuda and c++, "triton"."""
+    """The code that is derived from its equation, by language: "c++" for the engines cuda and c++, "triton"."""
     not_derived: str | None = None
     """Why there is no such code, as the end of a sentence."""
 
@@ -40,14 +43,14 @@ class Explanation:
         lines = [f"engine: {self.engine}"]
         lines += [f"not {name}: {reason}" for name, reason in self.refusals.items()]
         if self.not_derived is not None:
-            lines.append(f"no kernel for gate {self.gate!r}: {self.not_derived}")
+            lines.append(f"no kernel for {self.derived}: {self.not_derived}")
         for language, source in self.sources.items():
-            lines += ["", f"--- gate {self.gate!r} in {language} ---", source.strip()]
+            lines += ["", f"--- {self.derived} in {language} ---", source.strip()]
         return "\n".join(lines)
 
 
 def explain(layer: Layer, steps: int = 100, batch: int = 32, dt: bool = False) -> Explanation:
-    """Which engine will run a layer on inputs of this size, on its own device, and the code derived for its gate.
+    """Which engine will run a layer on inputs of this size, on its own device, and the code derived for it.
 
     Args:
         layer: a layer of `remanence`.
@@ -60,12 +63,15 @@ def explain(layer: Layer, steps: int = 100, batch: int = 32, dt: bool = False) -
     reasons = {name: engine.refuses(task) for name, engine in KNOWN.items()}
     refusals = {name: reason for name, reason in reasons.items() if reason is not None}
     if not isinstance(task.cell, GatedCell):
-        return Explanation(chosen.name, refusals, None, {})
-    gate = task.cell.gate
-    try:
-        formulas = derived(gate, dt)
-    except NotDerivableError as error:
-        return Explanation(chosen.name, refusals, gate.name, {}, str(error))
-    return Explanation(
-        chosen.name, refusals, gate.name, {"c++": cpp.source(formulas), "triton": triton.source(formulas)}
-    )
+        return Explanation(chosen.name, refusals, None, None, {})
+    known, gate = derivation(task.cell), task.cell.gate.name
+    reason = known.float32[int(dt and task.cell.takes_dt)]
+    if reason is not None:
+        return Explanation(chosen.name, refusals, gate, known.subject, {}, reason)
+    if known.kind == DERIVED:
+        cell = derived_cell(task.cell, dt)
+        sources = {"c++": cpp.cell_source(cell), "triton": triton.cell_source(cell)}
+    else:
+        formulas = derived(task.cell.gate, dt)
+        sources = {"c++": cpp.source(formulas), "triton": triton.source(formulas)}
+    return Explanation(chosen.name, refusals, gate, known.subject, sources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
+from .. import engines
 from ..cells import Cell, PhasedLSTMCell
 from ..gates import Gate, gate_named
 from .expect import expect_number
@@ -48,9 +49,11 @@ class PhasedLSTM(Recurrent):
         gate = gate_named(gate)
         cell = PhasedLSTMCell(gate, is_coupled(input_gate, gate), expect_number("leak", leak))
         super().__init__(cell, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **shared)
+        self._asleep = replace(cell, leak=0.0)
+        engines.derivation(self._asleep)  # now, and not while torch.compile traces
 
     def _cell_now(self) -> Cell:
-        return self.cell if self.training else replace(self.cell, leak=0.0)
+        return self.cell if self.training else self._asleep
 
     def extra_repr(self) -> str:
         leak = "" if self.cell.leak == 1e-3 else f", leak={self.cell.leak}"

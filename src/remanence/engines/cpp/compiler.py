@@ -11,7 +11,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -20,16 +20,16 @@ from typing import Any
 import torch
 
 from ...files import write
-from ..kernels.machine_code import CELLS, FUNCTIONS, UNKEPT, CompilerError, file_name, folder
+from ..kernels.machine_code import UNKEPT, CompilerError, file_name, folder
 from ..machine import X86
 
 HERE = Path(__file__).parent
 PRODUCTS = (HERE / "loops.hpp", HERE / "products.cpp")
 
 
-def step_sources(gate: str) -> tuple[Path | str, ...]:
-    """What the steps of a cell with this gate are made of."""
-    return HERE / "loops.hpp", HERE / "processor.hpp", FUNCTIONS, gate, CELLS, HERE / "steps.cpp"
+def step_sources(cell: Iterable[Path | str]) -> tuple[Path | str, ...]:
+    """What the steps of a cell are made of, see `machine_code.cell_sources`."""
+    return HERE / "loops.hpp", HERE / "processor.hpp", *cell, HERE / "steps.cpp"
 
 
 COMPILERS = ("g++", "c++", "clang++")

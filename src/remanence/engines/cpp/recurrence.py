@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from ..kernels.contract import Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
-from ..kernels.derive import cpp
 from ..kernels.layout import padded
-from ..kernels.machine_code import CompilerError, joined
+from ..kernels.machine_code import CompilerError, cell_sources, joined
 from .compiler import PRODUCTS, because, library, step_sources
 
 FEW = 2**12
@@ -216,7 +215,7 @@ def failure(kind: Kind, has_dt: bool) -> str | None:
 def _functions(kind: Kind, has_dt: bool) -> ctypes.CDLL:
     """The steps of a kind."""
     own = {"ACTIVATED": int(kind.cell == "lstm"), "HAS_DT": int(has_dt)}
-    found = library(joined(step_sources(cpp.source(kind.derived(has_dt)))), kind.constants() | own)
+    found = library(joined(step_sources(cell_sources(kind.derived(has_dt)))), kind.constants() | own)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     found.forward.argtypes = (pointer, number, number, ctypes.c_int)
     found.backward.argtypes = (pointer, number)

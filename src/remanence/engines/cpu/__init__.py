@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...cells import GatedCell
 from ..base import EngineResult, EngineTask
-from ..kernels.contract import no_formula
+from ..kernels.contract import derivation, no_formula
 from ..transforms import obstacle
 from ..untraced import untraced
 from . import cells
@@ -35,13 +35,13 @@ DTYPES = (torch.float32, torch.float64)
 def refuses(task: EngineTask) -> str | None:
     """Why it cannot run a task: it knows these cells and gates, in float32 and float64 on the CPU."""
     cell, inputs = task.cell, task.inputs
-    if not isinstance(cell, GatedCell) or type(cell) not in cells.KNOWN:
-        return f"it knows the cells lstm, gru and janet, not {cell.name}"
+    if not isinstance(cell, GatedCell):
+        return f"it takes cells with one recurrent product and a pointwise update, and {cell.name} is none"
     if inputs.dtype not in DTYPES:
         return f"it runs in float32 and float64, and the input is {inputs.dtype}"
     reason = no_formula(cell, inputs.dtype, task.dt is not None)
     if reason is not None:
-        return f"it has no formula of the gate {cell.gate.name}: {reason}"
+        return f"it has no formula of {derivation(cell).subject}: {reason}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state (proj_size)"
     if inputs.device.type != "cpu":
@@ -62,14 +62,14 @@ def run(task: EngineTask) -> EngineResult:
             output, *state = history.output(plan), *rest
         if plan.padded is not None:
             output = output.masked_fill(plan.padded, 0)
-        return EngineResult(output, tuple(state))
+        return EngineResult(output, _narrowed(plan.kernel.cell, tuple(state)))
 
 
 def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
     cell, dtype = task.cell, task.inputs.dtype
     assert isinstance(cell, GatedCell)
     dt = None if task.dt is None else task.dt.to(dtype).unsqueeze(-1)
-    kernel = cells.KNOWN[type(cell)](cell, dt is not None, dtype)
+    kernel = cells.kernel_of(cell, dt is not None, dtype)
     weights = kernel.arrange(task.weights)
     given = Arguments(
         task.inputs,
@@ -79,9 +79,22 @@ def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
         weights.bias,
         weights.bias_hh,
         tuple(weights.units.values()),
-        tuple(part.to(dtype) for part in task.first_state),
+        _widened(cell, tuple(part.to(dtype) for part in task.first_state)),
     )
     return CellRun(kernel, task.reverse, _padding(task), tuple(weights.units)), given
+
+
+def _widened(cell: GatedCell, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """With a copy for every unit of what is one number a sequence."""
+    single = derivation(cell).single
+    own = len(state) - len(single)
+    return (*state[:own], *(p.expand_as(state[0]) if one else p for p, one in zip(state[own:], single, strict=True)))
+
+
+def _narrowed(cell: GatedCell, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    single = derivation(cell).single
+    own = len(state) - len(single)
+    return (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], single, strict=True)))
 
 
 def _padding(task: EngineTask) -> Tensor | None:

@@ -218,7 +218,7 @@ def _isnan(x: Tensor, out: Tensor) -> Tensor:
 OWN_NAMES = (
     *("add", "sub", "mul", "div", "neg", "reciprocal", "where", "lt", "le", "eq", "abs", "sign", "maximum", "minimum"),
     *("floor", "clamp", "exp", "expm1", "log", "log1p", "sigmoid", "tanh", "sinh", "cosh", "asinh", "sqrt", "rsqrt"),
-    *("pow", "sin", "cos", "tan", "atan", "erf"),
+    *("remainder", "pow", "sin", "cos", "tan", "atan", "erf"),
 )
 """Operations that torch calls as formulas do."""
 WORDS = ("not", "and", "or")

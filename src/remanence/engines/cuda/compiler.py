@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -16,41 +16,41 @@ from typing import Any
 import torch
 
 from ...files import write
-from ..kernels.machine_code import CELLS, FUNCTIONS, UNKEPT, CompilerError, file_name, folder, joined
+from ..kernels.machine_code import UNKEPT, CompilerError, file_name, folder, joined
 
 HERE = Path(__file__).parent
 RECURRENT = ("forward", "backward", "whole_forward", "whole_backward", "wide_forward", "wide_backward")
 """Kernels that go from step to step."""
 
 
-def files(name: str, gate: str = "") -> list[Path | str]:
+def files(name: str, cell: Iterable[Path | str] = ()) -> list[Path | str]:
     """What a kernel is made of, in this order.
 
     Args:
         name: of the kernel and its file.
-        gate: the functions of a gate, for kernels that go from step to step.
+        cell: see `machine_code.cell_sources`, for kernels that go from step to step.
     """
     if name not in RECURRENT:
         begin: list[Path | str] = [HERE / "chip.cuh", HERE / "linear.cuh"]
     else:
-        begin = [HERE / "chip.cuh", HERE / "numbers.cuh", FUNCTIONS, gate, CELLS, HERE / "steps.cuh"]
+        begin = [HERE / "chip.cuh", HERE / "numbers.cuh", *cell, HERE / "steps.cuh"]
         begin.append(HERE / ("whole.cuh" if name.startswith("whole") else "kernels.cuh"))
         begin += [HERE / "wide.cuh"] if name.startswith("wide") else []
     return [*begin, HERE / f"{name}.cu"]
 
 
-def machine_code(name: str, constants: Mapping[str, Any], architecture: str, gate: str = "") -> bytes:
+def machine_code(name: str, constants: Mapping[str, Any], architecture: str, cell: Iterable[Path | str] = ()) -> bytes:
     """The kernel of that name for these constants.
 
     Args:
         name: of the kernel and its file.
         constants: what the source leaves open, by name.
         architecture: of the chip, such as "sm_90".
-        gate: the functions of a gate, see `files`.
+        cell: see `files`.
     """
     options = [f"--gpu-architecture={architecture}", "-std=c++17"]
     options += [f"-D{constant}={value}" for constant, value in constants.items()]
-    text = joined(files(name, gate))
+    text = joined(files(name, cell))
     file = file_name([text, *options, ".".join(map(str, version()))], "cubin")
     with suppress(*UNKEPT):
         return (folder() / file).read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...cells import GatedCell
 from ..base import EngineResult, EngineTask
-from ..kernels.contract import Backend, register
+from ..kernels.contract import Backend, derivation, register
 from ..kernels.run import run_with, unsuited
 from ..machine import tf32_in_recurrent_layers
 from . import plan
@@ -33,9 +33,9 @@ def refuses(task: EngineTask) -> str | None:
     if blocks > plan.BLOCKS:
         return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
     assert isinstance(task.cell, GatedCell)
-    carried = len(task.cell.gate.carries)
+    carried = len(derivation(task.cell).single)
     if carried > plan.CARRIED:
-        return f"it has room for {plan.CARRIED} carried values, and the gate has {carried}"
+        return f"it has room for {plan.CARRIED} carried values, and there are {carried}"
     return None
 
 

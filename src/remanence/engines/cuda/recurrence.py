@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.contract import ALIGNMENT, Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
-from ..kernels.derive import cpp
+from ..kernels.machine_code import cell_sources
 from ..machine import lacking, processors
 from . import plan
 from .compiler import machine_code
@@ -191,7 +191,7 @@ class Variant(NamedTuple):
     def kernel(self, name: str, signature: str, shared: int, **more: int) -> Kernel:
         """The kernel, with that many bytes of shared memory and constants that only one pass has."""
         code = machine_code(
-            name, self.constants() | more, architecture(self.device), cpp.source(self.kind.derived(self.has_dt))
+            name, self.constants() | more, architecture(self.device), cell_sources(self.kind.derived(self.has_dt))
         )
         return Kernel(code, name, signature, 32 * self.sizes.warps, self.sizes.cluster, shared, self.device)
 

@@ -10,9 +10,7 @@
 //
 // Slopes are all that can be computed before the derivatives of a step are known.
 
-struct State { float hidden, cell, carried[CARRIED + !CARRIED]; };
 struct CellSlopes { float own[6], of_gate[SLOPES + !SLOPES], of_writing[SLOPES + !SLOPES]; };
-struct CellBack { float z[BLOCKS > 4 ? BLOCKS : 4], hn, cell, carried[CARRIED + !CARRIED], fixed[FIXED + !FIXED], dt; };
 
 constexpr int FORGET = COUPLED ? 0 : 1;     // the LSTM's block of the forget gate
 constexpr int EXTRA = BLOCKS - (ROWS - 1);  // the gate's other rows, of gates that have any
@@ -33,14 +31,6 @@ __device__ __forceinline__ void take_gate(CellBack& back, const GateBack& gate, 
     for (int i = 0; i < CARRIED; ++i) back.carried[i] = gate.carried[i];
     for (int i = 0; i < FIXED; ++i) back.fixed[i] = gate.fixed[i];
     back.dt = gate.dt;
-}
-
-// Of a sequence that has ended: the derivatives by its state go on as they are.
-__device__ __forceinline__ CellBack handed_on(float d_cell, const float* d_carried) {
-    CellBack back = {};
-    back.cell = d_cell;
-    for (int i = 0; i < CARRIED; ++i) back.carried[i] = d_carried[i];
-    return back;
 }
 
 __device__ __forceinline__ State state_of(float hidden, float cell, const GateStep& gate) {

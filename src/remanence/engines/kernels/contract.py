@@ -8,15 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from ...cells import GatedCell
+from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from ...gates import Gate
-from .derive import DerivedGate, derived, unpaddable, why_not
+from .derive import (
+    DerivedCell,
+    DerivedGate,
+    derived,
+    derived_cell,
+    unpaddable,
+    unpaddable_cell,
+    why_no_cell,
+    why_not,
+)
 
 ALIGNMENT = 16
 """What H is a multiple of for most kernels: rows of whole vectors are read and written several times as fast."""
@@ -28,7 +37,7 @@ class Kind:
 
     cell: str
     gate: str
-    """The key of the gate, see `Derivation`."""
+    """The key of the gate, or of the whole cell where that is derived, see `Derivation`."""
     blocks: int
     split: int
     """Index of the block whose recurrent part is kept apart (the GRU's candidate), or -1."""
@@ -42,9 +51,10 @@ class Kind:
     kernels: str
     """Whose: "triton", "cuda" or "c++"."""
 
-    def derived(self, has_dt: bool) -> DerivedGate:
-        """The gate as formulas."""
-        return derived(_gates[self.gate], has_dt)
+    def derived(self, has_dt: bool) -> DerivedGate | DerivedCell:
+        """The gate as formulas, or the whole cell where that is derived."""
+        known = _known[self.gate]
+        return derived_cell(known, has_dt) if isinstance(known, GatedCell) else derived(known, has_dt)
 
     def constants(self) -> dict[str, int | str]:
         """What cells in C++ leave open."""
@@ -56,46 +66,97 @@ class Kind:
         }
 
 
-_gates: dict[str, Gate] = {}
+BY_HAND = (LSTMCell, GRUCell, JANETCell)
+"""Cells with a step by hand around a derived gate. All others are derived as a whole."""
+DERIVED = "derived"
+"""What these are called as a kind."""
+_known: dict[str, Gate | GatedCell] = {}
 
 
 class Derivation(NamedTuple):
-    """What is known of the gate of a cell. `torch.compile` reads it off the cell: it cannot trace how it came about."""
+    """What is known of a cell. `torch.compile` reads it off the cell: it cannot trace how it came about."""
 
+    subject: str
+    """What is derived: the gate of a cell by hand, or else the cell, with its name."""
+    kind: str
+    """Name of the step: that of a cell by hand, or `DERIVED`."""
     key: str | None
-    """A word by which kernels find the gate again: the same in every process for the same formula; None without one."""
+    """A word by which kernels find it again: the same in every process for the same formula; None without one."""
     float32: tuple[str | None, str | None]
     """Why there is no formula in float32, as the end of a sentence: without and with dt."""
     float64: tuple[str | None, str | None]
     padding: tuple[str | None, str | None]
-    """Why units that are padding cannot have the gate."""
+    """Why units that are padding cannot have it."""
+    split: int = -1
+    """See `Kind`."""
+    twice: bool = False
+    """Whether kernels carry the hidden state once more, as they do a cell."""
+    single: tuple[bool, ...] = ()
+    """For everything else that is carried, whether it is one number a sequence."""
+    own: tuple[str, ...] = ()
+    """Names of weights of its own, one number a unit each."""
 
 
 def derivation(cell: GatedCell) -> Derivation:
-    """What is known of the gate of a cell; asked once per cell."""
+    """What is known of a cell; asked once per cell."""
     found: Derivation | None = getattr(cell, "_derivation", None)
     if found is None:
-        found = _look(cell.gate)
+        found = _look_at_gate(cell) if type(cell) in BY_HAND else _look_at_cell(cell)
         object.__setattr__(cell, "_derivation", found)  # beside the fields: cells do not change
     return found
 
 
 def no_formula(cell: GatedCell, dtype: torch.dtype, has_dt: bool) -> str | None:
-    """Why the gate of a cell has no formula for numbers of this dtype, as the end of a sentence; None if it has."""
+    """Why a cell has no formula for numbers of this dtype, as the end of a sentence; None if it has."""
     known = derivation(cell)
     return (known.float64 if dtype == torch.float64 else known.float32)[int(has_dt)]
 
 
-def _look(gate: Gate) -> Derivation:
-    times = (False, gate.takes_dt)
-    narrow, broad = ([why_not(gate, dt, dtype) for dt in times] for dtype in (torch.float32, torch.float64))
-    padding = [unpaddable(gate, dt) if reason is None else reason for dt, reason in zip(times, narrow, strict=True)]
-    key = None
-    possible = dict.fromkeys(dt for dt, reason in zip(times, narrow, strict=True) if reason is None)
-    if possible:
-        key = "-".join([gate.name, *(f"{dt:d}{derived(gate, dt).digest}" for dt in possible)])
-        _gates[key] = gate
-    return Derivation(key, tuple(narrow), tuple(broad), tuple(padding))  # type: ignore[arg-type]
+Reasons = tuple[str | None, str | None]
+
+
+def _look_at_gate(cell: GatedCell) -> Derivation:
+    gate, times = cell.gate, (False, cell.gate.takes_dt)
+    narrow, broad, padding = _reasons(partial(why_not, gate), partial(unpaddable, gate), times)
+    digests = [(dt, derived(gate, dt).digest) for dt, reason in zip(times, narrow, strict=True) if reason is None]
+    key = _keep(gate.name, gate, digests)
+    subject = f"gate {gate.name!r}"
+    twice = isinstance(cell, GRUCell)
+    split = cell.blocks.index("candidate") if twice else -1
+    single = (False,) * len(gate.carries)
+    return Derivation(subject, cell.name, key, narrow, broad, padding, split, twice, single, gate.per_unit)
+
+
+def _look_at_cell(cell: GatedCell) -> Derivation:
+    times = (False, cell.takes_dt)
+    narrow, broad, padding = _reasons(partial(why_no_cell, cell), partial(unpaddable_cell, cell), times)
+    forms = [(dt, derived_cell(cell, dt)) for dt, reason in zip(times, narrow, strict=True) if reason is None]
+    if len({(form.split, form.twice) for _, form in forms}) > 1:  # they are one kind, with and without dt
+        narrow = padding = (narrow[0], "with dt it has another shape than without")
+    key = _keep(cell.name, cell, [(dt, form.digest) for dt, form in forms])
+    found = Derivation(f"cell {cell.name!r}", DERIVED, key, narrow, broad, padding)
+    if not forms:
+        return found
+    form = forms[0][1]
+    return found._replace(split=form.split, twice=form.twice, single=form.single, own=form.own)
+
+
+def _reasons(
+    why: Callable[[bool, torch.dtype], str | None], unpadded: Callable[[bool], str | None], times: tuple[bool, bool]
+) -> tuple[Reasons, Reasons, Reasons]:
+    """Why there is no formula, without and with dt: in float32, in float64, and for units that are padding."""
+    narrow, broad = ([why(dt, dtype) for dt in times] for dtype in (torch.float32, torch.float64))
+    padding = [unpadded(dt) if reason is None else reason for dt, reason in zip(times, narrow, strict=True)]
+    return (narrow[0], narrow[1]), (broad[0], broad[1]), (padding[0], padding[1])
+
+
+def _keep(name: str, what: Gate | GatedCell, digests: list[tuple[bool, str]]) -> str | None:
+    """The key by which kernels find it, if there is a formula."""
+    if not digests:
+        return None
+    key = "-".join([name, *(f"{dt:d}{digest}" for dt, digest in dict(digests).items())])
+    _known[key] = what
+    return key
 
 
 class Operands(NamedTuple):

@@ -8,10 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...files import cache_folder
+from .derive import DerivedCell, DerivedGate, cpp
 
 HERE = Path(__file__).parent
-FUNCTIONS, CELLS = HERE / "functions.cuh", HERE / "cells.cuh"
-"""What kernels of all C++ engines begin with; the functions of a gate come between."""
+FUNCTIONS, STATE, CELLS = HERE / "functions.cuh", HERE / "state.cuh", HERE / "cells.cuh"
+"""What kernels of all C++ engines begin with; what is derived comes between."""
 UNKEPT = (OSError, RuntimeError)
 """A home that cannot be written to, or a user without one: what is not kept is compiled again the next time."""
 
@@ -38,3 +39,10 @@ def joined(parts: Iterable[Path | str]) -> str:
 @lru_cache
 def _read(path: Path) -> str:
     return path.read_text("utf-8")
+
+
+def cell_sources(derived: DerivedGate | DerivedCell) -> tuple[Path | str, ...]:
+    """A cell in C++, and what it is made of: by hand around a derived gate, or all of it derived."""
+    if isinstance(derived, DerivedCell):
+        return FUNCTIONS, cpp.counts(derived), STATE, cpp.cell_source(derived)
+    return FUNCTIONS, cpp.source(derived), STATE, CELLS

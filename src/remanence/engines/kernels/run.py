@@ -7,15 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell
+from ...cells import GatedCell
 from ..base import EngineResult, EngineTask, Zeros
 from ..machine import tf32_in_recurrent_layers
 from ..transforms import obstacle_to_kernels
-from .contract import Kind, Operands, derivation, several
+from .contract import DERIVED, Kind, Operands, derivation, several
 from .operator import run_kernels
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-CELLS = (LSTMCell, GRUCell, JANETCell)
 
 
 def unsuited(task: EngineTask, pads: bool = True) -> str | None:
@@ -27,14 +26,13 @@ def unsuited(task: EngineTask, pads: bool = True) -> str | None:
     """
     if task.inputs.dtype not in DTYPES:
         return f"it computes in float32, bfloat16 and float16, and the input is {task.inputs.dtype}"
-    if type(task.cell) not in CELLS:
-        return f"it has kernels for LSTM, GRU and JANET, and the cell is {task.cell.name}"
-    assert isinstance(task.cell, GatedCell)
+    if not isinstance(task.cell, GatedCell):
+        return f"it takes cells with one recurrent product and a pointwise update, and {task.cell.name} is none"
     known, has_dt = derivation(task.cell), int(task.dt is not None)
     if known.float32[has_dt] is not None:
-        return f"it cannot derive kernels for the gate {task.cell.gate.name}: {known.float32[has_dt]}"
+        return f"it cannot derive kernels for {known.subject}: {known.float32[has_dt]}"
     if pads and known.padding[has_dt] is not None:
-        return f"it cannot pad layers with the gate {task.cell.gate.name}: {known.padding[has_dt]}"
+        return f"it cannot pad layers with {known.subject}: {known.padding[has_dt]}"
     if "weight_hr" in task.weights:
         return "it does not project the hidden state, and proj_size is set"
     return None if torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)
@@ -47,13 +45,17 @@ def run_with(kernels: str, task: EngineTask) -> EngineResult:
     units = task.width
     precision = "tf32" if tf32_in_recurrent_layers() else "tf32x3"
     outputs, final = run_kernels(kind_of(cell, task.reverse, precision, kernels), operands_of(task), save=tracked(task))
+    known = derivation(cell)
     carried: tuple[Tensor, ...] = () if final.carried is None else (final.carried,)
-    if len(cell.gate.carries) > 1:
+    if len(known.single) > 1:
         carried = carried[0].unbind(-3)
-    parts = (final.hidden, *(() if isinstance(cell, GRUCell) else (final.cell,)), *carried)
+    parts = (final.hidden, *(() if known.twice else (final.cell,)), *carried)
     state = tuple(part for part in parts if part is not None)
     if outputs.shape[-1] != units:
         outputs, state = outputs[..., :units], tuple(part[..., :units] for part in state)
+    if any(known.single):
+        own = len(state) - len(known.single)
+        state = (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], known.single, strict=True)))
     return EngineResult(ended(task, outputs), state)
 
 
@@ -76,18 +78,18 @@ def _settings(cell: GatedCell) -> tuple[bool, float]:
 
 def make_kind(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> Kind:
     """The same, without a memory of it."""
-    gate = derivation(cell).key
-    assert gate is not None
-    coupled, beta = _settings(cell)
+    known = derivation(cell)
+    assert known.key is not None
+    coupled, beta = _settings(cell) if known.kind != DERIVED else (False, 0.0)
     return Kind(
-        cell=cell.name,
-        gate=gate,
+        cell=known.kind,
+        gate=known.key,
         blocks=len(cell.blocks),
-        split=cell.blocks.index("candidate") if isinstance(cell, GRUCell) else -1,
+        split=known.split,
         coupled=coupled,
         beta=beta,
-        carried=len(cell.gate.carries),
-        own=len(cell.gate.per_unit),
+        carried=len(known.single),
+        own=len(known.own),
         reverse=reverse,
         precision=precision,
         kernels=kernels,
@@ -98,19 +100,22 @@ def operands_of(task: EngineTask) -> Operands:
     """What a task starts from, as the operators want it."""
     weights, state = task.weights, task.state
     assert isinstance(task.cell, GatedCell)
-    gate = task.cell.gate
+    known = derivation(task.cell)
     hidden = cell = carried = None
     if not isinstance(state, Zeros):
         hidden = state[0].to(task.inputs.dtype)
-        cell = hidden if isinstance(task.cell, GRUCell) else state[1]
-        carried = several(state[len(state) - len(gate.carries) :], -3)
+        cell = hidden if known.twice else state[1]
+        others = state[len(state) - len(known.single) :]
+        carried = several(
+            tuple(part.expand_as(hidden) if one else part for part, one in zip(others, known.single, strict=True)), -3
+        )
     return Operands(
         task.inputs,
         weights["weight_ih"],
         weights["weight_hh"],
         weights.get("bias_ih"),
         weights.get("bias_hh"),
-        several(tuple(weights[name] for name in gate.per_unit), -2),
+        several(tuple(weights[name] for name in known.own), -2),
         None if task.dt is None else task.dt.float(),
         task.lengths,
         hidden,

@@ -148,3 +148,11 @@ def power(x, n):
     found = tl.where(x < 0, tl.where(whole, tl.where(odd, -size, size), float("nan")), size)
     found = tl.where(x == 0, tl.where(n > 0, 0.0, float("inf")), found)
     return tl.where(n == 0, 1.0, found)
+
+
+@triton.jit
+def remainder(x, y):
+    """What is left of x after whole y, with the sign of y: the quotient may be off by one next to a whole number."""
+    left = tl.fma(-tl.floor(x / y), y, x)
+    left = tl.where((left != 0) & ((left < 0) != (y < 0)), left + y, left)
+    return tl.where(tl.abs(left) >= tl.abs(y), left - y, left)

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from ..kernels.contract import ALIGNMENT, Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
-from ..kernels.derive import triton as printed
-from . import cells, single_steps, starting, tiling
-from .gates import gate_functions
+from . import single_steps, starting, tiling
+from .derived import device_functions
 from .kernels import backward_kernel, forward_kernel
 
 HALVED_FROM = 256
@@ -197,11 +196,11 @@ def _launches(groups: int, tiles: tiling.Tiling, units: int) -> Iterator[tuple[i
 def _forward_constants(
     kind: Kind, has_dt: bool, tiles: tiling.Tiling, units: int, save: bool, one_step: bool = False
 ) -> dict[str, Any]:
-    gate = gate_functions(printed.source(kind.derived(has_dt)))
+    called = device_functions(kind, has_dt)
     return {
-        "CELL": cells.DEVICE[kind.cell][0],
-        "GATE": gate.forward,
-        "GATE_FIXED": gate.fixed,
+        "CELL": called.cell_forward,
+        "GATE": called.gate_forward,
+        "GATE_FIXED": called.gate_fixed,
         "SAVE": save,
         **_constants(kind, has_dt, tiles, units, one_step),
     }
@@ -210,14 +209,14 @@ def _forward_constants(
 def _backward_constants(
     kind: Kind, has_dt: bool, tiles: tiling.Tiling, units: int, one_step: bool = False
 ) -> dict[str, Any]:
-    gate = gate_functions(printed.source(kind.derived(has_dt)))
+    called = device_functions(kind, has_dt)
     return {
-        "CELL_SLOPES": cells.DEVICE[kind.cell][1],
-        "CELL_BACK": cells.DEVICE[kind.cell][2],
-        "GATE_SLOPES": gate.slopes,
-        "GATE_BACK": gate.backward,
-        "GATE_FIXED": gate.fixed,
-        "GATE_OWN": gate.own,
+        "CELL_SLOPES": called.cell_slopes,
+        "CELL_BACK": called.cell_backward,
+        "GATE_SLOPES": called.gate_slopes,
+        "GATE_BACK": called.gate_backward,
+        "GATE_FIXED": called.gate_fixed,
+        "GATE_OWN": called.gate_own,
         "BY_STEPS": one_step,
         **_constants(kind, has_dt, tiles, units, one_step),
     }
@@ -229,7 +228,7 @@ def _constants(kind: Kind, has_dt: bool, tiles: tiling.Tiling, units: int, one_s
         "SPLIT": kind.split,
         "COUPLED": kind.coupled,
         "BETA": kind.beta,
-        "ROWS": kind.derived(has_dt).rows,
+        "ROWS": device_functions(kind, has_dt).rows,
         "CARRIED": kind.carried,
         "OWN": kind.own,
         "REVERSE": kind.reverse,

@@ -22,6 +22,8 @@ from ....cells import GatedCell, Weights
 from ..buffers import Scratch, Stretch
 from ..gate import GateKernel, GateSlopes, Reading
 
+BIASES = ("bias_ih", "bias_hh")
+
 
 @dataclass(frozen=True)
 class Track:
@@ -90,7 +92,7 @@ class Gradients:
 
 
 class CellKernel(ABC):
-    """A cell around a gate, forward and backward over a stretch.
+    """A cell, forward and backward over a stretch.
 
     Args:
         cell: the cell whose equations these are.
@@ -98,19 +100,11 @@ class CellKernel(ABC):
         dtype: of all tensors.
     """
 
-    complement: bool = True
-    """Whether it needs the gate's complement."""
-    own_state: ClassVar[tuple[str, ...]] = ("cell",)
-    """Its state besides hidden and what the gate carries."""
-
     def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
         self.cell = cell
-        self.gate: GateKernel = GateKernel(cell.gate, self.complement, dt, dtype)
-        logistic = dict(zip(cell.gate.rows, self.gate.logistic, strict=True))
-        self.gate_rows = tuple(sorted(cell.gate.rows, key=lambda row: not logistic[row]))
-        """Rows of the gate, those that go through the sigmoid first."""
-        self.logistic_rows = sum(self.gate.logistic)
-        self.signs = dict(zip(cell.gate.rows, self.gate.signs, strict=True))
+        self.dtype = dtype
+        self.signs: dict[str, int] = {}
+        """The factor, 1 or -1, of every block that has one."""
 
     # Where things lie.
 
@@ -135,18 +129,22 @@ class CellKernel(ABC):
         return ()
 
     @property
+    @abstractmethod
     def state(self) -> tuple[str, ...]:
         """Names of the state besides hidden."""
-        return (*self.own_state, *self.cell.gate.carries)
 
-    @property
     @abstractmethod
-    def passed(self) -> str:
-        """The plane through which the gradient of what is remembered goes from step to step."""
-
     def planes(self, extra: tuple[str, ...]) -> tuple[str, ...]:
         """Names of the planes, first those of pre-activations; `extra` as in `Gradients`."""
-        return (*self.input_blocks, *self.cell.gate.carries, *extra, self.passed)
+
+    @abstractmethod
+    def units(self, weights: Weights) -> dict[str, Tensor]:
+        """What weights of its own come to, by operations that autograd knows."""
+
+    @property
+    def block_names(self) -> tuple[str, ...]:
+        """What the blocks of the layer's weights are called here, in their order."""
+        return self.cell.blocks
 
     def block(self, pre: Tensor, name: str) -> Tensor:
         """One block: `(steps, B, G, H)` to `(steps, B, H)`."""
@@ -155,20 +153,32 @@ class CellKernel(ABC):
     def arrange(self, weights: Weights) -> Arranged:
         """The layer's weights as this kernel uses them."""
         rows = weights["weight_hh"].shape[0]
-        biases = [weights[name].to(self.gate.dtype) for name in ("bias_ih", "bias_hh") if name in weights]
+        biases = [weights[name].to(self.dtype) for name in BIASES if name in weights]
         # Not stacked and summed: the two derivatives would be one piece of memory, and be clipped twice.
         bias = sum(biases[1:], biases[0]) if biases else weights["weight_hh"].new_zeros(rows)
+        bias_hh = bias.new_empty(0)
+        bias = self._in_order(bias, self.input_blocks)
+        if self.input_blocks != self.recurrent_blocks:  # the first of the inputs' stays apart from the last of these
+            bias, bias_hh = self._apart(weights, bias)
         return Arranged(
             self._in_order(weights["weight_ih"], self.input_blocks),
             self._in_order(weights["weight_hh"], self.recurrent_blocks),
-            self._in_order(bias, self.input_blocks),
-            bias.new_empty(0),
-            self.gate.units(weights),
+            bias,
+            bias_hh,
+            self.units(weights),
         )
+
+    def _apart(self, weights: Weights, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """The biases with the one of the recurrent half of the first block by itself."""
+        units = weights["weight_hh"].shape[1]
+        if "bias_hh" not in weights:
+            return bias, bias.new_zeros(units)
+        bias_ih, bias_hh = (self._in_order(weights[name].to(self.dtype), self.input_blocks) for name in BIASES)
+        return torch.cat((bias_ih[:units], bias_ih[units:] + bias_hh[units:])), bias_hh[:units]
 
     def _in_order(self, weight: Tensor, blocks: Sequence[str]) -> Tensor:
         """The rows of a weight `(G * H, ...)` with its blocks in this order, and with the sign the gate wants."""
-        by_name = dict(zip(self.cell.blocks, weight.chunk(len(self.cell.blocks)), strict=True))
+        by_name = dict(zip(self.block_names, weight.chunk(len(self.block_names)), strict=True))
         return torch.cat([-by_name[name] if self.signs.get(name) == -1 else by_name[name] for name in blocks])
 
     # Running it.
@@ -192,7 +202,38 @@ class CellKernel(ABC):
             scratch: `(steps, B, H)` buffers.
         """
 
-    # Parts of it.
+
+class AroundGate(CellKernel):
+    """A cell by hand around a gate; arguments as there."""
+
+    complement: bool = True
+    """Whether it needs the gate's complement."""
+    own_state: ClassVar[tuple[str, ...]] = ("cell",)
+    """Its state besides hidden and what the gate carries."""
+
+    def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
+        super().__init__(cell, dt, dtype)
+        self.gate: GateKernel = GateKernel(cell.gate, self.complement, dt, dtype)
+        logistic = dict(zip(cell.gate.rows, self.gate.logistic, strict=True))
+        self.gate_rows = tuple(sorted(cell.gate.rows, key=lambda row: not logistic[row]))
+        """Rows of the gate, those that go through the sigmoid first."""
+        self.logistic_rows = sum(self.gate.logistic)
+        self.signs = dict(zip(cell.gate.rows, self.gate.signs, strict=True))
+
+    @property
+    @abstractmethod
+    def passed(self) -> str:
+        """The plane through which the gradient of what is remembered goes from step to step."""
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        return (*self.own_state, *self.cell.gate.carries)
+
+    def planes(self, extra: tuple[str, ...]) -> tuple[str, ...]:
+        return (*self.input_blocks, *self.cell.gate.carries, *extra, self.passed)
+
+    def units(self, weights: Weights) -> dict[str, Tensor]:
+        return self.gate.units(weights)
 
     def readings(self, track: Track) -> list[Reading]:
         """What the gate reads and writes at each step, in turn."""

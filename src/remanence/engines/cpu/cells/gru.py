@@ -7,15 +7,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ....cells import GRUCell, Weights
+from ....cells import GRUCell
 from ..buffers import Scratch
 from ..gate import GateSlopes
-from .base import Arranged, CellKernel, GatePath, Gradients, Track, hold
-
-BIASES = ("bias_ih", "bias_hh")
+from .base import AroundGate, GatePath, Gradients, Track, hold
 
 
-class GRUKernel(CellKernel):
+class GRUKernel(AroundGate):
     """h = f h' + (1 - f) n,  n = tanh(z_n + r q),  q = R_n h' + b'_n, with h' the hidden state before the step.
 
     Going back, with dh the gradient of the state after the step,
@@ -54,15 +52,6 @@ class GRUKernel(CellKernel):
 
     def planes(self, extra: tuple[str, ...]) -> tuple[str, ...]:
         return (*self.input_blocks, "recurrent", *self.cell.gate.carries, *extra, self.passed)
-
-    def arrange(self, weights: Weights) -> Arranged:
-        arranged = super().arrange(weights)
-        units = arranged.weight_hh.shape[1]
-        if "bias_hh" not in weights:
-            return arranged._replace(bias_hh=arranged.bias.new_zeros(units))
-        bias_ih, bias_hh = (self._in_order(weights[name].to(self.gate.dtype), self.input_blocks) for name in BIASES)
-        bias = torch.cat((bias_ih[:units], bias_ih[units:] + bias_hh[units:]))
-        return arranged._replace(bias=bias, bias_hh=bias_hh[:units])
 
     def forward(self, track: Track, weight_hh: Tensor, bias_hh: Tensor, scratch: Scratch) -> None:
         turn, units = track.stretch.in_turn, track.hidden.shape[-1]

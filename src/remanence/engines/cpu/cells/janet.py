@@ -10,10 +10,10 @@ from torch import Tensor
 from ....cells import JANETCell
 from ..buffers import Scratch
 from ..gate import Decision, GateKernel, GateSlopes, Reading
-from .base import CellKernel, GatePath, Gradients, Track, hold, in_turn
+from .base import AroundGate, GatePath, Gradients, Track, hold, in_turn
 
 
-class JANETKernel(CellKernel):
+class JANETKernel(AroundGate):
     """c = f(s) c' + (1 - f(s - beta)) g,  h = c, with c' the cell before the step.
 
     Going back, with dh and dc the gradients of the state after the step,

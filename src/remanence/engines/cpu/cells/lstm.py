@@ -8,10 +8,10 @@ from torch import Tensor
 from ....cells import LSTMCell
 from ..buffers import Scratch
 from ..gate import GateSlopes
-from .base import CellKernel, GatePath, Gradients, Track, hold
+from .base import AroundGate, GatePath, Gradients, Track, hold
 
 
-class LSTMKernel(CellKernel):
+class LSTMKernel(AroundGate):
     """c = f c' + i g,  h = o tanh(c), with c' the cell before the step, and i = 1 - f where coupled.
 
     Going back, with dh and dc the gradients of the state after the step,

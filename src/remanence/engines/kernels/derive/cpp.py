@@ -1,9 +1,10 @@
-"""A gate as C++, for the engines `cuda` and `c++`: the functions that cells.cuh is written around."""
+"""A gate as C++, for the engines `cuda` and `c++`: the functions that cells.cuh is written around. Or a whole cell."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .cell import DerivedCell
 from .expression import Expression, constant, variable
 from .gate import DerivedGate
 from .printing import CPP, Printer
@@ -14,6 +15,7 @@ struct GateSlopes { float forget, complement, own[SLOPES + !SLOPES]; };
 struct GateBack { float z[ROWS], carried[CARRIED + !CARRIED], fixed[FIXED + !FIXED], dt; };
 """
 OF_STEP = "const float* z, const float* carried, const float* fixed, float dt"
+OF_CELL = "const float* z, float hn, State now"
 
 
 def source(gate: DerivedGate) -> str:
@@ -26,7 +28,7 @@ def source(gate: DerivedGate) -> str:
     back = {places[name]: derivative for name, derivative in by.items()} | {"dt": by.get("dt", constant(0.0))}
     return "\n".join(
         (
-            _counts(gate),
+            f"constexpr int ROWS = {gate.rows};\n{counts(gate)}{TYPES}",
             _filling(gate, "gate_fixed(const float* own, float* fixed)", "fixed", gate.fixed),
             _returning(gate, "GateStep", f"gate_forward({OF_STEP})", decided | after),
             _returning(gate, "GateSlopes", f"gate_slopes({OF_STEP})", decided | slopes),
@@ -44,15 +46,60 @@ def source(gate: DerivedGate) -> str:
     )
 
 
-def _counts(gate: DerivedGate) -> str:
-    counts = {
-        "ROWS": gate.rows,
-        "CARRIED": gate.carries,
-        "OWN": gate.weights,
-        "FIXED": len(gate.fixed),
-        "SLOPES": len(gate.slopes),
-    }
-    return f"constexpr int {', '.join(f'{name} = {count}' for name, count in counts.items())};\n{TYPES}"
+def counts(of: DerivedGate | DerivedCell) -> str:
+    """How many there are of what functions take and return, as constants."""
+    counted = {"CARRIED": of.carries, "OWN": of.weights, "FIXED": len(of.fixed), "SLOPES": len(of.slopes)}
+    return f"constexpr int {', '.join(f'{name} = {count}' for name, count in counted.items())};\n"
+
+
+def cell_source(cell: DerivedCell) -> str:
+    """The functions that kernels are written around: fixed values, a step, its slopes, the way back, and by weights."""
+    step = {"hidden": cell.hidden, "cell": cell.cell} | _numbered("carried", cell.carried)
+    z, carried, fixed = (
+        _numbered(name, [cell.derivative(f"{name}{i}") for i in range(count)])
+        for name, count in (("z", cell.blocks), ("carried", cell.carries), ("fixed", len(cell.fixed)))
+    )
+    back = z | {name: cell.derivative(name) for name in ("hn", "cell", "dt")} | carried | fixed
+    return "\n".join(
+        (
+            "struct CellSlopes { float own[SLOPES + !SLOPES]; };\n",
+            _filling(cell, "gate_fixed(const float* own, float* fixed)", "fixed", cell.fixed),
+            _returning(cell, "State", f"derived_forward({OF_CELL}, const float* fixed, float dt, float beta)", step),
+            _returning(
+                cell,
+                "CellSlopes",
+                f"derived_slopes({OF_CELL}, float after, const float* fixed, float dt, float beta)",
+                _numbered("own", cell.slopes),
+            ),
+            _returning(
+                cell,
+                "CellBack",
+                "derived_backward(const CellSlopes& slopes, float d_hidden, float d_cell, const float* d_carried)",
+                back,
+            ),
+            _filling(
+                cell,
+                "gate_own(const float* own, const float* d_fixed, float* d_own)",
+                "d_own",
+                cell.derivatives_by_own(),
+            ),
+        )
+    )
+
+
+def _numbered(name: str, values: Sequence[Expression]) -> dict[str, Expression]:
+    return {f"{name}[{i}]": value for i, value in enumerate(values)}
+
+
+def _places(of: DerivedGate | DerivedCell) -> dict[str, str]:
+    """How code writes variables."""
+    if isinstance(of, DerivedGate):
+        return of.places()
+    words = {"z": "z", "carried": "now.carried", "fixed": "fixed", "own": "own", "slope": "slopes.own"}
+    words |= {"d_carried": "d_carried", "d_fixed": "d_fixed"}
+    most = max(of.blocks, of.carries, len(of.fixed), of.weights, len(of.slopes))
+    single = {name: name for name in ("hn", "dt", "d_hidden", "d_cell")} | {"cell": "now.cell"}
+    return {f"{word}{i}": f"{place}[{i}]" for word, place in words.items() for i in range(most)} | single
 
 
 def _slopes_of_kept(gate: DerivedGate) -> str:
@@ -65,17 +112,17 @@ def _slopes_of_kept(gate: DerivedGate) -> str:
     )
 
 
-def _returning(gate: DerivedGate, kind: str, head: str, fields: Mapping[str, Expression]) -> str:
+def _returning(of: DerivedGate | DerivedCell, kind: str, head: str, fields: Mapping[str, Expression]) -> str:
     """A function that returns a structure with these fields."""
-    printer = Printer(CPP, gate.places())
+    printer = Printer(CPP, _places(of))
     values = printer.values(list(fields.values()))
     filled = [f"found.{name} = {value};" for name, value in zip(fields, values, strict=True)]
     return _function(f"{kind} {head}", [*printer.lines, f"{kind} found;", *filled, "return found;"])
 
 
-def _filling(gate: DerivedGate, head: str, name: str, results: Sequence[Expression]) -> str:
+def _filling(of: DerivedGate | DerivedCell, head: str, name: str, results: Sequence[Expression]) -> str:
     """A function that fills an array."""
-    printer = Printer(CPP, gate.places())
+    printer = Printer(CPP, _places(of))
     values = printer.values(results)
     return _function(f"void {head}", [*printer.lines, *(f"{name}[{i}] = {value};" for i, value in enumerate(values))])
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from ....gates import Gate
 from ....gates.sound import alone
 from .evaluate import evaluated
-from .expression import Expression, constant, ordered, substituted, variable, variables, where
-from .operations import gradients
+from .expression import Expression, constant, variable, where
+from .fixed import by_weights, hoisted, partials
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS = 3, 5
@@ -177,12 +177,12 @@ def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
     outputs = formulas(called, given)
     own = [f"own{i}" for i in range(len(gate.per_unit))]
     _compare(gate, has_dt, dtype, outputs[: 2 + len(gate.carries)])
-    outputs, fixed = _hoisted(outputs, own)
+    outputs, fixed = hoisted(outputs, own)
     forget, complement, *rest = outputs
     carried, slopes_by_hand = rest[: len(gate.carries)], rest[len(gate.carries) :]
     sources = [name for name in (*given, *(f"fixed{i}" for i in range(len(fixed)))) if name not in own]
     by_forget = _slopes_of_smaller(forget, complement, sources) | dict(zip(by_hand, slopes_by_hand, strict=True))
-    by_carried = [_slopes(part, sources) for part in carried]
+    by_carried = [partials(part, sources) for part in carried]
     slopes: list[Expression] = []
 
     def named(by: Mapping[str, Expression]) -> dict[str, Expression]:
@@ -196,7 +196,7 @@ def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
         return found
 
     named_forget, named_carried = named(by_forget), tuple(map(named, by_carried))
-    by_own = [[_slopes(value, own).get(name, constant(0.0)) for name in own] for value in fixed]
+    by_own = by_weights(fixed, own)
     _compare_slopes(gate, has_dt, [by_forget, *by_carried], fixed, by_own)
     return DerivedGate(
         len(gate.rows),
@@ -307,38 +307,12 @@ def _compare_slopes(
                     raise NotDerivableError(f"its derivative by {name} is not that of autograd")
 
 
-def _hoisted(outputs: list[Expression], own: list[str]) -> tuple[list[Expression], list[Expression]]:
-    """Formulas with `fixed0`, ... for all that depends on the gate's own weights alone, and those formulas."""
-    dependent: dict[Expression, bool] = {}
-    fixed: list[Expression] = []
-    for node in ordered(outputs):
-        if node.operation == "variable":
-            dependent[node] = str(node.value) not in own
-        else:
-            dependent[node] = any(dependent[part] for part in node.inputs)
-    for node in ordered(outputs):
-        users = node.inputs if dependent[node] else ()
-        fixed += [part for part in users if not dependent[part] and _is_fixed(part, own) and part not in fixed]
-    fixed += [node for node in outputs if not dependent[node] and _is_fixed(node, own) and node not in fixed]
-    return substituted(outputs, {node: variable(f"fixed{i}") for i, node in enumerate(fixed)}), fixed
-
-
-def _is_fixed(node: Expression, own: list[str]) -> bool:
-    return not node.is_condition and any(name in own for name in variables([node]))
-
-
-def _slopes(output: Expression, sources: list[str]) -> dict[str, Expression]:
-    found = gradients(output)
-    by = {name: found[variable(name)] for name in sources if variable(name) in found}
-    return {name: slope for name, slope in by.items() if not slope.is_constant(0.0)}
-
-
 def _slopes_of_smaller(forget: Expression, complement: Expression, sources: list[str]) -> dict[str, Expression]:
     """Derivatives of the forget value, from the complement where that is smaller: there it has more digits.
 
     Where both are the same formula, one stands for both.
     """
-    of_forget, of_complement = _slopes(forget, sources), _slopes(-complement, sources)
+    of_forget, of_complement = partials(forget, sources), partials(-complement, sources)
     smaller = forget <= complement
     zero = constant(0.0)
     found = {

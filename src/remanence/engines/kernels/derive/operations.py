@@ -97,6 +97,11 @@ KNOWN: dict[str, Operation] = {
         lambda g, y, x, high: (where(x <= high, g, 0.0), where(high < x, g, 0.0)),
     ),
     "floor": Operation(torch.floor, *_call("floorf", "tl.floor")),
+    "remainder": Operation(
+        torch.remainder,
+        *_call("remainder_of", "remainder", of=2),
+        lambda g, y, a, b: (g, -(g * ((a - y) / b))),
+    ),
     # Exponentials and logarithms.
     "exp": Operation(torch.exp, *_call("exponential_of", "tl.exp"), lambda g, y, x: (g * y,)),
     "expm1": Operation(

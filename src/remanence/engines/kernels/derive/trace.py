@@ -22,16 +22,23 @@ class NotDerivableError(ValueError):
     """A function whose formula cannot be read off; the message says why, as the end of a sentence."""
 
 
-def formulas(function: Callable[..., Sequence[Tensor]], given: Mapping[str, Tensor]) -> list[Expression]:
+Blocks = tuple[Expression, ...]
+"""The formulas of a tensor that has blocks of units side by side, one for each."""
+
+
+def formulas(
+    function: Callable[..., Sequence[Tensor]], given: Mapping[str, Tensor], wide: Mapping[str, Tensor] | None = None
+) -> list[Expression]:
     """What a function returns, as formulas of what it is given.
 
     Args:
         function: takes tensors by name, returns some.
         given: small tensors that broadcast with each other.
+        wide: tensors with blocks of these side by side; those of `z` are `z0`, `z1`, ...
     """
-    recorder = _Recorder(given)
+    recorder = _Recorder(given, wide or {})
     with torch.no_grad(), recorder:
-        results = function(**given)
+        results = function(**given, **(wide or {}))
     return [recorder.expression_of(result) for result in results]
 
 
@@ -54,22 +61,35 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """No: it never runs while a graph is traced, and to ask would import the compiler, which takes two seconds."""
         return False
 
-    def __init__(self, given: Mapping[str, Tensor]) -> None:
+    def __init__(self, given: Mapping[str, Tensor], wide: Mapping[str, Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.alive: list[Tensor] = []  # or another tensor would get the same id
-        self.known: dict[int, Expression] = {}
+        self.known: dict[int, Expression | Blocks] = {}
+        self.block: int | None = None
+        """The block that is being looked at, of tensors that have several."""
         self.shape = _broadcast(*(tensor.shape for tensor in given.values())) or ()
         for name, tensor in given.items():
             self.note(tensor, variable(name))
+        for name, tensor in wide.items():
+            self.note(tensor, tuple(variable(f"{name}{i}") for i in range(tensor.shape[-1] // self.shape[-1])))
 
-    def note(self, tensor: Tensor, expression: Expression) -> None:
+    def note(self, tensor: Tensor, expression: Expression | Blocks) -> None:
         self.alive.append(tensor)
         self.known[id(tensor)] = expression
+
+    def blocks_of(self, value: Any) -> Blocks | None:
+        """The formulas of an argument that has several blocks."""
+        found = self.known.get(id(value)) if isinstance(value, Tensor) else None
+        return found if isinstance(found, tuple) else None
 
     def expression_of(self, value: Any) -> Expression:
         """The formula of an argument."""
         if isinstance(value, Tensor):
             found = self.known.get(id(value))
+            if isinstance(found, tuple):
+                if self.block is None:
+                    raise NotDerivableError("it computes with several blocks at once, and not with each alone")
+                found = found[self.block]
             if found is None and value.numel() == 1 and not value.requires_grad:
                 found = constant(float(value))
             if found is None:
@@ -86,6 +106,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         base = name.rstrip("_") if not name.startswith("_") else name
         if base in ("_local_scalar_dense", "item", "is_nonzero", "equal"):
             raise NotDerivableError("it looks at a value to decide what comes next")
+        several = [blocks for value in (*args, *kwargs.values()) if (blocks := self.blocks_of(value)) is not None]
+        if several:
+            self._note_blocks(base, func, args, kwargs, result, len(several[0]))
+            return result
         if not isinstance(result, Tensor):
             if base == "log_sigmoid_forward":
                 self.note(result[0], _log_sigmoid(self.expression_of(args[0])))
@@ -97,6 +121,32 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         target = args[0] if name.endswith("_") and not name.startswith("_") and result is args[0] else result
         self.note(target, self._formula(base, func, args, kwargs, result))
         return result
+
+    def _note_blocks(
+        self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, count: int
+    ) -> None:
+        """Note what is called with several blocks at once: pieces of them, or the same of each."""
+        units = self.shape[-1]
+        if name in PIECES:
+            blocks, start = self.blocks_of(args[0]), 0
+            assert blocks is not None
+            if name == "slice":
+                (whole, dim), begin = args[:2], args[2] if len(args) > 2 else 0
+                start = int(begin or 0) % whole.shape[dim] if dim in (-1, whole.dim() - 1) else 0
+            for piece in [result] if isinstance(result, Tensor) else result:
+                first, many = divmod(start, units)[0], piece.shape[-1] // units
+                if start % units or piece.shape[-1] % units or piece.shape[:-1] != args[0].shape[:-1]:
+                    raise NotDerivableError(f"it calls torch.{name} to something else than blocks")
+                self.note(piece, blocks[first] if many == 1 else blocks[first : first + many])
+                start += piece.shape[-1]
+            return
+        if not isinstance(result, Tensor) or result.shape[-1] != count * units:
+            raise NotDerivableError(f"it calls torch.{name} with several blocks at once")
+        found = []
+        for self.block in range(count):
+            found.append(self._formula(name, func, args, kwargs, result))
+        self.block = None
+        self.note(result, tuple(found))
 
     def _formula(
         self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Tensor
@@ -169,6 +219,9 @@ UNCHANGED = frozenset(
 )  # fmt: skip
 """What leaves every value as it is."""
 
+PIECES = frozenset({"split", "split_with_sizes", "chunk", "slice", "narrow"})
+"""What takes blocks apart."""
+
 Value = Expression | float
 
 
@@ -229,11 +282,6 @@ def _gelu(self: Expression, approximate: str = "none") -> Expression:
 def _lerp(self: Expression, end: Expression, weight: Value) -> Expression:
     weight, apart = _lift(weight), end - self
     return where(weight < 0.5, self + weight * apart, end - apart * (1.0 - weight))
-
-
-def _remainder(self: Value, other: Value) -> Expression:
-    a, b = _lift(self), _lift(other)
-    return a - apply("floor", a / b) * b
 
 
 def _logaddexp(self: Expression, other: Expression) -> Expression:
@@ -311,7 +359,7 @@ RULES: dict[str, Callable[..., Expression]] = {
     "hardtanh": _hardtanh,
     "hardsigmoid": lambda self: _hardtanh(self * (1 / 6) + 0.5, 0.0, 1.0),
     "hardswish": lambda self: self * _hardtanh(self * (1 / 6) + 0.5, 0.0, 1.0),
-    "remainder": _remainder,
+    "remainder": lambda self, other: apply("remainder", _lift(self), _lift(other)),
     "logaddexp": _logaddexp,
 }  # fmt: skip
 """Formulas of torch's functions, by the names of their arguments."""

@@ -1,0 +1,151 @@
+"""Any cell whose step is one recurrent product and a pointwise update, from its formulas."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ....cells import GatedCell, Weights
+from ...kernels.derive import derived_cell
+from ...kernels.derive.evaluate import evaluated
+from ...kernels.derive.expression import Expression, constant, substituted, variable
+from ..buffers import Scratch
+from ..program import FormulaProgram, program
+from .base import CellKernel, Gradients, Track, hold
+
+
+class DerivedKernel(CellKernel):
+    """The formulas of `kernels.derive.cell`: a step, slopes of a whole stretch, and the way back through a step.
+
+    Blocks are called z0, z1, ... as in formulas. Where the halves of one are apart it comes first, and the recurrent
+    half, hn, last: both lie at the ends of what they share.
+    """
+
+    def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
+        super().__init__(cell, dt, dtype)
+        self.derived = derived = derived_cell(cell, dt, dtype)
+        self._state = tuple(cell.widths(2, 2))[1:]
+        carried = [f"carried{i}" for i in range(derived.carries)]
+        self.names = dict(zip(self._state, carried if derived.twice else ["cell", *carried], strict=True))
+        """What formulas call the state."""
+        after = (derived.hidden, *(() if derived.twice else (derived.cell,)), *derived.carried)
+        self._forward = program(after, tuple(range(len(after))), "forward")
+        self._slopes = program(derived.slopes, tuple(range(len(derived.slopes))), "slopes")
+        self._back = dict(derived.back)
+        if derived.twice:  # the hidden state has one derivative
+            none = {variable("d_cell"): constant(0.0)}
+            self._back = dict(zip(self._back, substituted(self._back.values(), none), strict=True))
+
+    @property
+    def block_names(self) -> tuple[str, ...]:
+        return tuple(f"z{i}" for i in range(self.derived.blocks))
+
+    @property
+    def input_blocks(self) -> tuple[str, ...]:
+        split = self.derived.split
+        return self.block_names if split < 0 else (f"z{split}", *self._others)
+
+    @property
+    def _others(self) -> tuple[str, ...]:
+        return tuple(name for name in self.block_names if name != f"z{self.derived.split}")
+
+    @property
+    def recurrent_blocks(self) -> tuple[str, ...]:
+        split = self.derived.split
+        return self.block_names if split < 0 else (*self._others, f"z{split}")
+
+    @property
+    def recurrent_planes(self) -> tuple[str, ...]:
+        return self.block_names if self.derived.split < 0 else (*self._others, "hn")
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        return () if self.derived.split < 0 else ("hn",)
+
+    @property
+    def state(self) -> tuple[str, ...]:
+        return self._state
+
+    def planes(self, extra: tuple[str, ...]) -> tuple[str, ...]:
+        hidden = ("hidden",) if self.derived.twice else ()
+        return (*self.input_blocks, *self.kept, *self.state, *extra, *hidden)
+
+    def units(self, weights: Weights) -> dict[str, Tensor]:
+        if not self.derived.fixed:
+            return {}
+        own = {f"own{i}": weights[name].to(self.dtype) for i, name in enumerate(self.derived.own)}
+        return {f"fixed{i}": value for i, value in enumerate(evaluated(self.derived.fixed, own))}
+
+    # Running it.
+
+    def forward(self, track: Track, weight_hh: Tensor, bias_hh: Tensor, scratch: Scratch) -> None:
+        turn, units, split = track.stretch.in_turn, track.hidden.shape[-1], self.derived.split >= 0
+        pre = turn(track.pre[:, :, int(split) :].flatten(2))
+        recurrent = turn(track.kept["hn"]) if split else ()
+        weight, weight_apart = (weight_hh[:, :-units], weight_hh[:, -units:]) if split else (weight_hh, weight_hh)
+        hidden, state = turn(track.hidden), [turn(track.state[name]) for name in self.state]
+        padded = None if track.padded is None else turn(track.padded)
+        run, given = self._forward.bound(scratch), self._given(track, self._forward)
+        steps = [turn(value) for value in given]
+
+        for t in range(len(track.stretch)):
+            pre[t].addmm_(hidden[t], weight)
+            if split:
+                torch.addmm(bias_hh, hidden[t], weight_apart, out=recurrent[t])
+            after = (hidden[t + 1], *(slots[t + 1] for slots in state))
+            run(*(value[t] for value in steps), *after)
+            if padded is not None:
+                hold(padded[t], (hidden[t], *(slots[t] for slots in state)), after)
+
+    def backward(self, track: Track, gradients: Gradients, weight_hh: Tensor, scratch: Scratch) -> None:
+        back, state, steps = track.stretch.back, gradients.state, len(track.stretch)
+        slopes = [scratch(f"slope {i}", steps) for i in range(len(self.derived.slopes))]
+        self._slopes.bound(scratch, steps)(*self._given(track, self._slopes), *slopes)
+
+        names = self._names_of_planes(gradients)
+        for name in names.keys() - self._back.keys():
+            gradients.plane(names[name]).zero_()
+        found: dict[str, Expression] = {name: self._back[name] for name in names if name in self._back}
+        run_back = program(tuple(found.values()), tuple(range(len(found))), "back")
+        run = run_back.bound(Scratch(tuple(track.hidden.shape[1:]), track.hidden))
+        places = [back(gradients.plane(names[name])) for name in found]
+        known = {f"slope{i}": back(slope) for i, slope in enumerate(slopes)}
+        hidden, planes = back(gradients.hidden.squeeze(2)), back(gradients.planes)
+        passed = back(gradients.plane("hidden")) if self.derived.twice else None
+        states = {name: back(gradients.span(name, name)) for name in self.state}
+        rows = back(gradients.rows(self.recurrent_planes))
+        padded = None if track.padded is None else back(track.padded)
+
+        for t in range(steps):
+            arriving = {f"d_{self.names[name]}": part.squeeze(1) for name, part in state.items()}
+            arriving["d_hidden"] = hidden[t]
+            values = (arriving[name] if name in arriving else known[name][t] for name in run_back.variables)
+            run(*values, *(place[t] for place in places))
+            if padded is not None:  # of a sequence that has ended all derivatives go on as they are
+                planes[t].masked_fill_(padded[t].unsqueeze(-1), 0)
+                for name, part in state.items():
+                    states[name][t].add_(part * padded[t].unsqueeze(-1))
+                hidden[t + 1].add_(hidden[t] * padded[t])
+            state.update({name: places_of[t] for name, places_of in states.items()})
+            if passed is not None:
+                hidden[t + 1].add_(passed[t])
+            hidden[t + 1].addmm_(rows[t], weight_hh)
+
+    def _names_of_planes(self, gradients: Gradients) -> dict[str, str]:
+        """Planes by the names of formulas."""
+        own = {name: name for name in (*self.block_names, *self.kept, *gradients.extra)}
+        own |= {formula: name for name, formula in self.names.items()}
+        return own | ({"cell": "hidden"} if self.derived.twice else {})
+
+    def _given(self, track: Track, run: FormulaProgram) -> list[Tensor]:
+        """What a program takes, over the stretch, `(steps, B, H)` each."""
+        stretch, like = track.stretch, track.pre.select(-2, 0)
+        values: dict[str, Tensor] = {name: self.block(track.pre, name) for name in self.block_names}
+        values |= {name: track.kept[name] for name in self.kept}
+        values |= {self.names[name]: stretch.before(track.state[name]) for name in self.state}
+        if self.derived.twice:
+            values["cell"] = stretch.before(track.hidden)
+        values |= {name: value.expand_as(like) for name, value in track.units.items()}
+        if track.dt is not None:
+            values["dt"] = track.dt.expand_as(like)
+        return [values[name] for name in run.variables]

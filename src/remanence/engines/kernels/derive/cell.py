@@ -1,0 +1,405 @@
+"""From a cell, gate and all, to what kernels need of it: one step as formulas, and the way back through it.
+
+The cells of this package that matter most, LSTM, GRU and JANET, have steps by hand around a derived gate. Every other
+cell whose step is one recurrent product and a pointwise update is derived as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from operator import add
+
+import torch
+from torch import Tensor
+
+from ....cells import Cell, GatedCell
+from ....gates.sound import alone
+from .evaluate import evaluated
+from .expression import Expression, apply, constant, ordered, substituted, variable, variables
+from .fixed import by_weights, hoisted
+from .operations import KNOWN
+from .trace import NotDerivableError, formulas
+
+ROWS, UNITS, INPUTS = 3, 5, 2
+"""Of the tensors that a cell is run with: different, so that no dimension is taken for another."""
+OTHER_ROWS, OTHER_UNITS = 2, 7
+MATRICES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+"""What a cell does not see: they are multiplied and added before it."""
+
+
+class CellLayout:
+    """What kernels call the state and the weights of a cell.
+
+    Kernels carry a value named cell in every register file, and then `carried0`, ...: the cell is the hidden state once
+    more where that takes part in the update, as in a GRU, and else the first of what the cell carries beside it.
+
+    Args:
+        cell: any cell with one recurrent product.
+    """
+
+    def __init__(self, cell: GatedCell) -> None:
+        if type(cell).step is not GatedCell.step or type(cell).project is not Cell.project:
+            raise NotDerivableError("it has a step or a projection of its own beside pointwise")
+        count, shapes = len(cell.blocks), cell.shapes(INPUTS, UNITS, UNITS, True)
+        expected: dict[str, tuple[int, ...]] = {
+            "weight_ih": (count * UNITS, INPUTS),
+            "weight_hh": (count * UNITS, UNITS),
+        }
+        expected |= {name: (count * UNITS,) for name in shapes if name in MATRICES[2:]}
+        for name, shape in shapes.items():
+            if tuple(shape) != expected.get(name, (UNITS,)):
+                raise NotDerivableError(
+                    f"its weight {name} of shape {tuple(shape)} for {UNITS} units is not one a unit"
+                )
+        self.own = tuple(name for name in shapes if name not in MATRICES)
+        widths = cell.widths(UNITS, UNITS)
+        for name, width in widths.items():
+            if width not in (1, UNITS):
+                raise NotDerivableError(f"its state {name} of width {width} for {UNITS} units is not a number a unit")
+        self.state = tuple(widths)
+        self.single = tuple(width == 1 for width in widths.values())
+        """Which parts of the state are one number a sequence."""
+
+
+@dataclass(frozen=True, eq=False)
+class DerivedCell:
+    """A cell as formulas of `z0`, ... (blocks), `hn`, `cell`, `carried0`, ..., `fixed0`, ... and `dt`.
+
+    The names are those of `DerivedGate`. `hn` is the recurrent half of the block `split`, whose z is then the half of
+    the inputs; elsewhere z is their sum.
+    """
+
+    blocks: int
+    split: int
+    """The block whose halves are apart, or -1."""
+    twice: bool
+    """Whether `cell` is the hidden state once more."""
+    single: tuple[bool, ...]
+    """Which carried values are one number a sequence."""
+    own: tuple[str, ...]
+    """Names of its weights."""
+    has_dt: bool
+    hidden: Expression
+    """After the step; so the next two."""
+    cell: Expression
+    carried: tuple[Expression, ...]
+    fixed: tuple[Expression, ...]
+    slopes: tuple[Expression, ...]
+    """All that the way back is made of and that does not depend on what is differentiated."""
+    back: Mapping[str, Expression]
+    """Derivatives by every source, from `slope0`, ..., `d_hidden`, `d_cell` and `d_carried0`, ..."""
+    by_own: tuple[tuple[Expression, ...], ...]
+    """Of each fixed value by each of the weights."""
+
+    @property
+    def carries(self) -> int:
+        """How many values it carries beside hidden state and cell."""
+        return len(self.carried)
+
+    @property
+    def weights(self) -> int:
+        """How many it has of its own."""
+        return len(self.own)
+
+    @property
+    def digest(self) -> str:
+        """A word for all that a step computes: equal for equal formulas, in every process."""
+        counts = f"{self.blocks} {self.split} {self.twice} {self.single} {self.weights} "
+        parts = (self.hidden, self.cell, *self.carried, *self.fixed, *self.slopes, *self.back.values())
+        return hashlib.blake2b(counts.encode() + b"".join(part.key for part in parts), digest_size=12).hexdigest()
+
+    def derivative(self, source: str) -> Expression:
+        """By something that a step depends on, or might."""
+        return self.back.get(source, constant(0.0))
+
+    def derivatives_by_own(self) -> list[Expression]:
+        """By the weights, from `d_fixed0`, ..."""
+        sums = [constant(0.0)] * self.weights
+        for i, row in enumerate(self.by_own):
+            for place, slope in enumerate(row):
+                if not slope.is_constant(0.0):
+                    sums[place] = sums[place] + variable(f"d_fixed{i}") * slope
+        return sums
+
+
+def derived_cell(cell: GatedCell, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedCell:
+    """The cell as formulas; NotDerivableError says why there are none."""
+    try:
+        found = _attempt(cell, has_dt, dtype)
+    except TypeError:  # no key of a dictionary
+        found = _attempt.__wrapped__(cell, has_dt, dtype)
+    if isinstance(found, str):
+        raise NotDerivableError(found)
+    return found
+
+
+def why_no_cell(cell: GatedCell, has_dt: bool = False, dtype: torch.dtype = torch.float32) -> str | None:
+    """Why a cell cannot be derived, as the end of a sentence; None if it can."""
+    try:
+        derived_cell(cell, has_dt, dtype)
+    except NotDerivableError as error:
+        return str(error)
+    return None
+
+
+def unpaddable_cell(cell: GatedCell, has_dt: bool = False) -> str | None:
+    """Why a derived cell cannot be that of units which are padding, see `gate.unpaddable`."""
+    found = derived_cell(cell, has_dt)
+    return None if _rests(found) else "its state or a slope of it at zero is no number"
+
+
+@lru_cache(maxsize=256)
+def _rests(cell: DerivedCell) -> bool:
+    with alone(), torch.no_grad():
+        one = torch.ones((), dtype=torch.float32, device="cpu")
+        given = {f"z{i}": 0 * one for i in range(cell.blocks)} | {"hn": 0 * one, "cell": 0 * one}
+        given |= {f"carried{i}": 0 * one for i in range(cell.carries)} | ({"dt": 0.7 * one} if cell.has_dt else {})
+        given |= {f"own{i}": 0.7 * one for i in range(cell.weights)}
+        given |= {f"fixed{i}": value for i, value in enumerate(evaluated(cell.fixed, given))}
+        for _ in range(2):
+            state = evaluated([cell.cell, *cell.carried], given)
+            slopes = evaluated([cell.hidden, *cell.slopes], given)
+            if not all(bool(value.isfinite()) for value in (*state, *slopes)):
+                return False
+            given |= dict(zip(["cell", *(f"carried{i}" for i in range(cell.carries))], state, strict=True))
+    return True
+
+
+@lru_cache(maxsize=256)
+def _attempt(cell: GatedCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell | str:
+    try:
+        with alone():
+            return _derived(cell, has_dt, dtype)
+    except NotDerivableError as error:
+        return str(error)
+    except Exception as error:  # the cell is anybody's: the loop will run it, or show where it fails
+        return f"it raised {type(error).__name__} on a few numbers: {str(error).strip().partition(chr(10))[0]}"
+
+
+def _derived(cell: GatedCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell:
+    layout, count = CellLayout(cell), len(cell.blocks)
+    given, wide = _sample(cell, layout, has_dt, dtype, seed=0)
+    outputs = formulas(lambda **tensors: _called(cell, layout, tensors), given, wide)
+    _compare(cell, layout, has_dt, dtype, outputs)
+    outputs, split = _with_sums(outputs, count)
+    own = [f"own{i}" for i in range(len(layout.own))]
+    outputs, fixed = hoisted(outputs, own)
+    twice = len(layout.state) == 1 or layout.single[1] or "state0" in variables(outputs)
+    names = ["cell", *(f"carried{i}" for i in range(len(layout.state) - 1))]
+    kept = [f"state{i}" for i in range(0 if twice else 1, len(layout.state))]
+    renamed = {variable(old): variable(new) for old, new in zip(kept, names, strict=False)}
+    hidden, *rest = substituted(outputs, renamed)
+    after = hidden if twice else rest.pop(0)
+    upstream = [(hidden, "d_hidden"), (after, "d_cell"), *((part, f"d_carried{i}") for i, part in enumerate(rest))]
+    sources = [f"z{i}" for i in range(count)] + ["hn"] + names + [f"fixed{i}" for i in range(len(fixed))] + ["dt"]
+    slopes, back = _way_back([(part, variable(name)) for part, name in upstream], sources)
+    single = layout.single[1:] if twice else layout.single[2:]
+    found = DerivedCell(
+        count,
+        split,
+        twice,
+        single,
+        layout.own,
+        has_dt,
+        hidden,
+        after,
+        tuple(rest),
+        tuple(fixed),
+        tuple(slopes),
+        back,
+        tuple(map(tuple, by_weights(fixed, own))),
+    )
+    _compare_derivatives(cell, layout, found)
+    return found
+
+
+def _with_sums(outputs: list[Expression], count: int) -> tuple[list[Expression], int]:
+    """Formulas of `z0`, ... and `hn` in the place of both halves, and the block whose halves are apart, or -1."""
+    inputs, recurrent = ([variable(f"{name}{i}") for i in range(count)] for name in ("projected", "recurrent"))
+    sums = [apply("add", x, r) for x, r in zip(inputs, recurrent, strict=True)]
+    whole = substituted(outputs, {both: variable(f"z{i}") for i, both in enumerate(sums)})
+    left = set(variables(whole))
+    apart = [i for i in range(count) if f"projected{i}" in left or f"recurrent{i}" in left]
+    if len(apart) > 1:
+        raise NotDerivableError("it takes the halves of more than one block apart, of inputs and of hidden state")
+    if not apart:
+        return whole, -1
+    (block,) = apart
+    replaced = {both: variable(f"z{i}") for i, both in enumerate(sums) if i != block}
+    replaced |= {inputs[block]: variable(f"z{block}"), recurrent[block]: variable("hn")}
+    return substituted(outputs, replaced), block
+
+
+def _way_back(
+    outputs: Sequence[tuple[Expression, Expression]], sources: Sequence[str]
+) -> tuple[list[Expression], dict[str, Expression]]:
+    """Backpropagation in two parts: slopes that are known before it begins, and sums of products of these.
+
+    The derivative by every node is a derivative that arrives, or a sum of such, times a factor that is known. Factors
+    are multiplied on the way, until derivatives that arrive on different ways have to be added.
+
+    Args:
+        outputs: formulas, each with the variable that is the derivative by it.
+        sources: names of the variables that derivatives are wanted by.
+
+    Returns:
+        The slopes, and derivatives by source in terms of `slope0`, ... and what arrives.
+    """
+    slopes: dict[Expression, int] = {}
+    shares: dict[Expression, dict[Expression, Expression]] = {}
+    found: dict[str, Expression] = {}
+
+    def give(node: Expression, arriving: Expression, factor: Expression) -> None:
+        of_node = shares.setdefault(node, {})
+        of_node[arriving] = of_node[arriving] + factor if arriving in of_node else factor
+
+    def term(arriving: Expression, factor: Expression) -> Expression:
+        if factor.is_constant():
+            return factor.number * arriving
+        if factor.operation == "neg":
+            return -term(arriving, factor.inputs[0])
+        return arriving * variable(f"slope{slopes.setdefault(factor, len(slopes))}")
+
+    for node, arriving in outputs:
+        give(node, arriving, constant(1.0))
+    for node in reversed(ordered([node for node, _ in outputs])):
+        share = shares.pop(node, {})
+        if not share or node.operation == "constant":
+            continue
+        if node.operation == "variable":
+            if str(node.value) in sources:
+                found[str(node.value)] = _sum(term(*each) for each in share.items())
+            continue
+        if len(share) > 1:
+            share = {_sum(term(*each) for each in share.items()): constant(1.0)}
+        ((arriving, factor),) = share.items()
+        for part, slope in zip(node.inputs, KNOWN[node.operation].slopes(factor, node), strict=True):
+            if slope is not None and not part.is_condition and not slope.is_constant(0.0):
+                give(part, arriving, slope)
+    return list(slopes), {name: found[name] for name in sources if name in found}
+
+
+def _sum(terms: Iterable[Expression]) -> Expression:
+    return reduce(add, terms)
+
+
+def _called(cell: GatedCell, layout: CellLayout, tensors: Mapping[str, Tensor]) -> list[Tensor]:
+    """The state after a step, of tensors by the names of formulas."""
+    state = tuple(tensors[f"state{i}"] for i in range(len(layout.state)))
+    weights = {name: tensors[f"own{i}"] for i, name in enumerate(layout.own)}
+    after, _ = cell.pointwise(tensors["projected"], tensors["recurrent"], state, weights, tensors.get("dt"))
+    if len(after) != len(layout.state):
+        raise NotDerivableError(f"it returns a state of {len(after)} parts, and has {len(layout.state)}")
+    return list(after)
+
+
+def _sample(
+    cell: GatedCell,
+    layout: CellLayout,
+    has_dt: bool,
+    dtype: torch.dtype,
+    seed: int,
+    rows: int = ROWS,
+    units: int = UNITS,
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Numbers to run a cell with: weights as it starts with them, and blocks apart."""
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+
+        def draw(*shape: int) -> Tensor:
+            return torch.randn(shape, dtype=torch.float64, device="cpu").to(dtype)
+
+        shapes = cell.shapes(INPUTS, units, units, True)
+        weights = {name: torch.rand(shape, dtype=dtype, device="cpu") - 0.5 for name, shape in shapes.items()}
+        with torch.no_grad():
+            cell.initialise(weights)
+        given = {
+            f"state{i}": draw(rows, 1 if single else units).abs() if i > 1 else draw(rows, 1 if single else units)
+            for i, single in enumerate(layout.single)
+        }
+        given |= {f"own{i}": weights[name] for i, name in enumerate(layout.own)}
+        given |= {"dt": draw(rows, 1).abs()} if has_dt else {}
+        blocks = len(cell.blocks) * units
+        return given, {"projected": 2 * draw(rows, blocks), "recurrent": draw(rows, blocks)}
+
+
+def _apart(wide: Mapping[str, Tensor], units: int) -> dict[str, Tensor]:
+    return {f"{name}{i}": part for name, value in wide.items() for i, part in enumerate(torch.split(value, units, -1))}
+
+
+def _compare(
+    cell: GatedCell, layout: CellLayout, has_dt: bool, dtype: torch.dtype, outputs: Sequence[Expression]
+) -> None:
+    """Hold the formula to the cell: what it reads off one run must hold for other numbers."""
+    given, wide = _sample(cell, layout, has_dt, dtype, seed=1, rows=OTHER_ROWS, units=OTHER_UNITS)
+    with torch.no_grad():
+        expected = _called(cell, layout, given | wide)
+    tolerance = 64 * torch.finfo(dtype).eps
+    values = evaluated(outputs, given | _apart(wide, OTHER_UNITS))
+    for found, other, single in zip(values, expected, layout.single, strict=True):
+        if tuple(other.shape) != (OTHER_ROWS, 1 if single else OTHER_UNITS):
+            raise NotDerivableError(f"it returns a state of shape {tuple(other.shape)}")
+        if not torch.allclose(found.expand_as(other), other, rtol=tolerance, atol=tolerance, equal_nan=True):
+            raise NotDerivableError("what it computes depends on more than the operations that it calls")
+
+
+def _compare_derivatives(cell: GatedCell, layout: CellLayout, derived: DerivedCell) -> None:
+    """Hold derivatives of the formula to autograd's, in float64."""
+    given, wide = _sample(cell, layout, derived.has_dt, torch.float64, seed=2)
+    leaves = {name: value.requires_grad_() for name, value in (given | wide).items()}
+    with torch.enable_grad():
+        outputs = _called(cell, layout, leaves)
+        upstream = [torch.linspace(-1, 1.5, part.numel(), dtype=torch.float64).view_as(part) for part in outputs]
+        none = torch.stack([value.sum() for value in leaves.values()]).sum() * 0.0  # a part may depend on nothing
+        total = torch.stack([(part * up).sum() for part, up in zip(outputs, upstream, strict=True)]).sum() + none
+        truth = dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))
+    with torch.no_grad():
+        values = _values(layout, derived, given, wide, upstream)
+        found = {
+            name: slope.expand(ROWS, UNITS)
+            for name, slope in zip(derived.back, evaluated(list(derived.back.values()), values), strict=True)
+        }
+        zero = torch.zeros(ROWS, UNITS, dtype=torch.float64, device="cpu")
+        d_fixed = {f"d_fixed{i}": found.get(f"fixed{i}", zero).sum(0) for i in range(len(derived.fixed))}
+        by_own = evaluated(derived.derivatives_by_own(), values | d_fixed)
+        mine = {f"own{i}": part.expand(UNITS) for i, part in enumerate(by_own)} | {"dt": found.get("dt", zero)}
+        names = ["cell", *(f"carried{i}" for i in range(derived.carries))]
+        kept = [f"state{i}" for i in range(0 if derived.twice else 1, len(layout.state))]
+        mine |= {old: found.get(new, zero) for old, new in zip(kept, names, strict=True)}
+        z = [found.get(f"z{i}", zero) for i in range(derived.blocks)]
+        hn = [found.get("hn", zero) if i == derived.split else part for i, part in enumerate(z)]
+        mine |= {"projected": torch.cat(z, -1), "recurrent": torch.cat(hn, -1)}
+        for name, true in truth.items():
+            summed = mine.get(name, zero).sum_to_size(true.shape)
+            if not torch.allclose(summed, true, rtol=1e-6, atol=1e-9, equal_nan=True):
+                raise NotDerivableError(f"its derivative by {name} is not that of autograd")
+
+
+def _values(
+    layout: CellLayout,
+    derived: DerivedCell,
+    given: Mapping[str, Tensor],
+    wide: Mapping[str, Tensor],
+    upstream: Sequence[Tensor],
+) -> dict[str, Tensor]:
+    """All that the way back of some numbers is made of, by name."""
+    projected, recurrent = (torch.split(wide[name].detach(), UNITS, -1) for name in ("projected", "recurrent"))
+    values = {name: value.detach() for name, value in given.items() if not name.startswith("state")}
+    values |= {f"z{i}": x + r for i, (x, r) in enumerate(zip(projected, recurrent, strict=True))}
+    if derived.split >= 0:
+        values |= {f"z{derived.split}": projected[derived.split], "hn": recurrent[derived.split]}
+    names = ["cell", *(f"carried{i}" for i in range(derived.carries))]
+    state = [given[f"state{i}"].detach() for i in range(len(layout.state))]
+    hidden, *others = upstream
+    arriving = [torch.zeros_like(hidden), *others] if derived.twice else others
+    values |= dict(zip(names, state if derived.twice else state[1:], strict=True))
+    # Of one number a sequence all units have a copy: what arrives, arrives at one of them.
+    first = torch.zeros(UNITS, dtype=torch.float64, device="cpu")
+    first[0] = 1.0
+    arriving = [part * first if part.shape[-1] == 1 else part for part in arriving]
+    values |= {"d_hidden": hidden, **{f"d_{name}": part for name, part in zip(names, arriving, strict=True)}}
+    values |= {f"fixed{i}": value for i, value in enumerate(evaluated(derived.fixed, values))}
+    return values | {f"slope{i}": value for i, value in enumerate(evaluated(derived.slopes, values))}

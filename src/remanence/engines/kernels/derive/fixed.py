@@ -1,0 +1,38 @@
+"""What depends on weights alone is the same in every step: it is taken out of formulas and computed once."""
+
+from __future__ import annotations
+
+from .expression import Expression, constant, ordered, substituted, variable, variables
+from .operations import gradients
+
+
+def hoisted(outputs: list[Expression], own: list[str]) -> tuple[list[Expression], list[Expression]]:
+    """Formulas with `fixed0`, ... for all that depends on weights of its own alone, and those formulas."""
+    dependent: dict[Expression, bool] = {}
+    fixed: list[Expression] = []
+    for node in ordered(outputs):
+        if node.operation == "variable":
+            dependent[node] = str(node.value) not in own
+        else:
+            dependent[node] = any(dependent[part] for part in node.inputs)
+    for node in ordered(outputs):
+        users = node.inputs if dependent[node] else ()
+        fixed += [part for part in users if not dependent[part] and _is_fixed(part, own) and part not in fixed]
+    fixed += [node for node in outputs if not dependent[node] and _is_fixed(node, own) and node not in fixed]
+    return substituted(outputs, {node: variable(f"fixed{i}") for i, node in enumerate(fixed)}), fixed
+
+
+def _is_fixed(node: Expression, own: list[str]) -> bool:
+    return not node.is_condition and any(name in own for name in variables([node]))
+
+
+def partials(output: Expression, sources: list[str]) -> dict[str, Expression]:
+    """Derivatives of a formula by variables; those that are zero everywhere are not there."""
+    found = gradients(output)
+    by = {name: found[variable(name)] for name in sources if variable(name) in found}
+    return {name: slope for name, slope in by.items() if not slope.is_constant(0.0)}
+
+
+def by_weights(fixed: list[Expression], own: list[str]) -> list[list[Expression]]:
+    """Of each fixed value by each of the weights."""
+    return [[partials(value, own).get(name, constant(0.0)) for name in own] for value in fixed]
