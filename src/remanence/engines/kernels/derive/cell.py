@@ -51,9 +51,7 @@ class CellLayout:
         expected |= {name: (count * UNITS,) for name in shapes if name in MATRICES[2:]}
         for name, shape in shapes.items():
             if tuple(shape) != expected.get(name, (UNITS,)):
-                raise NotDerivableError(
-                    f"its weight {name} of shape {tuple(shape)} for {UNITS} units is not one a unit"
-                )
+                raise NotDerivableError(f"its weight {name} of {tuple(shape)} for {UNITS} units is not a number a unit")
         self.own = tuple(name for name in shapes if name not in MATRICES)
         widths = cell.widths(UNITS, UNITS)
         for name, width in widths.items():
