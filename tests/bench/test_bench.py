@@ -40,7 +40,7 @@ def test_the_shapes_of_the_goals_are_all_there():
 
 def test_a_plan_has_every_gate_and_full_precision_on_a_cpu_unless_told_otherwise():
     plan = bench.plan("cpu")
-    assert plan.layers == (*gates.KNOWN, "gru", "janet")
+    assert plan.layers == (*gates.KNOWN, "gru", "janet", "phased")
     assert (plan.precision, plan.dtype, plan.engines) == ("full", torch.float32, None)
     assert plan.shapes == shapes.CPU
     assert plan.budget < 300

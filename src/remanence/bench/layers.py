@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import gates
-from ..nn import GRU, JANET, LSTM, Recurrent
+from ..nn import GRU, JANET, LSTM, PhasedLSTM, Recurrent
 
 Maker = Callable[..., Recurrent]
 
@@ -19,5 +19,10 @@ def gated(gate: str) -> Maker:
     return maker
 
 
-KNOWN: dict[str, Maker] = {**{gate: gated(gate) for gate in gates.KNOWN}, "gru": GRU, "janet": JANET}
-"""The LSTM with every gate, by the name of the gate; GRU and JANET."""
+KNOWN: dict[str, Maker] = {
+    **{gate: gated(gate) for gate in gates.KNOWN},
+    "gru": GRU,
+    "janet": JANET,
+    "phased": PhasedLSTM,
+}
+"""The LSTM with every gate, by the name of the gate; GRU, JANET and the phased LSTM."""

@@ -69,8 +69,8 @@ class GatedCell(Cell):
 
         z_t = (W x_t + b) + (R h_{t-1} + b'),    state_t = pointwise(z_t, state_{t-1})
 
-    The loop engine needs nothing but `blocks` and `pointwise`. Engines with kernels derive the gate from its equation;
-    around it they have the updates of LSTM, GRU and JANET by hand.
+    Engines need nothing but `blocks` and `pointwise`, of which those with kernels derive theirs, and its derivative.
+    LSTM, GRU and JANET have updates by hand around a derived gate where that measured faster.
     """
 
     gate: Gate

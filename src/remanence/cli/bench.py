@@ -31,7 +31,8 @@ def command(
         ),
     ] = None,
     gates: Annotated[
-        list[str] | None, typer.Option(help="Gates, gru, janet; all by default.", metavar="NAME,..", show_default=False)
+        list[str] | None,
+        typer.Option(help="Gates, gru, janet, phased; all by default.", metavar="NAME,..", show_default=False),
     ] = None,
     engines: Annotated[
         list[str] | None,

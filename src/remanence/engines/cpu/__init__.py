@@ -7,7 +7,7 @@ backward pass is the recurrent product and a few multiplications, see `cells.bas
     __init__    what it refuses, and running a task
     autograd    the engine as one operation of autograd
     forward, backward    all stretches of a sequence, and the products outside the loop
-    cells       one file each: a step forward, and the coefficients of a step back
+    cells       a step forward, and the coefficients of a step back: of LSTM and GRU by hand, of others from formulas
     gate        the same of any gate, from its formula; program: formulas as torch's operations
     history, buffers    where things lie
 """

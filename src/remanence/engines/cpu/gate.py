@@ -169,7 +169,7 @@ def _programs(gate: DerivedGate, complement: bool) -> _Programs:
     forward, backward = [*decided, *gate.carried], [*decided, *gate.slopes]
     signs, logistic = [], []
     for i in range(gate.rows):
-        sign = _sign(variable(f"z{i}"), forward)
+        sign = logistic_sign(variable(f"z{i}"), forward)
         signs.append(sign or 1)
         logistic.append(sign is not None)
         if sign is not None:
@@ -187,7 +187,7 @@ def _programs(gate: DerivedGate, complement: bool) -> _Programs:
     )
 
 
-def _sign(row: Expression, outputs: list[Expression]) -> int | None:
+def logistic_sign(row: Expression, outputs: list[Expression]) -> int | None:
     """With which sign a row can come through the sigmoid beforehand; None if it is needed otherwise."""
     nodes = ordered(outputs)
     users = {node for node in nodes if row in node.inputs}

@@ -1,15 +1,14 @@
-"""Cells on this engine, one file each; and one for all that are derived."""
+"""Cells on this engine: LSTM and GRU by hand around a gate, and one file for all that are derived."""
 
 import torch
 
-from ....cells import GatedCell, GRUCell, JANETCell, LSTMCell
+from ....cells import GatedCell, GRUCell, LSTMCell
 from .base import Arranged, CellKernel, Gradients, Track
 from .derived import DerivedKernel
 from .gru import GRUKernel
-from .janet import JANETKernel
 from .lstm import LSTMKernel
 
-KNOWN: dict[type[GatedCell], type[CellKernel]] = {LSTMCell: LSTMKernel, GRUCell: GRUKernel, JANETCell: JANETKernel}
+KNOWN: dict[type[GatedCell], type[CellKernel]] = {LSTMCell: LSTMKernel, GRUCell: GRUKernel}
 
 
 def kernel_of(cell: GatedCell, dt: bool, dtype: torch.dtype) -> CellKernel:

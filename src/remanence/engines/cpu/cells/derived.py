@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from ....cells import GatedCell, Weights
 from ...kernels.derive import derived_cell
 from ...kernels.derive.evaluate import evaluated
-from ...kernels.derive.expression import Expression, constant, substituted, variable
+from ...kernels.derive.expression import Expression, apply, constant, ordered, substituted, variable
 from ..buffers import Scratch
+from ..gate import logistic_sign
 from ..program import FormulaProgram, program
 from .base import CellKernel, Gradients, Track, hold
+
+ORDER = ("sigmoid", "tanh", None)
+"""How blocks lie, by what is applied to them in place."""
+
+
+class Activated(NamedTuple):
+    """Formulas of blocks that have gone through a function."""
+
+    after: tuple[Expression, ...]
+    slopes: tuple[Expression, ...]
+    signs: dict[str, int]
+    """Blocks that go through it with the other sign."""
+    activations: dict[str, str]
+    """Which function, by block."""
+
+
+@lru_cache(maxsize=256)
+def activated(after: tuple[Expression, ...], slopes: tuple[Expression, ...], blocks: tuple[str, ...]) -> Activated:
+    """Formulas with what came out of a sigmoid or tanh in the place of blocks that are seen through it alone."""
+    forward, backward = list(after), list(slopes)
+    signs: dict[str, int] = {}
+    activations: dict[str, str] = {}
+    for name in blocks:
+        z = variable(name)
+        replaced: dict[Expression, Expression] = {}
+        if (sign := logistic_sign(z, forward)) is not None:
+            passed, other = ("sigmoid", "sigmoid_complement") if sign > 0 else ("sigmoid_complement", "sigmoid")
+            replaced = {apply(passed, z): z, apply(other, z): constant(1.0) - z}
+            activations[name] = "sigmoid"
+            signs |= {name: -1} if sign < 0 else {}
+        elif {node.operation for node in ordered(forward) if z in node.inputs} == {"tanh"} and z not in forward:
+            replaced, activations[name] = {apply("tanh", z): z}, "tanh"
+        forward, backward = substituted(forward, replaced), substituted(backward, replaced)
+    return Activated(tuple(forward), tuple(backward), signs, activations)
 
 
 class DerivedKernel(CellKernel):
     """The formulas of `kernels.derive.cell`: a step, slopes of a whole stretch, and the way back through a step.
 
     Blocks are called z0, z1, ... as in formulas. Where the halves of one are apart it comes first, and the recurrent
-    half, hn, last: both lie at the ends of what they share.
+    half, hn, last: both lie at the ends of what they share. Those that are only ever seen through a sigmoid lie side by
+    side, and so do those through a tanh: these functions are applied in place, and what came out of them is kept.
     """
 
     def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
@@ -29,9 +68,11 @@ class DerivedKernel(CellKernel):
         self.names = dict(zip(self._state, carried if derived.twice else ["cell", *carried], strict=True))
         """What formulas call the state."""
         after = (derived.hidden, *(() if derived.twice else (derived.cell,)), *derived.carried)
-        self._forward = program(after, tuple(range(len(after))), "forward")
-        self._slopes = program(derived.slopes, tuple(range(len(derived.slopes))), "slopes")
-        self._back = dict(derived.back)
+        parts = activated(after, derived.slopes, self._others)
+        self.signs, self.activations = parts.signs, parts.activations
+        self._forward = program(parts.after, tuple(range(len(after))), "forward")
+        self._slopes = program(parts.slopes, tuple(range(len(derived.slopes))), "slopes")
+        self._back = {name: -by if self.signs.get(name) == -1 else by for name, by in derived.back.items()}
         if derived.twice:  # the hidden state has one derivative
             none = {variable("d_cell"): constant(0.0)}
             self._back = dict(zip(self._back, substituted(self._back.values(), none), strict=True))
@@ -43,20 +84,22 @@ class DerivedKernel(CellKernel):
     @property
     def input_blocks(self) -> tuple[str, ...]:
         split = self.derived.split
-        return self.block_names if split < 0 else (f"z{split}", *self._others)
+        return self._others if split < 0 else (f"z{split}", *self._others)
 
     @property
     def _others(self) -> tuple[str, ...]:
-        return tuple(name for name in self.block_names if name != f"z{self.derived.split}")
+        names = (name for name in self.block_names if name != f"z{self.derived.split}")
+        kinds = getattr(self, "activations", {})
+        return tuple(sorted(names, key=lambda name: ORDER.index(kinds.get(name))))
 
     @property
     def recurrent_blocks(self) -> tuple[str, ...]:
         split = self.derived.split
-        return self.block_names if split < 0 else (*self._others, f"z{split}")
+        return self._others if split < 0 else (*self._others, f"z{split}")
 
     @property
     def recurrent_planes(self) -> tuple[str, ...]:
-        return self.block_names if self.derived.split < 0 else (*self._others, "hn")
+        return self._others if self.derived.split < 0 else (*self._others, "hn")
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -87,11 +130,14 @@ class DerivedKernel(CellKernel):
         padded = None if track.padded is None else turn(track.padded)
         run, given = self._forward.bound(scratch), self._given(track, self._forward)
         steps = [turn(value) for value in given]
+        sigmoids, tangents = (turn(track.pre[:, :, span]) for span in self._spans())
 
         for t in range(len(track.stretch)):
             pre[t].addmm_(hidden[t], weight)
             if split:
                 torch.addmm(bias_hh, hidden[t], weight_apart, out=recurrent[t])
+            sigmoids[t].sigmoid_()
+            tangents[t].tanh_()
             after = (hidden[t + 1], *(slots[t + 1] for slots in state))
             run(*(value[t] for value in steps), *after)
             if padded is not None:
@@ -130,6 +176,13 @@ class DerivedKernel(CellKernel):
             if passed is not None:
                 hidden[t + 1].add_(passed[t])
             hidden[t + 1].addmm_(rows[t], weight_hh)
+
+    def _spans(self) -> tuple[slice, slice]:
+        """Where the blocks for the sigmoid are, and those for the tanh."""
+        kinds = [self.activations.get(name) for name in self.input_blocks]
+        first = int(self.derived.split >= 0)
+        many, more = kinds.count("sigmoid"), kinds.count("tanh")
+        return slice(first, first + many), slice(first + many, first + many + more)
 
     def _names_of_planes(self, gradients: Gradients) -> dict[str, str]:
         """Planes by the names of formulas."""

@@ -117,7 +117,7 @@ def _returning(of: DerivedGate | DerivedCell, kind: str, head: str, fields: Mapp
     printer = Printer(CPP, _places(of))
     values = printer.values(list(fields.values()))
     filled = [f"found.{name} = {value};" for name, value in zip(fields, values, strict=True)]
-    return _function(f"{kind} {head}", [*printer.lines, f"{kind} found;", *filled, "return found;"])
+    return _function(f"{kind} {head}", [*printer.lines, f"{kind} found = {{}};", *filled, "return found;"])
 
 
 def _filling(of: DerivedGate | DerivedCell, head: str, name: str, results: Sequence[Expression]) -> str:
