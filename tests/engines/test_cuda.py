@@ -21,7 +21,7 @@ import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell
 from remanence.engines import EngineTask, Zeros
 from remanence.engines.cuda import compiler, device, driver, engine, linear, plan, recurrence
-from remanence.engines.kernels import contract, launch
+from remanence.engines.kernels import cache, contract, launch
 from remanence.engines.kernels.run import make_kind
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, Forgetting, Gate, PowerLaw, Refine, Sigmoid, UniformRefine
@@ -368,7 +368,7 @@ def test_a_compiler_that_does_not_know_the_chip_is_named(
         raise compiler.CompilerError("nvrtc: error: invalid value for --gpu-architecture (-arch)")
 
     chip(10, 3)
-    monkeypatch.setattr(device, "compiled", compiled)
+    monkeypatch.setattr(device, "code_of", compiled)
     reason = engine.refuses(task(LSTMCell(Fast()), 4))
     assert reason == "its kernels cannot be compiled: nvrtc: error: invalid value for --gpu-architecture (-arch)"
 
@@ -526,9 +526,10 @@ def test_whatever_a_kernel_depends_on_makes_another(made: list[list[str]], monke
 def test_the_folder_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("REMANENCE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiler.folder() == tmp_path / "remanence" / "kernels"
+    assert cache.folder() == tmp_path / "remanence" / "kernels"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert compiler.folder() == Path.home() / ".cache" / "remanence" / "kernels"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.folder() == tmp_path / ".cache" / "remanence" / "kernels"
 
 
 def test_where_nothing_can_be_written_it_is_compiled_every_time(
