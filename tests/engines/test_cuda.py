@@ -158,14 +158,17 @@ def pass_through(
     unequal: bool = False,
     save: bool = True,
     inputs: int = recurrence.NARROW,
+    on_device: bool = False,
+    trained: bool = True,
 ) -> None:
     """Forward and, if `save`, back, over two steps of zeros."""
     kind = make_kind(cell, reverse, precision, "cuda")
     sizes = cell.shapes(inputs, units, units, bias=True)
     shapes = {name: torch.zeros(shape, dtype=dtype) for name, shape in sizes.items()}
     state = torch.zeros(rows, units)
+    values = torch.zeros(2, rows, inputs, dtype=dtype).as_subclass(OnDevice if on_device else torch.Tensor)
     operands = contract.Operands(
-        torch.zeros(2, rows, inputs, dtype=dtype),
+        values.requires_grad_(on_device and trained),
         *(shapes.get(name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")),  # type: ignore[arg-type]
         contract.several(tuple(shapes[name] for name in cell.gate.per_unit), -2),
         torch.ones(2, rows) if irregular else None,
@@ -174,10 +177,11 @@ def pass_through(
     )
     terms = recurrence.terms(kind, operands)
     operands, scale = launch.prepared(kind, operands)
-    kept, _ = launch.forward(kind, operands, scale, terms, save)
+    with torch.no_grad():
+        kept, _ = launch.forward(kind, operands, scale, terms, save)
     if save:
         nothing = contract.Final(None, None, None)
-        needs = contract.Needs(inputs=True, dt=irregular, state=True)
+        needs = contract.Needs(inputs=trained, dt=irregular, state=True)
         launch.backward(kind, operands, scale, kept, kept.outputs, nothing, needs, overwrite=False)
 
 
@@ -201,6 +205,42 @@ def test_every_size_finds_room_in_shared_memory(
     assert launches.started
     assert max(launches.clusters) <= 16
     assert max(launches.shared) <= plan.SHARED <= SHARED
+
+
+class OnDevice(torch.Tensor):
+    """A tensor that says it is on a CUDA device."""
+
+    is_cuda = True  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("trained", [False, True], ids=["inputs", "inputs-with-gradient"])
+@pytest.mark.parametrize(
+    "sizes",
+    [{"units": 64}, {"units": 64, "rows": 1000}, {"units": 64, "rows": 1000, "inputs": 40}, {"units": 720, "rows": 20}],
+    ids=["clusters", "whole", "whole-wide-inputs", "wide"],
+)
+def test_the_backward_pass_is_compiled_beside_the_forward_pass(
+    launches: Launches, sizes: dict[str, Any], trained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    begun: list[tuple[str, dict[str, Any]]] = []
+
+    def code(name: str, constants: dict[str, Any], architecture: str, gate: str = "") -> bytes:
+        asked.append((name, dict(constants)))
+        return b""
+
+    def begin(job: Callable[[], object]) -> None:
+        job()
+        begun.append(asked.pop())
+
+    monkeypatch.setattr(recurrence, "machine_code", code)
+    monkeypatch.setattr(recurrence, "begin", begin)
+    for _ in range(2):
+        pass_through(LSTMCell(PowerLaw()), on_device=True, trained=trained, **sizes)
+    assert [name for name, _ in asked] == [f"{prefix}forward" for prefix in [asked[0][0][:-7]]] + [begun[0][0]]
+    assert begun == asked[1:]
+    pass_through(LSTMCell(PowerLaw()), save=False, on_device=True, **sizes)
+    assert len(begun) == 1
 
 
 # Refusals.

@@ -68,6 +68,13 @@ def keep(name: str, content: bytes) -> Path:
     return path
 
 
+def count(*suffixes: str) -> int:
+    """How many files with these endings there are."""
+    with suppress(*UNKEPT):
+        return sum(path.suffix[1:] in suffixes for path in folder().iterdir())
+    return 0
+
+
 def _whole_files(name: str) -> Iterator[tuple[Path, bytes]]:
     stem, _, suffix = name.rpartition(".")
     with suppress(*UNKEPT):

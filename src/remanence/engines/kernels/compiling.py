@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 PATIENCE = 2.0
@@ -26,6 +26,16 @@ def side_by_side(jobs: Sequence[Callable[[], Value]]) -> list[Value]:
         return [job() for job in jobs]
     with ThreadPoolExecutor(len(jobs)) as pool:
         return [future.result() for future in [pool.submit(job) for job in jobs]]
+
+
+def begin(job: Callable[[], object]) -> None:
+    """Do it in a thread while others go on. Who needs what comes of it will ask for it, and hear what went wrong."""
+
+    def attempt() -> None:
+        with suppress(Exception):
+            job()
+
+    threading.Thread(target=attempt, name="remanence compiles").start()
 
 
 @contextmanager
