@@ -117,7 +117,7 @@ def compile_ahead(console: Console, refused: dict[str, str], engines: Iterable[W
             console.print("Triton keeps its kernels itself, see TRITON_CACHE_DIR")
     for engine in ("cuda", "triton", "c++"):
         if engine in refused:
-            console.print(f"engine {engine} has no kernels here: {refused[engine]}", markup=False)
+            console.print(f"engine {engine} has no kernels here: {refused[engine]}", markup=False, soft_wrap=True)
     console.print(f"{cache.count('so', 'cubin')} kernels in {cache.folder()}", markup=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(1)
