@@ -435,8 +435,8 @@ error = max(float((a - b).norm() / b.norm()) for a, b in zip(found, run("loop"),
 print(json.dumps({"looked": len(looked), "compiled": len(compiled), "engine": chosen, "error": error,
                   "told": [str(one.message) for one in told]}))
 """
-PIECES = 6
-"""Libraries for it: a trial, products, and both passes of two kinds of layers."""
+PIECES = 4
+"""Libraries for it: a trial, products, and both passes of a layer, which is the one that is looked at."""
 
 
 def started(kernels, **environment):
@@ -488,10 +488,10 @@ def test_libraries_that_were_damaged_are_compiled_again_and_nothing_breaks(fille
     libraries = sorted(kernels.glob("*.so"))
     for number, path in enumerate(libraries):
         content = path.read_bytes()
-        cut = [b"", content[:64], content[:4096], content[: len(content) // 2], content[:-1]]
-        path.write_bytes([*cut, content[:5000] + b"\x55" + content[5001:]][number % 6])
+        flipped = content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]
+        path.write_bytes([content[:64], content[: len(content) // 2], content[:-1], flipped][number % 4])
     found = ended(started(kernels))
-    assert found == {"looked": 0, "compiled": PIECES - 2, "told": []}  # it needs one kind, and looks at no other
+    assert found == {"looked": 0, "compiled": PIECES, "told": []}
     assert ended(started(kernels))["compiled"] == 0
 
 
@@ -506,7 +506,7 @@ def test_libraries_of_other_functions_are_compiled_again(filled, tmp_path, monke
         path.unlink()
     for key in keys:
         cache.keep(f"{key}.so", other)
-    assert ended(started(kernels))["compiled"] == PIECES - 3  # of the trial nothing is called
+    assert ended(started(kernels))["compiled"] == PIECES - 1  # of the trial nothing is called
 
 
 @compiles
