@@ -10,9 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from remanence import engines
+from remanence.cells import JANETCell
 from remanence.cli.main import KNOWN as COMMANDS
 from remanence.cli.main import app
 from remanence.engines import loop
+from remanence.engines.cpp import compiler, engine, recurrence
 from remanence.version import __version__
 
 TINY = ["bench", "--device", "cpu", "--shapes", "T3-B2-H4", "--gates", "fast", "--budget", "5"]
@@ -61,6 +63,8 @@ def test_every_command_has_help(command):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
+        (["check", "--warm", "--units", "many"], "expected units to be whole numbers above zero, such as 128,512, got"),
+        (["check", "--warm", "--dtypes", "int8"], "expected dtype to be one of float32, bfloat16, float16, got 'int8'"),
         (["check", "--device", "tpu"], "expected device to be cpu, cuda or cuda:N, got 'tpu'"),
         (["check", "--device", "cuda:99"], "expected a device of this machine, got 'cuda:99', and torch sees"),
         (["bench", "--device", "tpu"], "expected device to be cpu, cuda or cuda:N, got 'tpu'"),
@@ -115,6 +119,54 @@ def test_check_says_which_engine_was_not_checked_and_why(monkeypatch):
     assert "engine fake was not checked: it is picky" in result.stdout
 
 
+@pytest.fixture
+def nothing_compiled(monkeypatch, tmp_path):
+    """As if no kernel had been compiled yet, and for one cell only; the folder where they will be."""
+    known = (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
+    for each in known:
+        each.cache_clear()
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
+    monkeypatch.setattr(import_module("remanence.engines.check"), "_seen", {})
+    monkeypatch.setattr(import_module("remanence.engines.check"), "tasks_of", lambda device, precision: [])
+    monkeypatch.setattr(import_module("remanence.engines.warm"), "cells_with", lambda gate: [JANETCell(gate)])
+    yield tmp_path / "kernels"
+    for each in known:
+        each.cache_clear()
+
+
+@pytest.mark.skipif(engine.lacks() is not None, reason="no C++ compiler")
+def test_check_warm_compiles_ahead_and_says_how_much_and_where(nothing_compiled, monkeypatch):
+    words = ["check", "--warm", "--device", "cpu", "--engines", "c++", "--gate", "fast"]
+    result = call(*words)
+    assert result.exit_code == 0
+    libraries = list(nothing_compiled.glob("*.so"))
+    assert len(libraries) >= 4  # products, the backward pass, and the forward pass with and without it
+    assert "engine c++ on cpu: kernels for 1 kinds of layers\n" in result.stdout
+    assert result.stdout.endswith(f"{len(libraries)} kernels in {nothing_compiled}\n")
+    monkeypatch.setattr(compiler, "_compile", None)  # nothing is left to do
+    for each in (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products):
+        each.cache_clear()
+    assert call(*words).stdout == result.stdout
+
+
+def test_check_warm_is_exit_code_1_where_an_engine_is_wrong(monkeypatch, tmp_path):
+    fake = only_engine(monkeypatch, wrong)
+    fake.made_of = lambda device: ()
+    monkeypatch.setattr(import_module("remanence.engines.check"), "_seen", {})
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
+    result = call("check", "--warm", "--device", "cpu", "--gate", "fast")
+    assert result.exit_code == 1
+    assert 'wrong: engine "fake" disagrees with the loop engine on cpu' in result.stdout
+    assert result.stdout.endswith(f"0 kernels in {tmp_path / 'kernels'}\n")
+
+
+def test_check_warm_says_which_engine_has_no_kernels_here_and_why(monkeypatch, tmp_path):
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
+    result = call("check", "--warm", "--device", "cpu", "--engines", "cuda")
+    assert result.exit_code == 0
+    assert "engine cuda has no kernels here: it runs on CUDA devices, and the input is on cpu\n" in result.stdout
+
+
 OWN_GATES = """
 import torch
 from remanence.gates import Forgetting, Gate
@@ -161,7 +213,7 @@ def test_check_of_a_gate_of_ones_own(gate, own_gates):
     assert result.exit_code == 0
     assert "cauchy" in result.stdout
     assert "sigmoid" not in result.stdout
-    assert result.stdout.endswith("8 checked, 0 wrong\n")  # four cells in two precisions
+    assert result.stdout.endswith("10 checked, 0 wrong\n")  # four cells in two precisions
 
 
 def test_check_of_a_named_gate_is_of_that_one_alone(monkeypatch):

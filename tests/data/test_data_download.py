@@ -10,6 +10,8 @@ import pytest
 from remanence.data import DataError
 from remanence.data.dataset import DataSet, File, Form
 
+pytest.importorskip("pooch")
+
 BYTES = bytes(range(256)) * 1000
 CHECKSUM = f"sha256:{hashlib.sha256(BYTES).hexdigest()}"
 

@@ -155,7 +155,9 @@ def test_self_check_trusts_what_agrees():
 @pytest.mark.usefixtures("fresh")
 def test_self_check_says_what_disagrees(run, words):
     sentence = checking.self_check(fake(run), CPU)
-    assert sentence.startswith('engine "fake" disagrees with the loop engine on cpu (lstm with gate sigmoid): ')
+    assert sentence.startswith(
+        'engine "fake" disagrees with the loop engine on cpu (lstm coupled with gate power_law): '
+    )
     assert words in sentence
 
 

@@ -56,7 +56,7 @@ def test_what_it_cannot_run_is_refused_in_a_sentence():
 def unasked(monkeypatch):
     """As if nobody had asked for a compiler yet."""
     asked = (engine._no_compiler, compiler.compiler, compiler.shared_threads)
-    caches = (*asked, recurrence.failure, recurrence._functions, recurrence._products)
+    caches = (*asked, recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
     for known in caches:
         known.cache_clear()
     yield monkeypatch
@@ -114,10 +114,10 @@ def test_what_alone_does_not_compile_runs_on_another_engine(compiler_that):
 def test_without_products_another_engine_runs(unasked):
     library = recurrence.library
 
-    def fails(text, constants=None):
+    def fails(text, constants=None, functions=()):
         if constants is None:
             raise CompilerError("no licence for products")
-        return library(text, constants)
+        return library(text, constants, functions)
 
     unasked.setattr(recurrence, "library", fails)
     assert choose("auto", task()) is KNOWN["cpu"]

@@ -21,7 +21,7 @@ import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell
 from remanence.engines import EngineTask, Zeros
 from remanence.engines.cuda import compiler, device, driver, engine, linear, plan, recurrence
-from remanence.engines.kernels import contract, launch
+from remanence.engines.kernels import cache, contract, launch
 from remanence.engines.kernels.run import make_kind
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, Forgetting, Gate, PowerLaw, Refine, Sigmoid, UniformRefine
@@ -160,14 +160,17 @@ def pass_through(
     unequal: bool = False,
     save: bool = True,
     inputs: int = recurrence.NARROW,
+    on_device: bool = False,
+    trained: bool = True,
 ) -> None:
     """Forward and, if `save`, back, over two steps of zeros."""
     kind = make_kind(cell, reverse, precision, "cuda")
     sizes = cell.shapes(inputs, units, units, bias=True)
     shapes = {name: torch.zeros(shape, dtype=dtype) for name, shape in sizes.items()}
     state = torch.zeros(rows, units)
+    values = torch.zeros(2, rows, inputs, dtype=dtype).as_subclass(OnDevice if on_device else torch.Tensor)
     operands = contract.Operands(
-        torch.zeros(2, rows, inputs, dtype=dtype),
+        values.requires_grad_(on_device and trained),
         *(shapes.get(name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")),  # type: ignore[arg-type]
         contract.several(tuple(shapes[name] for name in cell.gate.per_unit), -2),
         torch.ones(2, rows) if irregular else None,
@@ -176,10 +179,11 @@ def pass_through(
     )
     terms = recurrence.terms(kind, operands)
     operands, scale = launch.prepared(kind, operands)
-    kept, _ = launch.forward(kind, operands, scale, terms, save)
+    with torch.no_grad():
+        kept, _ = launch.forward(kind, operands, scale, terms, save)
     if save:
         nothing = contract.Final(None, None, None)
-        needs = contract.Needs(inputs=True, dt=irregular, state=True)
+        needs = contract.Needs(inputs=trained, dt=irregular, state=True)
         launch.backward(kind, operands, scale, kept, kept.outputs, nothing, needs, overwrite=False)
 
 
@@ -203,6 +207,42 @@ def test_every_size_finds_room_in_shared_memory(
     assert launches.started
     assert max(launches.clusters) <= 16
     assert max(launches.shared) <= plan.SHARED <= SHARED
+
+
+class OnDevice(torch.Tensor):
+    """A tensor that says it is on a CUDA device."""
+
+    is_cuda = True  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("trained", [False, True], ids=["inputs", "inputs-with-gradient"])
+@pytest.mark.parametrize(
+    "sizes",
+    [{"units": 64}, {"units": 64, "rows": 1000}, {"units": 64, "rows": 1000, "inputs": 40}, {"units": 720, "rows": 20}],
+    ids=["clusters", "whole", "whole-wide-inputs", "wide"],
+)
+def test_the_backward_pass_is_compiled_beside_the_forward_pass(
+    launches: Launches, sizes: dict[str, Any], trained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    begun: list[tuple[str, dict[str, Any]]] = []
+
+    def code(name: str, constants: dict[str, Any], architecture: str, gate: str = "") -> bytes:
+        asked.append((name, dict(constants)))
+        return b""
+
+    def begin(job: Callable[[], object]) -> None:
+        job()
+        begun.append(asked.pop())
+
+    monkeypatch.setattr(recurrence, "machine_code", code)
+    monkeypatch.setattr(recurrence, "begin", begin)
+    for _ in range(2):
+        pass_through(LSTMCell(PowerLaw()), on_device=True, trained=trained, **sizes)
+    assert [name for name, _ in asked] == [f"{prefix}forward" for prefix in [asked[0][0][:-7]]] + [begun[0][0]]
+    assert begun == asked[1:]
+    pass_through(LSTMCell(PowerLaw()), save=False, on_device=True, **sizes)
+    assert len(begun) == 1
 
 
 # Refusals.
@@ -376,7 +416,7 @@ def test_a_compiler_that_does_not_know_the_chip_is_named(
         raise compiler.CompilerError("nvrtc: error: invalid value for --gpu-architecture (-arch)")
 
     chip(10, 3)
-    monkeypatch.setattr(device, "compiled", compiled)
+    monkeypatch.setattr(device, "code_of", compiled)
     reason = engine.refuses(task(LSTMCell(Fast()), 4))
     assert reason == "its kernels cannot be compiled: nvrtc: error: invalid value for --gpu-architecture (-arch)"
 
@@ -534,9 +574,10 @@ def test_whatever_a_kernel_depends_on_makes_another(made: list[list[str]], monke
 def test_the_folder_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("REMANENCE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiler.folder() == tmp_path / "remanence" / "kernels"
+    assert cache.folder() == tmp_path / "remanence" / "kernels"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert compiler.folder() == Path.home() / ".cache" / "remanence" / "kernels"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.folder() == tmp_path / ".cache" / "remanence" / "kernels"
 
 
 def test_where_nothing_can_be_written_it_is_compiled_every_time(

@@ -238,6 +238,8 @@ def test_a_hundred_runs_make_a_small_page(tmp_path):
     content = page.html(sections)
     program = page.packed(page.library() or "") if page.library() else ""
     assert len(content) - len(program) < 1_500_000
+    if not program:
+        pytest.skip("without plotly a page has no figures with data")
     longest = max(
         len(trace["x"])
         for figure in json.loads(figures_in(content)).values()

@@ -182,7 +182,8 @@ def test_nothing_is_kept_of_a_piece() -> None:
     kept: list[Tensor] = []
 
     def keep(value: Tensor) -> Tensor:
-        kept.append(value)
+        if value.numel():  # torch's checkpoint may keep an empty tensor for every piece
+            kept.append(value)
         return value
 
     layer = rm.LSTM(INPUTS, UNITS, recompute=3, engine="loop")

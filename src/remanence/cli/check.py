@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ..engines.check import Row
+    from ..engines.warm import Warmed
 
 
 def command(
@@ -32,17 +34,31 @@ def command(
             show_default=False,
         ),
     ] = None,
+    warm: Annotated[
+        bool,
+        typer.Option("--warm", help="Compile kernels ahead, for deployment, instead of comparing all engines."),
+    ] = False,
+    dtypes: Annotated[str, typer.Option(help="With --warm: float32, bfloat16, float16.")] = "float32",
+    units: Annotated[str, typer.Option(help="With --warm, on a GPU: units of the layers, such as 128,512.")] = "128",
+    batch: Annotated[int, typer.Option(help="With --warm, on a GPU: sequences at a time.", min=1)] = 32,
+    inputs: Annotated[int, typer.Option(help="With --warm, on a GPU: width of the inputs.", min=1)] = 32,
 ) -> None:
     """Hold every engine to the loop engine on this machine.
 
     Every gate, cell and precision: relative errors of outputs, final states and gradients against the loop engine in
     float64. Exit code 1 if one is larger than it may be. On a GPU the first run compiles, which takes minutes.
+
+    With --warm kernels of every cell and gate are compiled and kept on disk, so that the first layer of a process
+    starts at once. Kernels for a GPU are of one size: say which with --units, --batch and --inputs.
     """
     from rich.console import Console
 
     from ..engines.check import checked, refusals, rows
     from ..engines.kernels.derive import why_not
     from ..engines.machine import device_named
+    from ..engines.warm import DTYPES
+    from ..engines.warm import warm as ahead
+    from ..names import lookup
     from .own_gate import gate_of
 
     console = Console(highlight=False)
@@ -51,6 +67,11 @@ def command(
         names = None if engines is None else engines.split(",")
         checked(names)
         only = None if gate is None else gate_of(gate)
+    if warm:
+        with bad_input_is_answered():
+            chosen = [lookup("dtype", name, DTYPES) for name in dtypes.split(",")]
+            widths = [whole_number(word) for word in units.split(",")]
+        return compile_ahead(console, refusals(place, names), ahead(place, names, only, chosen, widths, batch, inputs))
     found: list[Row] = []
     with Console(stderr=True).status("checking") as status:
         for _, group in groupby(rows(place, names, only), lambda row: (row.device, row.engine)):
@@ -70,6 +91,34 @@ def command(
     for row in wrong:
         console.print(f"wrong: {row.engine}, {row.cell}, {row.gate}, {row.dtype}: {row.reason}", markup=False)
     console.print(f"{len(found)} checked, {len(wrong)} wrong")
+    if wrong:
+        raise typer.Exit(1)
+    return None
+
+
+def whole_number(word: str) -> int:
+    """A number of units."""
+    if not word.strip().isdecimal() or int(word) < 1:
+        raise ValueError(f"expected units to be whole numbers above zero, such as 128,512, got {word!r}")
+    return int(word)
+
+
+def compile_ahead(console: Console, refused: dict[str, str], engines: Iterable[Warmed]) -> None:
+    """What was compiled, what was not, and where it is."""
+    from ..engines.kernels import cache
+
+    wrong = False
+    for each in engines:
+        console.print(f"engine {each.engine} on {each.device}: kernels for {each.layers} kinds of layers", markup=False)
+        if each.reason is not None:
+            console.print(f"wrong: {each.reason}", markup=False)
+            wrong = True
+        if each.engine == "triton":
+            console.print("Triton keeps its kernels itself, see TRITON_CACHE_DIR")
+    for engine in ("cuda", "triton", "c++"):
+        if engine in refused:
+            console.print(f"engine {engine} has no kernels here: {refused[engine]}", markup=False, soft_wrap=True)
+    console.print(f"{cache.count('so', 'cubin')} kernels in {cache.folder()}", markup=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(1)
 

@@ -85,3 +85,8 @@ class Engine(Protocol):
 
     def run(self, task: EngineTask) -> EngineResult:
         """Run it."""
+
+    # Engines that compile have these too:
+    #
+    #     made_of(device) -> tuple[str, ...]    what results depend on beside the source, see `agreement`
+    #     prepare(task, others) -> None         compile side by side what tasks need, see `check.prepare`

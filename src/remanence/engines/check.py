@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple, cast
 
 import torch
@@ -20,7 +20,7 @@ from .. import gates
 from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, PhasedLSTMCell, wide
 from ..gates.sound import alone
 from ..names import lookup
-from . import loop
+from . import agreement, loop
 from .base import Engine, EngineTask
 from .kernels.contract import BY_HAND
 from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers, threads
@@ -194,8 +194,13 @@ def compare(engine: Engine, cell: GatedCell, precision: Precision, device: torch
 
 def variants(cell: GatedCell, dtype: torch.dtype, device: torch.device) -> Iterator[EngineTask]:
     """Forward over full sequences of unit steps, and backward over sequences of unequal length and irregular steps."""
-    yield make_task(cell, SIZES, dtype, device)
-    yield make_task(cell, WIDE, dtype, device, seed=1, irregular=cell.takes_dt, unequal=True, reverse=True)
+    yield trained(make_task(cell, SIZES, dtype, device))
+    yield trained(make_task(cell, WIDE, dtype, device, seed=1, irregular=cell.takes_dt, unequal=True, reverse=True))
+
+
+def trained(task: EngineTask) -> EngineTask:
+    """The same as one that wants gradients, as it will: engines compile for that."""
+    return replace(task, inputs=leaf(task.inputs))
 
 
 # Once per engine and kind of device, before it is trusted.
@@ -206,9 +211,10 @@ _seen: dict[tuple[str, str], str | None] = {}
 def self_check(engine: Engine, device: torch.device) -> str | None:
     """Why an engine is not to be trusted on this kind of device, as a sentence; None if it agrees with the loop.
 
-    Looks once per engine and kind of device, at two small LSTMs in float32, in the precision torch is set to. While a
-    graph is captured, torch.func transforms or tensors are fake, it looks at nothing and says what it saw before; while
-    a compiler traces, it says None. Changes nothing, not even random state.
+    Looks once per engine and kind of device, at small LSTMs in float32, in the precision torch is set to; and not at
+    all where it agreed in an earlier process, see `agreement`. While a graph is captured, torch.func transforms or
+    tensors are fake, it looks at nothing and says what it saw before; while a compiler traces, it says None. Changes
+    nothing, not even random state.
     """
     if torch.compiler.is_compiling():
         return None
@@ -217,8 +223,30 @@ def self_check(engine: Engine, device: torch.device) -> str | None:
         if not can_look(device):
             return None
         with undisturbed(device):
-            _seen[key] = look(engine, device)
+            precision = precision_of(device)
+            if agreement.is_known(engine, device, precision.name):
+                _seen[key] = None
+            else:
+                _seen[key] = look(engine, device, precision)
+                if _seen[key] is None:
+                    agreement.note(engine, device, precision.name)
     return _seen[key]
+
+
+def prepare(engine: Engine, task: EngineTask) -> None:
+    """Let an engine that can compile side by side what a task needs, and what `self_check` needs if it will look."""
+    if torch.compiler.is_compiling() or not hasattr(engine, "prepare"):
+        return
+    device = task.inputs.device
+    if (engine.name, kind_of(device)) not in _seen and can_look(device):
+        engine.prepare(task, partial(to_be_looked_at, engine, device))
+
+
+def to_be_looked_at(engine: Engine, device: torch.device) -> list[EngineTask]:
+    """The tasks at which `self_check` will look; none if it knows."""
+    with undisturbed(device):
+        precision = precision_of(device)
+        return [] if agreement.is_known(engine, device, precision.name) else tasks_of(device, precision)
 
 
 @lru_cache
@@ -234,21 +262,41 @@ def can_look(device: torch.device) -> bool:
     return obstacle() is None and type(torch.empty(0, device=device)) is Tensor
 
 
-def look(engine: Engine, device: torch.device) -> str | None:
-    """Compare a plain and a power-law LSTM."""
-    precision = TF32 if device.type == "cuda" and tf32_in_recurrent_layers() else FLOAT32
-    for cell, sizes in ((LSTMCell(gates.Sigmoid()), SIZES), (LSTMCell(gates.PowerLaw(), coupled=True), WIDE)):
-        task = make_task(cell, sizes, precision.dtype, device)
-        if engine.refuses(task) is not None:
-            continue
+def precision_of(device: torch.device) -> Precision:
+    """That of float32 in recurrent layers, as torch is set."""
+    return TF32 if device.type == "cuda" and tf32_in_recurrent_layers() else FLOAT32
+
+
+def tasks_of(device: torch.device, precision: Precision) -> list[EngineTask]:
+    """A power-law LSTM, and on CUDA devices, where kernels depend on how wide inputs are, a plain one before it."""
+    cells = [(LSTMCell(gates.Sigmoid()), SIZES), (LSTMCell(gates.PowerLaw(), coupled=True), WIDE)]
+    return [
+        trained(make_task(cell, sizes, precision.dtype, device))
+        for cell, sizes in (cells if device.type == "cuda" else cells[1:])
+    ]
+
+
+def look(engine: Engine, device: torch.device, precision: Precision) -> str | None:
+    """Compare them; on CUDA devices in threads, so that kernels compile side by side."""
+    tasks = [task for task in tasks_of(device, precision) if engine.refuses(task) is None]
+    if device.type != "cuda":
+        return next(filter(None, (disagreement(engine, task, precision) for task in tasks)), None)
+    with threads(device) as pool:
+        return next(filter(None, list(pool.map(lambda task: disagreement(engine, task, precision), tasks))), None)
+
+
+def disagreement(engine: Engine, task: EngineTask, precision: Precision) -> str | None:
+    """In what an engine and the loop differ at a task, as a sentence."""
+    device, cell = task.inputs.device, cast(GatedCell, task.cell)
+    with undisturbed(device):  # what a caller is in is of its thread
         errors = errors_of(engine, task)
-        wrong = errors if isinstance(errors, str) else errors.beyond(precision.tolerance)
-        if wrong:
-            return (
-                f'engine "{engine.name}" disagrees with the loop engine on {device} '
-                f"({named(cell)} with gate {cell.gate.name}): {wrong}"
-            )
-    return None
+    wrong = errors if isinstance(errors, str) else errors.beyond(precision.tolerance)
+    if not wrong:
+        return None
+    return (
+        f'engine "{engine.name}" disagrees with the loop engine on {device} '
+        f"({named(cell)} with gate {cell.gate.name}): {wrong}"
+    )
 
 
 @contextmanager
@@ -323,7 +371,10 @@ def run(engine: Engine, task: EngineTask, dtype: torch.dtype) -> tuple[dict[str,
     }
     source = torch.Generator("cpu").manual_seed(2)
     directions = [draw(source, *value.shape).to(dtype).to(value) for value in values.values()]
-    gradients = torch.autograd.grad(list(values.values()), list(leaves.values()), directions, materialize_grads=True)
+    # Of a sum: for directions torch would import sympy, which takes longer than all else here.
+    shares = [(value * by).sum().double() for value, by in zip(values.values(), directions, strict=True)]
+    loss = torch.stack(shares).sum()
+    gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
     return {name: value.detach() for name, value in values.items()}, dict(zip(leaves, gradients, strict=True))
 
 

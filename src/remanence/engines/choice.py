@@ -11,7 +11,7 @@ import torch
 from ..cells import GatedCell, LSTMCell
 from . import cuda, side_by_side
 from .base import Engine, EngineResult, EngineTask
-from .check import self_check
+from .check import prepare, self_check
 from .kernels.contract import derivation, no_formula
 from .kernels.run import tracked
 from .machine import X86, tf32_in_recurrent_layers
@@ -45,13 +45,17 @@ def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
         several: whether there are more tasks like it.
     """
     if name == "auto":
-        candidates = _preferred(task, several)
-        return next(engine for engine in candidates if engine.refuses(task) is None and _trusted(engine, task))
+        return next(engine for engine in _preferred(task, several) if _can_run(engine, task) and _trusted(engine, task))
     engine = KNOWN[check_name(name)]
     reason = engine.refuses(task)
     if reason is not None:
         raise ValueError(f"expected a task that engine={name!r} can run, but {reason}")
     return engine
+
+
+def _can_run(engine: Engine, task: EngineTask) -> bool:
+    prepare(engine, task)
+    return engine.refuses(task) is None
 
 
 def _preferred(task: EngineTask, several: bool) -> list[Engine]:

@@ -6,8 +6,9 @@ import os
 import platform
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -41,6 +42,23 @@ def devices() -> list[torch.device]:
     if torch.cuda.is_available():
         found.append(device_named("cuda"))
     return found
+
+
+def described(device: torch.device) -> tuple[str, ...]:
+    """What a device is, with its driver, as far as results can depend on it."""
+    if device.type != "cuda":
+        return device.type, platform.machine()
+    major, minor = torch.cuda.get_device_capability(device)
+    name, chip = torch.cuda.get_device_name(device), f"{major}.{minor}"
+    return name, chip, f"CUDA {torch.version.cuda}, ROCm {torch.version.hip}", driver_version()
+
+
+@lru_cache
+def driver_version() -> str:
+    """Of the driver of CUDA devices; empty where the system does not say."""
+    with suppress(OSError):
+        return Path("/proc/driver/nvidia/version").read_text("utf-8", "replace")
+    return ""
 
 
 @lru_cache

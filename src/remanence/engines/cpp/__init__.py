@@ -4,6 +4,6 @@ A step of torch's operations goes through memory a dozen times, in one thread wh
 through once, in all threads; products with the recurrent matrix stay torch's.
 """
 
-from .engine import name, refuses, run
+from .engine import made_of, name, prepare, refuses, run
 
-__all__ = ["name", "refuses", "run"]
+__all__ = ["made_of", "name", "prepare", "refuses", "run"]

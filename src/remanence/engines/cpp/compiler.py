@@ -11,7 +11,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
-from ...files import write
-from ..kernels.machine_code import UNKEPT, CompilerError, file_name, folder
+from ..kernels import cache
+from ..kernels.compiling import by_one_thread, told
+from ..kernels.machine_code import CompilerError
 from ..machine import X86
 
 HERE = Path(__file__).parent
@@ -40,27 +41,52 @@ PATIENCE = 120
 """Seconds after which a compiler is taken to be stuck."""
 
 
-def library(text: str, constants: Mapping[str, Any] | None = None) -> ctypes.CDLL:
-    """The functions of a source for these constants, loaded."""
+def library(text: str, constants: Mapping[str, Any] | None = None, functions: Sequence[str] = ()) -> ctypes.CDLL:
+    """The functions of a source for these constants, loaded.
+
+    Args:
+        text: the source.
+        constants: what it leaves open, by name.
+        functions: names of those that must be there: a kept library without them is compiled again.
+    """
     options = [*OPTIONS, *for_this_processor(), *(f"-D{name}={value}" for name, value in (constants or {}).items())]
+    name = cache.file_name([text, *options, *made_of()], "so")
+    with by_one_thread(name):
+        kept = cache.find(name)
+        if kept is not None:
+            with suppress(CompilerError):
+                return _loaded(kept, functions)
+            with suppress(OSError):
+                kept.unlink()
+        with told(), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+            file = Path(place) / name
+            _compile(text, options, file)
+            with suppress(*cache.UNKEPT):
+                return _loaded(cache.keep(name, file.read_bytes()), functions)
+            return _loaded(file, functions)
+
+
+def _loaded(file: Path, functions: Sequence[str]) -> ctypes.CDLL:
+    try:
+        found = ctypes.CDLL(str(file))
+    except OSError as error:
+        raise CompilerError(str(error)) from error
+    missing = [name for name in functions if not hasattr(found, name)]
+    if missing:
+        raise CompilerError(f"expected a library with {missing[0]}, found none in {file}")
+    return found
+
+
+def _compile(text: str, options: Sequence[str], file: Path) -> None:
+    """Source to a library, in two goes: in one the compiler would have threads of its own."""
     threads = shared_threads()
-    name = file_name([text, *options, str(threads), *compiler(), processor()], "so")
-    with suppress(*UNKEPT):
-        return ctypes.CDLL(str(folder() / name))
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        file = Path(place) / name
-        # In two goes: in one the compiler would have threads of its own.
-        parallel = [] if threads is None else ["-fopenmp"]
-        _call("-c", "-x", "c++", "-", "-o", f"{file}.o", *options, *parallel, text=text)
-        _call("-shared", f"{file}.o", *([] if threads is None else [threads]), "-o", str(file))
-        with suppress(*UNKEPT):
-            folder().mkdir(parents=True, exist_ok=True)
-            write(folder() / name, file.read_bytes())
-            return ctypes.CDLL(str(folder() / name))
-        try:
-            return ctypes.CDLL(str(file))
-        except OSError as error:
-            raise CompilerError(str(error)) from error
+    _call("-c", "-x", "c++", "-", "-o", f"{file}.o", *options, *([] if threads is None else ["-fopenmp"]), text=text)
+    _call("-shared", f"{file}.o", *([] if threads is None else [threads]), "-o", str(file))
+
+
+def made_of() -> tuple[str, ...]:
+    """What machine code depends on beside source and options: compiler, threads and processor."""
+    return (*compiler(), str(shared_threads()), processor())
 
 
 def because(error: CompilerError) -> str:

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 import torch
 
 from ...cells import GatedCell
 from ..base import EngineResult, EngineTask
+from ..kernels.compiling import side_by_side
 from ..kernels.contract import Backend, register
 from ..kernels.machine_code import CompilerError
-from ..kernels.run import kind_of, run_with, unsuited
+from ..kernels.run import kind_of, run_with, tracked, unsuited
 from ..untraced import untraced
 from .compiler import because, library, shared_threads, threads_of_torch
+from .compiler import made_of as compiler_made_of
 
 name = "c++"
 
 
 def refuses(task: EngineTask) -> str | None:
     """Why it cannot run the task."""
+    return _unfit(task) or _uncompiled(task, tracked(task))
+
+
+def _unfit(task: EngineTask) -> str | None:
+    """The same, as far as nothing is compiled for it."""
     device = task.inputs.device
     if device.type != "cpu":
         return f"it runs on the CPU, and the input is on {device}"
     if task.inputs.dtype != torch.float32:
         return f"it computes in float32, and the input is {task.inputs.dtype}"
-    return unsuited(task, pads=False) or lacks() or _uncompiled(task)
+    return unsuited(task, pads=False) or lacks()
 
 
 def lacks() -> str | None:
@@ -56,14 +64,27 @@ def _no_compiler() -> str | None:
     return None
 
 
-def _uncompiled(task: EngineTask) -> str | None:
+def _uncompiled(task: EngineTask, save: bool) -> str | None:
     """Why steps of this kind are not there; that they can be had is known once they have been."""
     if torch.compiler.is_compiling():
         return None
     from .recurrence import failure
 
     assert isinstance(task.cell, GatedCell)
-    return failure(kind_of(task.cell, task.reverse, "tf32", name), task.dt is not None)
+    return failure(kind_of(task.cell, task.reverse, "tf32", name), task.dt is not None, save)
+
+
+def prepare(task: EngineTask, others: Callable[[], Sequence[EngineTask]]) -> None:
+    """Compile side by side what a task needs and both passes of others, where it can run the task."""
+    if _unfit(task) is None:
+        side_by_side(
+            [partial(_uncompiled, task, tracked(task)), *(partial(_uncompiled, each, True) for each in others())]
+        )
+
+
+def made_of(device: torch.device) -> tuple[str, ...]:
+    """What its results depend on beside its source."""
+    return compiler_made_of()
 
 
 setattr(lacks, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_constant_result` sets, without its import

@@ -1,7 +1,10 @@
 // What cuda/chip.cuh is for a GPU, for the processor of this machine: as plain arithmetic, of which the compiler makes
 // vectors. Accurate to a few units in the last place; NaN stays NaN.
 
-#include <cmath>
+// C's, not that of C++, which takes the compiler longer than a step.
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#include <math.h>
+#undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 
 __forceinline__ float from_bits(uint32_t bits) {
     float x;

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
 import torch
 from torch import Tensor
 
+from ..kernels.compiling import side_by_side
 from ..kernels.contract import Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
 from ..kernels.layout import padded
 from ..kernels.machine_code import CompilerError, cell_sources, joined
@@ -51,8 +52,8 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | 
     hidden, *first_state = _first_state(operands, rows, units, kind.carried)
     product = _new(rows, width)
     common, own = (room, kept.parts, cells, carried, *first_state), (product, *_biases(kind, operands, units))
-    packed = _Packed(kind, operands, common, (*own, hidden, kept.outputs))
-    functions = _functions(kind, operands.dt is not None)
+    functions = _forward(kind, operands.dt is not None, save)
+    packed = _Packed(kind, operands, functions, common, (*own, hidden, kept.outputs))
     whole, matrix = _is_whole(operands), operands.weight_hh.t()
     matrix = _panels(matrix) if whole else matrix.contiguous()
     before = [] if whole else [hidden, *kept.outputs.unbind()[:: -1 if kind.reverse else 1]]
@@ -64,13 +65,11 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | 
         torch.mm(inputs[these], operands.weight_ih.t(), out=room[these] if save else room[: (end - begin) * rows])
         first_of_room = 0 if save else first
         if whole:
-            functions.forward_all(
-                packed.address, _products().multiply, _address(matrix), begin, end, first_of_room, save
-            )
+            functions.forward_all(packed.address, _products().multiply, _address(matrix), begin, end, first_of_room)
             continue
         for s in range(begin, end):
             torch.mm(before[s], matrix, out=product)
-            functions.forward(packed.address, s, first_of_room, save)
+            functions.forward(packed.address, s, first_of_room)
     last = 0 if kind.reverse else steps - 1
     slot = last if save else (steps - 1) % 2
     for place, values in zip(final, (kept.outputs, cells, carried), strict=True):
@@ -95,8 +94,8 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
     held = _new(rows, units) if operands.lengths is not None else None
     common = (kept.pre, kept.parts, kept.cells, kept.carried, *first)
     own = (by.outputs, zeros, from_later, d_cell, d_carried, d_fixed, d_step, d_pre, d_parts, d_product, held)
-    packed = _Packed(kind, operands, common, own)
-    functions = _functions(kind, operands.dt is not None)
+    functions = _backward(kind, operands.dt is not None)
+    packed = _Packed(kind, operands, functions, common, own)
     if _is_whole(operands):
         matrix = _panels(matrix)
         functions.backward_all(packed.address, _products().multiply, _address(matrix), _address(d_dt))
@@ -153,12 +152,18 @@ class _Packed:
     Args:
         kind: which steps.
         operands: what they start from.
+        functions: of the pass.
         common: tensors that both passes have, from pre-activations to what is carried first.
         own: those that one of them has.
     """
 
     def __init__(
-        self, kind: Kind, operands: Operands, common: Sequence[Tensor | None], own: Sequence[Tensor | None]
+        self,
+        kind: Kind,
+        operands: Operands,
+        functions: ctypes.CDLL,
+        common: Sequence[Tensor | None],
+        own: Sequence[Tensor | None],
     ) -> None:
         steps, rows, _ = operands.inputs.shape
         units = operands.weight_hh.shape[-1]
@@ -168,7 +173,7 @@ class _Packed:
         derived, fixed = kind.derived(operands.dt is not None), None
         if derived.fixed and operands.own is not None:
             fixed, weights = _new(len(derived.fixed), units), operands.own.float().contiguous()
-            _functions(kind, operands.dt is not None).gate_fixed_all(units, _address(weights), _address(fixed))
+            functions.gate_fixed_all(units, _address(weights), _address(fixed))
         self.tensors = (*common, fixed, operands.dt, operands.lengths, *own)
         addresses = map(_address, self.tensors)
         self.address = ctypes.create_string_buffer(struct.pack(f"@5qd{len(self.tensors)}P", *numbers, *addresses))
@@ -201,32 +206,60 @@ def _biases(kind: Kind, operands: Operands, units: int) -> tuple[Tensor, Tensor 
 
 
 @cache
-def failure(kind: Kind, has_dt: bool) -> str | None:
-    """Why the steps of a kind cannot be had, as the end of a sentence."""
+def failure(kind: Kind, has_dt: bool, save: bool) -> str | None:
+    """Why the steps of a kind cannot be had, as the end of a sentence.
+
+    Args:
+        kind: which steps.
+        has_dt: whether they take times.
+        save: whether there will be a backward pass.
+    """
+    needed: list[Callable[[], ctypes.CDLL]] = [partial(_forward, kind, has_dt, save), _products]
+    if save:
+        needed.append(partial(_backward, kind, has_dt))
     try:
-        _functions(kind, has_dt)
-        _products()
+        side_by_side(needed)
     except CompilerError as error:
         return because(error)
     return None
 
 
 @cache
-def _functions(kind: Kind, has_dt: bool) -> ctypes.CDLL:
+def _forward(kind: Kind, has_dt: bool, save: bool) -> ctypes.CDLL:
     """The steps of a kind."""
-    own = {"ACTIVATED": int(kind.cell == "lstm"), "HAS_DT": int(has_dt)}
-    found = library(joined(step_sources(cell_sources(kind.derived(has_dt)))), kind.constants() | own)
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    found.forward.argtypes = (pointer, number, number, ctypes.c_int)
-    found.backward.argtypes = (pointer, number)
-    found.forward_all.argtypes = (pointer, pointer, pointer, number, number, number, ctypes.c_int)
-    found.backward_all.argtypes = (pointer, pointer, pointer, pointer)
-    found.gate_fixed_all.argtypes = (number, pointer, pointer)
-    found.gate_own_all.argtypes = (number, pointer, pointer, pointer)
+    types = {
+        "gate_fixed_all": (_NUMBER, _POINTER, _POINTER),
+        "forward": (_POINTER, _NUMBER, _NUMBER),
+        "forward_all": (_POINTER, _POINTER, _POINTER, _NUMBER, _NUMBER, _NUMBER),
+    }
+    return _steps(kind, has_dt, types, BACKWARD=0, SAVE=int(save))
+
+
+@cache
+def _backward(kind: Kind, has_dt: bool) -> ctypes.CDLL:
+    """The steps back of a kind."""
+    types = {
+        "gate_fixed_all": (_NUMBER, _POINTER, _POINTER),
+        "gate_own_all": (_NUMBER, _POINTER, _POINTER, _POINTER),
+        "backward": (_POINTER, _NUMBER),
+        "backward_all": (_POINTER, _POINTER, _POINTER, _POINTER),
+    }
+    return _steps(kind, has_dt, types, BACKWARD=1)
+
+
+_POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
+
+
+def _steps(kind: Kind, has_dt: bool, types: Mapping[str, tuple[type, ...]], **constants: int) -> ctypes.CDLL:
+    text = joined(step_sources(cell_sources(kind.derived(has_dt))))
+    constants |= {"ACTIVATED": int(kind.cell == "lstm"), "HAS_DT": int(has_dt)}
+    found = library(text, kind.constants() | constants, tuple(types))
+    for name, of in types.items():
+        getattr(found, name).argtypes = of
     return found
 
 
 @cache
 def _products() -> ctypes.CDLL:
     """The products, which are the same for all kinds."""
-    return library(joined(PRODUCTS))
+    return library(joined(PRODUCTS), functions=("columns", "multiply"))

@@ -3,6 +3,9 @@
 // those of ../kernels and of the gate's equation.
 //
 // T steps, B sequences, H units, G blocks. Sequences that have ended keep their state.
+//
+// BACKWARD says which pass is compiled, SAVE whether the forward pass keeps what the other needs: each side by side with the
+// others, and only where it is wanted.
 
 struct Sizes { int64_t steps, rows, units, threads, reverse; };
 
@@ -54,8 +57,9 @@ struct Several {
     }
 };
 
-template <bool SAVE>
-__forceinline__ void forward_row(const Forward& f, int64_t s, int64_t row, int64_t first) {
+#if !BACKWARD
+
+static void forward_row(const Forward& f, int64_t s, int64_t row, int64_t first) {
     const Task& task = f.task;
     const Sizes n = task.sizes;
     const int64_t units = n.units, t = n.reverse ? n.steps - 1 - s : s, before = n.reverse ? t + 1 : t - 1;
@@ -104,10 +108,7 @@ __forceinline__ void forward_row(const Forward& f, int64_t s, int64_t row, int64
     }
 }
 
-static void forward_row(const Forward& f, int64_t s, int64_t row, int64_t first, bool save) {
-    if (save) forward_row<true>(f, s, row, first);
-    else forward_row<false>(f, s, row, first);
-}
+#else
 
 static void backward_row(const Backward& b, int64_t s, int64_t row) {
     const Task& task = b.task;
@@ -167,7 +168,9 @@ static void backward_row(const Backward& b, int64_t s, int64_t row) {
     }
 }
 
-// What the gate's own weights (OWN, H) come to, (FIXED, H), and derivatives by the weights from those by that.
+#endif
+
+// What the gate's own weights (OWN, H) come to, (FIXED, H).
 extern "C" void gate_fixed_all(int64_t units, const float* weights, float* found) {
     for (int64_t unit = 0; unit < units; ++unit) {
         float own[OWN + !OWN], fixed[FIXED + !FIXED];
@@ -175,29 +178,6 @@ extern "C" void gate_fixed_all(int64_t units, const float* weights, float* found
         gate_fixed(own, fixed);
         for (int i = 0; i < FIXED; ++i) found[i * units + unit] = fixed[i];
     }
-}
-
-extern "C" void gate_own_all(int64_t units, const float* weights, const float* by_fixed, float* found) {
-    for (int64_t unit = 0; unit < units; ++unit) {
-        float own[OWN + !OWN], d_fixed[FIXED + !FIXED], d_own[OWN + !OWN];
-        for (int i = 0; i < OWN; ++i) own[i] = weights[i * units + unit];
-        for (int i = 0; i < FIXED; ++i) d_fixed[i] = by_fixed[i * units + unit];
-        gate_own(own, d_fixed, d_own);
-        for (int i = 0; i < OWN; ++i) found[i * units + unit] = d_own[i];
-    }
-}
-
-// One step; `first` is the first of those that pre has.
-extern "C" void forward(const Forward* f, int64_t s, int64_t first, int save) {
-    const Sizes n = f->task.sizes;
-#pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
-    for (int64_t row = 0; row < n.rows; ++row) forward_row(*f, s, row, first, save);
-}
-
-extern "C" void backward(const Backward* b, int64_t s) {
-    const Sizes n = b->task.sizes;
-#pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
-    for (int64_t row = 0; row < n.rows; ++row) backward_row(*b, s, row);
 }
 
 // See products.cpp.
@@ -211,8 +191,17 @@ struct Group {
     Group(Sizes n, int64_t i) : begin(n.rows * i / number(n)), many(n.rows * (i + 1) / number(n) - begin) {}
 };
 
+#if !BACKWARD
+
+// One step; `first` is the first of those that pre has.
+extern "C" void forward(const Forward* f, int64_t s, int64_t first) {
+    const Sizes n = f->task.sizes;
+#pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
+    for (int64_t row = 0; row < n.rows; ++row) forward_row(*f, s, row, first);
+}
+
 // Steps from `begin` to `end`. The matrix is (H, G H), in panels.
-extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* panels, int64_t begin, int64_t end, int64_t first, int save) {
+extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* panels, int64_t begin, int64_t end, int64_t first) {
     const Sizes n = f->task.sizes;
     const int64_t width = BLOCKS * n.units;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
@@ -223,9 +212,29 @@ extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* p
             const int64_t before = n.reverse ? n.steps - s : s - 1;
             const float* hidden = s ? row_of(f->hidden, before, group.begin, n, n.units) : row_of(f->first_hidden, 0, group.begin, n, n.units);
             multiply({product, width}, {hidden, n.units}, panels, group.many, n.units, width);
-            for (int64_t row = group.begin; row < group.begin + group.many; ++row) forward_row(*f, s, row, first, save);
+            for (int64_t row = group.begin; row < group.begin + group.many; ++row) forward_row(*f, s, row, first);
         }
     }
+}
+
+#else
+
+// Derivatives by the gate's own weights from those by what they come to.
+extern "C" void gate_own_all(int64_t units, const float* weights, const float* by_fixed, float* found) {
+    for (int64_t unit = 0; unit < units; ++unit) {
+        float own[OWN + !OWN], d_fixed[FIXED + !FIXED], d_own[OWN + !OWN];
+        for (int i = 0; i < OWN; ++i) own[i] = weights[i * units + unit];
+        for (int i = 0; i < FIXED; ++i) d_fixed[i] = by_fixed[i * units + unit];
+        gate_own(own, d_fixed, d_own);
+        for (int i = 0; i < OWN; ++i) found[i * units + unit] = d_own[i];
+    }
+}
+
+// One step back.
+extern "C" void backward(const Backward* b, int64_t s) {
+    const Sizes n = b->task.sizes;
+#pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
+    for (int64_t row = 0; row < n.rows; ++row) backward_row(*b, s, row);
 }
 
 // All steps back. The matrix is (G H, H), in panels, d_dt (T, B) or null.
@@ -251,3 +260,5 @@ extern "C" void backward_all(const Backward* b, Multiply* multiply, const float*
         }
     }
 }
+
+#endif

@@ -3,7 +3,7 @@
 They are CUDA C++, compiled when they are first used by the compiler that comes with torch.
 """
 
-from .engine import SIDE_BY_SIDE, name, refuses, run
+from .engine import SIDE_BY_SIDE, made_of, name, refuses, run
 from .plan import at_once
 
-__all__ = ["SIDE_BY_SIDE", "at_once", "name", "refuses", "run"]
+__all__ = ["SIDE_BY_SIDE", "at_once", "made_of", "name", "refuses", "run"]

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
-from ...files import write
-from ..kernels.machine_code import UNKEPT, CompilerError, file_name, folder, joined
+from ..kernels import cache
+from ..kernels.compiling import by_one_thread, told
+from ..kernels.machine_code import CompilerError, joined
 
 HERE = Path(__file__).parent
 RECURRENT = ("forward", "backward", "whole_forward", "whole_backward", "wide_forward", "wide_backward")
@@ -50,14 +51,19 @@ def machine_code(name: str, constants: Mapping[str, Any], architecture: str, cel
     """
     options = [f"--gpu-architecture={architecture}", "-std=c++17"]
     options += [f"-D{constant}={value}" for constant, value in constants.items()]
-    text = joined(files(name, cell))
-    file = file_name([text, *options, ".".join(map(str, version()))], "cubin")
-    with suppress(*UNKEPT):
-        return (folder() / file).read_bytes()
-    code = compiled(text, options)
-    with suppress(*UNKEPT):
-        folder().mkdir(parents=True, exist_ok=True)
-        write(folder() / file, code)
+    return code_of(joined(files(name, cell)), options)
+
+
+def code_of(text: str, options: list[str]) -> bytes:
+    """Source to machine code, or what was kept of it."""
+    name = cache.file_name([text, *options, ".".join(map(str, version()))], "cubin")
+    with by_one_thread(name):
+        code = cache.read(name)
+        if code is None:
+            with told():
+                code = compiled(text, options)
+            with suppress(*cache.UNKEPT):
+                cache.keep(name, code)
     return code
 
 

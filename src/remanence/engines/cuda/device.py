@@ -9,7 +9,7 @@ import torch
 
 from ..kernels.machine_code import CompilerError
 from . import plan
-from .compiler import compiled
+from .compiler import code_of
 from .driver import DriverError, Kernel, architecture, driver
 
 GENERATIONS = (9, 10)
@@ -35,7 +35,7 @@ def _lacks(device: torch.device) -> str | None:
 @lru_cache
 def _nothing(architecture: str) -> bytes:
     """Machine code that does nothing: that there is some shows a compiler that knows the chip."""
-    return compiled('extern "C" __global__ void nothing() {}', [f"--gpu-architecture={architecture}"])
+    return code_of('extern "C" __global__ void nothing() {}', [f"--gpu-architecture={architecture}"])
 
 
 @lru_cache

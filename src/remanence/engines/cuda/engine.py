@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import torch
+
 from ...cells import GatedCell
 from ..base import EngineResult, EngineTask
 from ..kernels.contract import Backend, derivation, register
 from ..kernels.run import run_with, unsuited
-from ..machine import tf32_in_recurrent_layers
+from ..machine import described, tf32_in_recurrent_layers
 from . import plan
+from .compiler import version
 from .device import lacks, largest_cluster
 
 name = "cuda"
@@ -42,6 +45,11 @@ def refuses(task: EngineTask) -> str | None:
 def run(task: EngineTask) -> EngineResult:
     """Run a task, or several side by side, in one launch."""
     return run_with(name, task)
+
+
+def made_of(device: torch.device) -> tuple[str, ...]:
+    """What its results depend on beside its source."""
+    return (*described(device), *map(str, version()))
 
 
 def _kernels() -> Backend:

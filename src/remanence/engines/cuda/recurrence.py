@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..kernels.compiling import begin
 from ..kernels.contract import ALIGNMENT, Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
 from ..kernels.machine_code import cell_sources
 from ..machine import lacking, processors
@@ -55,7 +57,8 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | 
     sizes = _plan(kind, operands, backward=False)
     bias, *biases = _biases(operands)
     variant = Variant.of(kind, operands, sizes, bias)
-    kernel = _forward(variant, kept.pre is not None)
+    save = kept.pre is not None
+    kernel = _forward(variant, save, partial(_begin_backward, kind, operands, bias) if save else None)
     tensors = (
         *(pre, _wide(operands.inputs) if variant.inputs else None, operands.weight_ih, _aligned(operands.weight_hh)),
         *(*biases, operands.dt, operands.lengths, *map(_wide, operands[8:])),
@@ -190,10 +193,13 @@ class Variant(NamedTuple):
 
     def kernel(self, name: str, signature: str, shared: int, **more: int) -> Kernel:
         """The kernel, with that many bytes of shared memory and constants that only one pass has."""
-        code = machine_code(
-            name, self.constants() | more, architecture(self.device), cell_sources(self.kind.derived(self.has_dt))
-        )
+        code = self.code(name, **more)
         return Kernel(code, name, signature, 32 * self.sizes.warps, self.sizes.cluster, shared, self.device)
+
+    def code(self, name: str, **more: int) -> bytes:
+        """Its machine code."""
+        cell = cell_sources(self.kind.derived(self.has_dt))
+        return machine_code(name, self.constants() | more, architecture(self.device), cell)
 
     def constants(self) -> dict[str, Any]:
         """What the source of both passes leaves open."""
@@ -227,7 +233,43 @@ class Variant(NamedTuple):
         }
 
 
-@cache
+class _Kernels:
+    """Kernels that were loaded, by what they are.
+
+    Args:
+        make: loads one of a variant, with a constant that only one pass has.
+    """
+
+    def __init__(self, make: Callable[[Variant, bool], Kernel]) -> None:
+        self.make = make
+        self.known: dict[tuple[Variant, bool], Kernel] = {}
+
+    def __call__(self, of: Variant, constant: bool, first: Callable[[], None] | None = None) -> Kernel:
+        """A kernel. The first time, something else is done before it is compiled."""
+        kernel = self.known.get((of, constant))
+        if kernel is None:
+            if first is not None:
+                first()
+            kernel = self.known[of, constant] = self.make(of, constant)
+        return kernel
+
+    def cache_clear(self) -> None:
+        """Forget them."""
+        self.known.clear()
+
+
+def _begin_backward(kind: Kind, operands: Operands, bias: torch.dtype) -> None:
+    """Compile the backward pass beside the forward pass, as far as it is known now which one it will be."""
+    if not operands.inputs.is_cuda:
+        return
+    sizes = _plan(kind, operands, backward=True)
+    d_inputs = operands.inputs.requires_grad and _does_inputs(kind, operands, sizes)
+    of = Variant.of(kind, operands, sizes, bias)
+    name = "whole_backward" if sizes.whole else "wide_backward" if sizes.wide else "backward"
+    begin(partial(of.code, name, D_INPUTS=int(d_inputs)))
+
+
+@_Kernels
 def _forward(of: Variant, save: bool) -> Kernel:
     kind, sizes = of.kind, of.sizes
     left = kind.blocks + 2 + kind.carried + (kind.split >= 0) if save else 1
@@ -243,7 +285,7 @@ def _forward(of: Variant, save: bool) -> Kernel:
     return of.kernel(name, signature, shared, SAVE=int(save))
 
 
-@cache
+@_Kernels
 def _backward(of: Variant, d_inputs: bool) -> Kernel:
     kind, sizes, parted = of.kind, of.sizes, of.kind.split >= 0
     if sizes.whole:

@@ -5,5 +5,7 @@ run         from a task to the operator and back
 operator    kernels as one operation of torch: autograd, torch.compile
 launch      buffers, and the products before and after the recurrence (products, layout)
 derive      a gate's equation as formulas, and these as code
-machine_code    compiled kernels on disk; functions.cuh, cells.cuh: what kernels in C++ begin with
+machine_code    what kernels in C++ begin with (functions.cuh, cells.cuh)
+compiling   several kernels side by side, each once
+cache       compiled kernels on disk
 """

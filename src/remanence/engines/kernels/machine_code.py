@@ -1,34 +1,20 @@
-"""Machine code on disk: kernels take up to a second to compile, and are kept in `kernels` of the cache folder."""
+"""What machine code is made of; `cache` keeps it."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from ...files import cache_folder
 from .derive import DerivedCell, DerivedGate, cpp
 
 HERE = Path(__file__).parent
 FUNCTIONS, STATE, CELLS = HERE / "functions.cuh", HERE / "state.cuh", HERE / "cells.cuh"
 """What kernels of all C++ engines begin with; what is derived comes between."""
-UNKEPT = (OSError, RuntimeError)
-"""A home that cannot be written to, or a user without one: what is not kept is compiled again the next time."""
 
 
 class CompilerError(RuntimeError):
     """There is no compiler, or it does not take the kernel."""
-
-
-def folder() -> Path:
-    """Where machine code is kept."""
-    return cache_folder() / "kernels"
-
-
-def file_name(parts: Iterable[str], suffix: str) -> str:
-    """Of machine code that is made of all this."""
-    return f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:40]}.{suffix}"
 
 
 def joined(parts: Iterable[Path | str]) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+import torch
+
 from ..base import EngineResult, EngineTask
 from ..kernels.contract import Backend, register
 from ..kernels.run import run_with, unsuited
+from ..machine import described
 
 name = "triton"
 SIDE_BY_SIDE = True
@@ -35,6 +38,13 @@ def interpreting() -> bool:
 def run(task: EngineTask) -> EngineResult:
     """Run a task, or several side by side, in one launch."""
     return run_with(name, task)
+
+
+def made_of(device: torch.device) -> tuple[str, ...]:
+    """What its results depend on beside its source."""
+    import triton
+
+    return (*described(device), str(triton.__version__), f"interpreted: {interpreting()}")
 
 
 def _kernels() -> Backend:

@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ..kernels.compiling import told
+
 _compiled: dict[tuple[Any, ...], tuple[Any, tuple[Any, ...]]] = {}
 
 
@@ -40,7 +42,8 @@ def start(
         compiled[(*grid, 1, 1)](*tensors, *numbers, *rest)
         return
     named = constants(*kind)
-    compiled = kernel[grid](*tensors, *numbers, **named)
+    with told():
+        compiled = kernel[grid](*tensors, *numbers, **named)
     if hasattr(compiled, "packed_metadata"):  # the interpreter compiles nothing
         names = kernel.arg_names[len(tensors) + len(numbers) :]
         _compiled[key] = compiled, tuple(named[name] for name in names)

@@ -1,0 +1,525 @@
+"""What is kept on disk between processes: used where it can be trusted, made again where it cannot."""
+
+import importlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import remanence as rm
+from remanence.cells import LSTMCell
+from remanence.engines import KNOWN, agreement, loop
+from remanence.engines.check import SIZES, make_task
+from remanence.engines.cpp import compiler, engine, recurrence
+from remanence.engines.kernels import cache, compiling
+from remanence.files import TEMPORARY
+from remanence.gates import Fast
+
+checking = importlib.import_module("remanence.engines.check")
+CPU = torch.device("cpu")
+compiles = pytest.mark.skipif(engine.lacks() is not None, reason="no C++ compiler")
+posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
+
+
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    """The folder of kernels, which is not there yet."""
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "kernels"
+
+
+def mode(path):
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+# Files.
+
+
+def test_what_is_kept_is_found_by_its_name_alone(kernels):
+    name = cache.file_name(["all", "that"], "so")
+    assert cache.find(name) is cache.read(name) is None
+    path = cache.keep(name, b"machine code")
+    assert path.parent == kernels
+    assert path.suffix == ".so"
+    assert (cache.find(name), cache.read(name)) == (path, b"machine code")
+    assert cache.find(cache.file_name(["all", "this"], "so")) is None
+    assert cache.find(cache.file_name(["all", "that"], "cubin")) is None
+
+
+DAMAGES = {
+    "nothing left": lambda content: b"",
+    "cut": lambda content: content[: len(content) // 2],
+    "cut at the end": lambda content: content[:-1],
+    "one bit": lambda content: content[:100] + bytes([content[100] ^ 1]) + content[101:],
+    "longer": lambda content: content + b"\0",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_not_there(kernels, damage):
+    name = cache.file_name([], "so")
+    path = cache.keep(name, bytes(range(200)))
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    assert cache.read(name) is None
+    assert list(kernels.iterdir()) == []
+    cache.keep(name, b"again")
+    assert cache.read(name) == b"again"
+
+
+@posix
+def test_a_file_that_somebody_else_can_have_written_is_not_there(kernels, tmp_path):
+    name = cache.file_name([], "so")
+    path = cache.keep(name, b"content")
+    assert mode(path) == 0o600
+    path.chmod(0o660)
+    assert cache.read(name) is None
+    path = cache.keep(name, b"content")
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert cache.read(name) is None
+
+
+# The folder.
+
+
+@posix
+def test_the_folder_is_made_for_the_user_alone(kernels):
+    before = os.umask(0)
+    try:
+        assert cache.folder() == kernels
+    finally:
+        os.umask(before)
+    assert mode(kernels) == mode(kernels.parent) == 0o700
+
+
+def others_may_write(kernels, monkeypatch):
+    kernels.mkdir(parents=True)
+    kernels.chmod(0o777)
+    return "others may write to it"
+
+
+def group_may_write(kernels, monkeypatch):
+    kernels.mkdir(parents=True)
+    kernels.chmod(0o770)
+    return "others may write to it"
+
+
+def a_link(kernels, monkeypatch):
+    kernels.parent.mkdir()
+    real = kernels.parent / "real"
+    real.mkdir(0o700)
+    kernels.symlink_to(real)
+    return "it is a link or a file"
+
+
+def another_users(kernels, monkeypatch):
+    kernels.mkdir(parents=True, mode=0o700)
+    owner = os.geteuid()
+    monkeypatch.setattr(cache.os, "geteuid", lambda: owner + 1)
+    return "it belongs to another user"
+
+
+def in_a_folder_for_all(kernels, monkeypatch):
+    kernels.mkdir(parents=True, mode=0o700)
+    kernels.parent.chmod(0o777)
+    return f"others may write to {kernels.parent}"
+
+
+EXPOSED = [others_may_write, group_may_write, a_link, another_users, in_a_folder_for_all]
+
+
+@posix
+@pytest.mark.parametrize("expose", EXPOSED)
+def test_a_folder_that_is_not_private_is_not_used_and_told_once(kernels, expose, monkeypatch):
+    name = cache.file_name([], "so")
+    planted = cache.keep(name, b"planted")
+    shutil.move(planted, kernels.parents[1] / planted.name)
+    shutil.rmtree(kernels.parent)
+    reason = expose(kernels, monkeypatch)
+    shutil.move(kernels.parents[1] / planted.name, planted)
+    with pytest.warns(UserWarning, match="expected .* to be a folder that only this user can write to") as told:
+        private = cache.folder()
+    (warning,) = told
+    assert f"but {reason}: " in str(warning.message)
+    assert "\n" not in str(warning.message)
+    assert private != kernels
+    assert mode(private) == 0o700
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.folder() == private
+        assert cache.read(name) is None
+        monkeypatch.undo()  # the files there are this user's
+        monkeypatch.setenv("REMANENCE_CACHE", str(kernels.parent))
+        if expose is not another_users:
+            cache.keep(name, b"own")
+            assert cache.read(name) == b"own"
+    assert planted.read_bytes() == b"planted"
+
+
+@posix
+def test_a_folder_in_one_for_all_where_nobody_can_replace_it_is_used(kernels):
+    kernels.parent.mkdir()
+    kernels.parent.chmod(0o1777)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.folder() == kernels
+
+
+# Libraries.
+
+
+TRIVIAL = 'extern "C" int number() { return NUMBER; }'
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """Sources that were compiled."""
+    found, compile_ = [], compiler._compile
+
+    def counted(text, options, file):
+        found.append(text)
+        compile_(text, options, file)
+
+    monkeypatch.setattr(compiler, "_compile", counted)
+    return found
+
+
+@compiles
+def test_a_library_that_several_threads_want_is_compiled_once(kernels, compilations):
+    found = compiling.side_by_side([lambda: compiler.library(TRIVIAL, {"NUMBER": 8}).number()] * 4)
+    assert found == [8] * 4
+    assert len(compilations) == 1
+
+
+@compiles
+def test_an_error_of_one_of_several_is_raised():
+    def fails():
+        raise compiler.CompilerError("no licence")
+
+    with pytest.raises(compiler.CompilerError, match="no licence"):
+        compiling.side_by_side([list, fails, list])
+
+
+@compiles
+def test_a_library_without_the_functions_is_compiled_again(kernels, compilations):
+    compiler.library(TRIVIAL, {"NUMBER": 9})
+    (path,) = kernels.iterdir()
+    other = compiler.library('extern "C" int nothing() { return 0; }')._name
+    key = path.name.split(".")[0]
+    path.unlink()
+    cache.keep(f"{key}.so", Path(other).read_bytes())
+    assert compiler.library(TRIVIAL, {"NUMBER": 9}, ["number"]).number() == 9
+    assert len(compilations) == 3
+    with pytest.raises(compiler.CompilerError, match="expected a library with other"):
+        compiler.library(TRIVIAL, {"NUMBER": 9}, ["other"])
+
+
+@compiles
+@pytest.mark.parametrize(("save", "expected"), [(False, {(0, 0)}), (True, {(0, 1), (1, None)})])
+def test_a_layer_compiles_the_passes_it_needs_and_no_more(save, expected, monkeypatch):
+    wanted = []
+
+    def library(text, constants=None, functions=()):
+        if constants is not None:
+            wanted.append((constants["BACKWARD"], constants.get("SAVE")))
+        return SimpleNamespace(**{name: SimpleNamespace() for name in functions})
+
+    known = (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
+    for each in known:
+        each.cache_clear()
+    monkeypatch.setattr(recurrence, "library", library)
+    task = make_task(LSTMCell(Fast()), SIZES, torch.float32, CPU)
+    task.inputs.requires_grad_(save)
+    assert engine.refuses(task) is None
+    for each in known:
+        each.cache_clear()
+    assert set(wanted) == expected
+    assert len(wanted) == len(expected)
+
+
+# What is told.
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """As if nothing had been compiled, and nobody was patient."""
+    monkeypatch.setattr(compiling, "_clock", compiling._Clock())
+    monkeypatch.setattr(compiling, "PATIENCE", 0.0)
+    monkeypatch.delenv("REMANENCE_QUIET", raising=False)
+    return monkeypatch
+
+
+def compile_for_long():
+    with compiling.told():
+        timer = compiling._clock.timer
+        if timer is not None:
+            timer.join()
+
+
+def test_who_waits_long_is_told_once(clock, capsys):
+    for _ in range(3):
+        compile_for_long()
+    assert capsys.readouterr() == ("", f"{compiling.MESSAGE}\n")
+
+
+def test_nothing_is_told_where_it_is_to_be_quiet(clock, capsys):
+    clock.setenv("REMANENCE_QUIET", "1")
+    compile_for_long()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_who_does_not_wait_is_not_told(clock, capsys):
+    clock.setattr(compiling, "PATIENCE", 3600.0)
+    with compiling.told():
+        timer = compiling._clock.timer
+        with compiling.told():
+            pass
+        assert timer.is_alive()
+    timer.join()
+    assert capsys.readouterr() == ("", "")
+    assert compiling._clock.spent > 0
+
+
+def test_a_job_that_fails_beside_others_is_silent(capsys):
+    done = threading.Event()
+
+    def fails():
+        done.set()
+        raise RuntimeError("no licence")
+
+    compiling.begin(fails)
+    assert done.wait(60)
+    assert capsys.readouterr() == ("", "")
+
+
+# Agreement with the loop.
+
+
+@pytest.fixture
+def looked(kernels, monkeypatch):
+    """Engines that were looked at, and a function: as if in a new process, whether one is trusted."""
+    found, look = [], checking.look
+
+    def counted(of, *rest):
+        found.append(of.name)
+        return look(of, *rest)
+
+    monkeypatch.setattr(checking, "look", counted)
+
+    def again(of):
+        monkeypatch.setattr(checking, "_seen", {})
+        return checking.self_check(of, CPU) is None
+
+    return found, again
+
+
+def fake(run, made_of=("a compiler",), name="fake"):
+    return SimpleNamespace(name=name, run=run, refuses=lambda task: None, made_of=lambda device: made_of)
+
+
+def wrong(task):
+    result = loop.run(task)
+    return result._replace(output=result.output * 1.01)
+
+
+def test_an_engine_that_agreed_is_not_looked_at_again(looked, kernels):
+    found, again = looked
+    assert again(fake(loop.run))
+    assert again(fake(wrong))  # nobody looks
+    assert found == ["fake"]
+    (kept,) = kernels.iterdir()
+    assert kept.suffix == ".agrees"
+
+
+def test_an_engine_that_disagreed_is_looked_at_in_every_process(looked, kernels):
+    found, again = looked
+    assert not again(fake(wrong))
+    assert not again(fake(wrong))
+    assert again(fake(loop.run))
+    assert len(found) == 3
+
+
+def test_an_engine_that_does_not_say_what_it_is_made_of_is_looked_at_again(looked):
+    found, again = looked
+    nameless = SimpleNamespace(name="fake", run=loop.run, refuses=lambda task: None)
+    assert again(nameless)
+    assert again(nameless)
+    assert len(found) == 2
+
+
+CHANGES = {
+    "torch": lambda patch: patch.setattr(torch, "__version__", "99.0"),
+    "source": lambda patch: patch.setattr(agreement, "source", lambda: "another"),
+    "precision": lambda patch: patch.setattr(checking, "precision_of", lambda device: checking.FULL),
+    "compiler": lambda patch: None,
+    "name": lambda patch: None,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_results_depend_on_makes_it_look_again(looked, change, monkeypatch):
+    found, again = looked
+    assert again(fake(loop.run))
+    with monkeypatch.context() as changed:
+        CHANGES[change](changed)
+        other = {"compiler": {"made_of": ("another",)}, "name": {"name": "other"}}.get(change, {})
+        assert again(fake(loop.run, **other))
+    assert len(found) == 2
+    assert again(fake(loop.run))
+    assert len(found) == 2
+
+
+def test_where_nothing_can_be_kept_it_looks_in_every_process(looked, tmp_path, monkeypatch):
+    found, again = looked
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "file"))
+    assert again(fake(loop.run))
+    assert again(fake(loop.run))
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("file", ["engines/cpp/steps.cpp", "engines/kernels/functions.cuh", "cells/lstm.py"])
+def test_source_is_that_of_kernels_cells_and_engines(file, tmp_path, monkeypatch):
+    before = agreement.source()
+    for folder in agreement.FOLDERS:
+        shutil.copytree(agreement.PACKAGE / folder, tmp_path / folder)
+    monkeypatch.setattr(agreement, "PACKAGE", tmp_path)
+    assert agreement.source.__wrapped__() == before
+    path = tmp_path / file
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert agreement.source.__wrapped__() != before
+
+
+@compiles
+def test_engines_that_compile_say_what_they_are_made_of():
+    for name in ("cuda", "triton", "c++"):
+        assert callable(KNOWN[name].made_of)
+    assert compiler.compiler()[1] in KNOWN["c++"].made_of(CPU)
+
+
+# Processes.
+
+
+LAYER = """
+import json, sys, warnings
+import torch
+import remanence as rm
+from importlib import import_module
+from remanence.engines.cpp import compiler
+checking = import_module("remanence.engines.check")
+
+looked, compiled, look, compile_ = [], [], checking.look, compiler._compile
+checking.look = lambda *rest: looked.append(1) or look(*rest)
+compiler._compile = lambda *rest: compiled.append(1) or compile_(*rest)
+
+def run(engine):
+    torch.manual_seed(0)
+    layer = rm.PowerLawLSTM(3, 8, engine=engine)
+    output, _ = layer(torch.randn(5, 4, 3))
+    return [output, *torch.autograd.grad(output.square().sum(), layer.parameters())]
+
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    found = run("auto")
+chosen = rm.engines.explain(rm.PowerLawLSTM(3, 8)).engine
+error = max(float((a - b).norm() / b.norm()) for a, b in zip(found, run("loop"), strict=True))
+print(json.dumps({"looked": len(looked), "compiled": len(compiled), "engine": chosen, "error": error,
+                  "told": [str(one.message) for one in told]}))
+"""
+PIECES = 4
+"""Libraries for it: a trial, products, and both passes of a layer, which is the one that is looked at."""
+
+
+def started(kernels, **environment):
+    command = [sys.executable, "-c", LAYER]
+    folders = os.pathsep.join([str(Path(rm.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {"REMANENCE_CACHE": str(kernels.parent), "PYTHONPATH": folders, **environment}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+    )
+
+
+def ended(process):
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    found = json.loads(output)
+    assert found.pop("error") < 1e-5
+    assert found.pop("engine") == "c++"
+    return found
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """The folder of kernels after two processes at once, and what these did."""
+    kernels = tmp_path_factory.mktemp("filled") / "cache" / "kernels"
+    both = [started(kernels) for _ in range(2)]
+    return kernels, [ended(process) for process in both]
+
+
+@compiles
+def test_two_processes_fill_the_folder_at_once(filled):
+    kernels, found = filled
+    assert any(each["looked"] for each in found)  # the other one may come late
+    assert all(each["compiled"] and not each["told"] for each in found)
+    assert not [path for path in kernels.iterdir() if path.name.startswith(TEMPORARY)]
+    keys = {path.name.split(".")[0] for path in kernels.iterdir()}
+    assert len(keys) == PIECES + 1
+
+
+@compiles
+def test_another_process_neither_compiles_nor_looks(filled):
+    kernels, _ = filled
+    assert ended(started(kernels)) == {"looked": 0, "compiled": 0, "told": []}
+
+
+@compiles
+def test_libraries_that_were_damaged_are_compiled_again_and_nothing_breaks(filled, tmp_path):
+    kernels = tmp_path / "cache" / "kernels"
+    shutil.copytree(filled[0], kernels)
+    libraries = sorted(kernels.glob("*.so"))
+    for number, path in enumerate(libraries):
+        content = path.read_bytes()
+        flipped = content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]
+        path.write_bytes([content[:64], content[: len(content) // 2], content[:-1], flipped][number % 4])
+    found = ended(started(kernels))
+    assert found == {"looked": 0, "compiled": PIECES, "told": []}
+    assert ended(started(kernels))["compiled"] == 0
+
+
+@compiles
+def test_libraries_of_other_functions_are_compiled_again(filled, tmp_path, monkeypatch):
+    kernels = tmp_path / "cache" / "kernels"
+    shutil.copytree(filled[0], kernels)
+    monkeypatch.setenv("REMANENCE_CACHE", str(kernels.parent))
+    keys = {path.name.split(".")[0] for path in kernels.glob("*.so")}
+    other = Path(compiler.library('extern "C" int nothing() { return 0; }')._name).read_bytes()
+    for path in kernels.glob("*.so"):
+        path.unlink()
+    for key in keys:
+        cache.keep(f"{key}.so", other)
+    assert ended(started(kernels))["compiled"] == PIECES - 1  # of the trial nothing is called
+
+
+@compiles
+@posix
+def test_a_layer_runs_where_the_folder_is_everybodys_from_one_of_its_own(filled, tmp_path):
+    kernels, temporary = tmp_path / "cache" / "kernels", tmp_path / "temporary"
+    temporary.mkdir()
+    shutil.copytree(filled[0], kernels)
+    kernels.chmod(0o777)
+    before = sorted(kernels.iterdir())
+    found = ended(started(kernels, TMPDIR=str(temporary)))
+    assert (found["looked"], found["compiled"]) == (1, PIECES)
+    (sentence,) = found["told"]
+    assert sentence.startswith(f"expected {kernels} to be a folder that only this user can write to, but others may")
+    assert sorted(kernels.iterdir()) == before
+    assert list(temporary.iterdir()) == []
