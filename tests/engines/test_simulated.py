@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import simulation
 import torch
+from own_gates import Mixture
 
 import remanence.engines.cuda as clusters
 from remanence import engines
@@ -23,7 +24,7 @@ from remanence.engines.cuda import plan, recurrence
 from remanence.engines.kernels import layout, operator, run
 from remanence.engines.machine import float32_products
 from remanence.engines.pieces import run_in_pieces
-from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign
+from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign, UniformRefine
 
 checking = import_module("remanence.engines.check")
 pytestmark = pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
@@ -52,6 +53,11 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
     "three programs, two tiles": (GRUCell(Refine()), 16, 96, 12, plan.LaunchShape(8, 3, 2)),
     "wide inputs, two tiles": (GRUCell(Sigmoid()), WIDE, 32, 10, plan.LaunchShape(4, 2, 2)),
     "a full register file": (LSTMCell(Fast()), 2, 288, 3, plan.LaunchShape(8, 9, 1)),
+    "five blocks": (LSTMCell(Refine()), WIDE, 16, 5, plan.LaunchShape(4, 1, 1)),
+    "five blocks, two programs, two tiles": (LSTMCell(UniformRefine()), 5, 32, 11, plan.LaunchShape(4, 2, 2)),
+    "five blocks, three programs": (LSTMCell(Refine()), 9, 96, 3, plan.LaunchShape(8, 3, 1)),
+    "five blocks, a full register file": (LSTMCell(Refine()), 2, 288, 3, plan.LaunchShape(8, 9, 1)),
+    "six blocks, a broken program": (LSTMCell(Mixture()), 11, 48, 3, plan.LaunchShape(8, 2, 1)),
     "a whole layer": (LSTMCell(Fast()), 5, 32, 11, plan.make_whole(32, backward=False)),
     "a whole layer, wide inputs": (
         LSTMCell(PowerLaw(), coupled=True),
@@ -80,6 +86,28 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
         141,
         9,
         plan.LaunchShape(9, 4, 1, held=1, ahead=2, streamed=5),
+    ),
+    "wide, five blocks": (LSTMCell(Refine()), WIDE, 30, 9, plan.LaunchShape(4, 2, 2, held=1)),
+    "wide, five blocks, read ahead": (
+        LSTMCell(UniformRefine()),
+        WIDE,
+        80,
+        3,
+        plan.LaunchShape(12, 2, 1, held=2, ahead=3),
+    ),
+    "streamed, five blocks, three tiles": (
+        LSTMCell(Refine()),
+        WIDE,
+        80,
+        20,
+        plan.LaunchShape(8, 3, 3, held=1, ahead=2, streamed=3),
+    ),
+    "streamed, six blocks, a broken four of warps": (
+        LSTMCell(Mixture()),
+        3,
+        141,
+        9,
+        plan.LaunchShape(9, 4, 1, held=2, ahead=3, streamed=6),
     ),
 }
 every_case = pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from .compiler import machine_code
 from .device import largest_cluster
 from .driver import Kernel, architecture
 
-NARROW = 16
-"""Widest inputs that are multiplied by these kernels."""
+NARROW = plan.MOST_INPUTS
 NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
@@ -164,7 +163,9 @@ def _sizes(kind: Kind, operands: Operands, units: int, backward: bool) -> plan.L
     replicas = lead[0] if lead else 1
     countable = replicas * steps * rows * max(kind.blocks, kind.carried) * units < 4 * 2**32
     chip = processors(device), largest_cluster(device)
-    return plan.make(units, rows, replicas, parts, backward, *chip, countable)
+    return plan.make(
+        units, rows, replicas, parts, backward, *chip, countable, kind.blocks, 2 + kind.carried + (kind.split >= 0)
+    )
 
 
 class Variant(NamedTuple):
@@ -191,12 +192,15 @@ class Variant(NamedTuple):
     def kernel(self, name: str, signature: str, shared: int, **more: int) -> Kernel:
         """The kernel, with that many bytes of shared memory and constants that only one pass has."""
         code = machine_code(
-            name, self.constants() | more, architecture(self.device), cpp.source(self.kind.derived(self.has_dt))
+            name,
+            self.constants("backward" in name) | more,
+            architecture(self.device),
+            cpp.source(self.kind.derived(self.has_dt)),
         )
         return Kernel(code, name, signature, 32 * self.sizes.warps, self.sizes.cluster, shared, self.device)
 
-    def constants(self) -> dict[str, Any]:
-        """What the source of both passes leaves open."""
+    def constants(self, backward: bool) -> dict[str, Any]:
+        """What the source of a pass leaves open."""
         kind, sizes = self.kind, self.sizes
         return {
             **kind.constants(),
@@ -210,6 +214,7 @@ class Variant(NamedTuple):
             "TOGETHER": sizes.together,
             **(self._wide_constants() if sizes.wide else {}),
             "PARTS": parts_of(kind, self.dtype),
+            "ASIDE": int(plan.aside(sizes, parts_of(kind, self.dtype), kind.blocks, backward)),
             "BOUNDED": int(kind.cell == "lstm"),
             "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and self.dtype == torch.float32),
             "HAS_DT": int(self.has_dt),
@@ -236,7 +241,7 @@ def _forward(of: Variant, save: bool) -> Kernel:
         shared = plan.whole_forward_shared(of.units, of.dtype.itemsize, kind.blocks, left, of.inputs)
     elif sizes.wide:
         name, signature = "wide_forward", "20P2if"
-        shared = plan.wide_forward_shared(sizes)
+        shared = plan.wide_forward_shared(sizes, kind.blocks)
     else:
         name, signature = "forward", "19P2if"
         shared = plan.forward_shared(sizes, parts_of(kind, of.dtype), kind.blocks, left, of.inputs)
@@ -252,9 +257,9 @@ def _backward(of: Variant, d_inputs: bool) -> Kernel:
         shared = plan.whole_backward_shared(of.units, of.dtype.itemsize, kind.blocks, *pages, of.inputs, d_inputs)
     elif sizes.wide:
         name, signature = "wide_backward", "23P3if"
-        shared = plan.wide_backward_shared(sizes)
+        shared = plan.wide_backward_shared(sizes, kind.blocks)
     else:
         name, signature = "backward", "22P3if"
         given, left = kind.blocks + 2 + kind.carried + parted, kind.blocks + parted
-        shared = plan.backward_shared(sizes, parts_of(kind, of.dtype), given, left, of.inputs)
+        shared = plan.backward_shared(sizes, parts_of(kind, of.dtype), kind.blocks, given, left, of.inputs)
     return of.kernel(name, signature, shared, D_INPUTS=int(d_inputs))
