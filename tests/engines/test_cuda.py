@@ -280,6 +280,12 @@ def test_more_blocks_find_room_in_shared_memory(parts: int, blocks: int) -> None
         assert parts == 1 or not there.wide
         if there.wide:
             needed = plan.wide_forward_shared(there, blocks), plan.wide_backward_shared(back, blocks)
+        elif there.whole:
+            padded, last = 16 * -(-units // 16), plan.aside(there, 1, blocks, backward=False)
+            needed = (
+                max(plan.whole_forward_shared(padded, 4, blocks, blocks + pages, i, last) for i in (0, 16)),
+                plan.whole_backward_shared(padded, 4, blocks, 1 + plan.CARRIED, 2, 16, d_inputs=False),
+            )
         else:
             left = blocks + pages
             needed = (
@@ -296,6 +302,10 @@ def test_blocks_after_the_fourth_are_in_registers_where_there_is_room() -> None:
     assert plan.make(512, 100, 1, 1, True, 132, 16, True, 5, 2) == two
     assert plan.make(512, 100, 1, 1, True, 132, 16, True, 6, 2) == one
     assert plan.make(720, 128, 1, 1, False, 132, 16, True, 5, 2).tiles == 3
+    whole = plan.make_whole(128, backward=False)
+    assert [plan.aside(whole, 1, blocks, False) for blocks in (4, 5)] == [False, True]
+    assert plan.make(128, 1000, 1, 1, False, 132, 16, True, 5, 2) == whole
+    assert not plan.make(128, 1000, 1, 1, False, 132, 16, True, 6, 2).whole
 
 
 class Carrying(Gate):
@@ -717,6 +727,8 @@ COMPILED += [
     (LSTMCell(PowerLaw()), {"units": 1152, "rows": 20}),
     (JANETCell(Fast()), {"units": 832, "rows": 20, "unequal": True, "dtype": torch.float16}),
     (LSTMCell(Refine()), {"units": 128, "rows": 128, "inputs": 10}),
+    (LSTMCell(Refine()), {"units": 128, "rows": 1000, "inputs": 10}),
+    (LSTMCell(UniformRefine()), {"units": 64, "rows": 1000, "unequal": True}),
     (LSTMCell(UniformRefine()), {"units": 256, "rows": 100, "precision": "tf32x3", "unequal": True}),
     (LSTMCell(Refine()), {"units": 384, "rows": 20, "precision": "tf32x3"}),
     (LSTMCell(Refine()), {"units": 512, "rows": 20, "inputs": 1}),

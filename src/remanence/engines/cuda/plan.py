@@ -67,6 +67,8 @@ SHARED = 224 * 1024
 """Bytes of shared memory that a program may have."""
 MOST_UNITS_WHOLE = 128
 """Of one that a program has to itself."""
+MOST_ROWS_WHOLE = 5 * 128
+"""Rows of its matrix."""
 
 
 PAGES = 3 + CARRIED
@@ -98,8 +100,10 @@ def aside(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> bool:
 
     Up to so many, and with two tiles of rows back fewer, the compiler finds room for the others (`test_cuda.py`).
     """
-    if parts > 1 or blocks <= 4 or plan.whole or plan.wide:
+    if parts > 1 or blocks <= 4 or plan.wide:
         return False
+    if plan.whole:
+        return not backward and blocks % 2 == 1 and plan.warps > 8
     tiles = -(-plan.cluster // 4) * 4 if backward else plan.cluster
     return tiles * plan.warps * blocks // 4 > (128 if backward and plan.tiles > 1 else 160)
 
@@ -173,7 +177,8 @@ def make(
         return make_wide(units, groups, backward, processors, blocks)
     if small <= largest and groups * small <= processors:
         return LaunchShape(4, small, 1)
-    if units <= MOST_UNITS_WHOLE and parts == 1 and blocks <= 4 and countable and groups * small > 2 * processors:
+    crowded = groups * small > 2 * processors
+    if crowded and countable and parts == 1 and _in_one(units, blocks, pages):
         return make_whole(units, backward)
     if small <= min(8, largest) and (units > 64 or not backward):
         return LaunchShape(4, small, 1, min(-(-groups * small // room), 3))
@@ -191,6 +196,18 @@ def make_whole(units: int, backward: bool) -> LaunchShape:
     """Sizes for a task where every program has the whole layer; a thread has one unit, or two in the backward pass."""
     warps = -(-units // 16) * (1 if backward else 2)
     return LaunchShape(warps, 1, 1, (8 if backward else 16) // warps, whole=True)
+
+
+def _in_one(units: int, blocks: int, pages: int) -> bool:
+    """Whether there is room for a whole layer in a program, in both passes."""
+    if units > MOST_UNITS_WHOLE or units * blocks > MOST_ROWS_WHOLE:
+        return False
+    if blocks <= 4:
+        return True
+    units, last = 16 * -(-units // 16), aside(make_whole(units, backward=False), 1, blocks, backward=False)
+    forward = max(whole_forward_shared(units, 4, blocks, blocks + pages, inputs, last) for inputs in (0, MOST_INPUTS))
+    backward = whole_backward_shared(units, 4, blocks, pages - 1, 1, MOST_INPUTS, d_inputs=False)
+    return max(forward, backward) <= SHARED
 
 
 def at_once(processors: int) -> int:
@@ -307,7 +324,7 @@ def _tile(plan: LaunchShape) -> int:
     return 32 * plan.warps * 16
 
 
-def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: int) -> int:
+def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: int, aside: bool = False) -> int:
     """Bytes of shared memory of a program that has a whole layer, forward, see whole_forward.cu.
 
     Args:
@@ -316,11 +333,13 @@ def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: 
         blocks: of pre-activations.
         left: numbers that a unit leaves in memory in a step.
         inputs: numbers that a row needs, if they are narrow.
+        aside: whether a last block is there.
     """
     eights, pairs = -(-inputs // 8), -(-blocks // 2)
     inbox = (256 * eights if inputs else _rows(blocks * units * size)) + 32
     outbox = _rows(4 * units) if left == 1 else _rows(4 * blocks * units) + (left - blocks) * _rows(4 * units)
-    return 32 * units + 16 * pairs * units + 64 * eights * pairs * units + DEPTH * inbox + 2 * outbox
+    last = -(-units // 32) * 64 * units if aside else 0
+    return 32 * units + 16 * pairs * units + 64 * eights * pairs * units + DEPTH * inbox + 2 * outbox + last
 
 
 def whole_backward_shared(
@@ -340,8 +359,9 @@ def whole_backward_shared(
     row = 8 * (32 * -(-inputs // 8) + 16) if inputs else 0
     inbox = _rows(blocks * units * size) + states * _rows(4 * units) + others * _rows(units * size) + row + 32
     ledger = 32 * units * -(-inputs // 8) * blocks
-    by_inputs = 64 * units * (-(-blocks // 2) + 1) if d_inputs else 0
-    return units // 16 * (1024 * -(-blocks // 2) + 64) + ledger + by_inputs + DEPTH * inbox
+    tiles = 4 + more(blocks) if more(blocks) else 2 * -(-blocks // 2)
+    by_inputs = 32 * units * (tiles + 2) if d_inputs else 0
+    return units // 16 * (512 * tiles + 64) + ledger + by_inputs + DEPTH * inbox
 
 
 def _rows(size: int) -> int:

@@ -126,9 +126,16 @@ def _overflow(sizes: plan.LaunchShape, replicas: int, device: torch.device) -> T
 
 
 def _does_inputs(kind: Kind, operands: Operands, sizes: plan.LaunchShape) -> bool:
-    """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units."""
-    unpadded = operands.weight_ih.shape[-2] == kind.blocks * operands.weight_hh.shape[-1]
-    return sizes.whole and kind.split < 0 and unpadded and _narrow(operands, sizes) > 0
+    """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units.
+
+    And where there is room for them.
+    """
+    units, narrow = operands.weight_hh.shape[-1], _narrow(operands, sizes)
+    unpadded = operands.weight_ih.shape[-2] == kind.blocks * units
+    if not sizes.whole or kind.split >= 0 or not unpadded or not narrow:
+        return False
+    size = operands.inputs.dtype.itemsize
+    return plan.whole_backward_shared(units, size, kind.blocks, 1 + kind.carried, 1, narrow, True) <= plan.SHARED
 
 
 def _biases(operands: Operands) -> tuple[torch.dtype, Tensor | None, Tensor | None, Tensor | None]:
@@ -238,7 +245,9 @@ def _forward(of: Variant, save: bool) -> Kernel:
     left = kind.blocks + 2 + kind.carried + (kind.split >= 0) if save else 1
     if sizes.whole:
         name, signature = "whole_forward", "20P2if"
-        shared = plan.whole_forward_shared(of.units, of.dtype.itemsize, kind.blocks, left, of.inputs)
+        shared = plan.whole_forward_shared(
+            of.units, of.dtype.itemsize, kind.blocks, left, of.inputs, plan.aside(sizes, 1, kind.blocks, False)
+        )
     elif sizes.wide:
         name, signature = "wide_forward", "20P2if"
         shared = plan.wide_forward_shared(sizes, kind.blocks)
