@@ -40,6 +40,20 @@ class Mixture(Gate):
         return Forgetting(forget, 1 - forget)
 
 
+class Votes(Gate):
+    """Five rows: an LSTM has as many blocks as find room in clusters."""
+
+    name: ClassVar[str] = "votes"
+    rows: ClassVar[tuple[str, ...]] = ("forget", "second", "third", "fourth", "fifth")
+
+    def __call__(
+        self, pre: tuple[Tensor, ...], carried: tuple[Tensor, ...], weights: Mapping[str, Tensor], dt: Tensor | None
+    ) -> Forgetting:
+        a, b, c, d, e = pre
+        logit = a + torch.sigmoid(b) * torch.tanh(c) - torch.sigmoid(d) * torch.tanh(e)
+        return Forgetting(torch.sigmoid(logit), torch.sigmoid(-logit))
+
+
 @dataclass(frozen=True)
 class TwoClocks(Gate):
     """Two carried values, two weights a unit that come to three fixed values, and times between steps."""

@@ -28,15 +28,14 @@ from remanence.gates import Fast, Forgetting, Gate, PowerLaw, Refine, Sigmoid, U
 
 every_cell = import_module("remanence.engines.check").every_cell
 
-BLOCKS = 4
+BLOCKS = 8
 MOST = {1: 1152, 2: 512}
 """Units, by the parts of a factor."""
 SHARED = 227 * 1024
 """Bytes of shared memory that a program may have on chips of compute capability 9.0 and 10.0."""
 CELLS = list(every_cell())
-FITTING = [
-    cell for cell in CELLS if len(cell.blocks) <= BLOCKS and len(contract.derivation(cell).single) <= plan.CARRIED
-]
+FITTING = [cell for cell in CELLS if len(cell.blocks) <= 4 and len(contract.derivation(cell).single) <= plan.CARRIED]
+FIVE = [cell for cell in CELLS if len(cell.blocks) == 5]
 
 
 @pytest.fixture(autouse=True)
@@ -192,7 +191,7 @@ def pass_through(
 @pytest.mark.parametrize("processors", [1, 132], ids=["many-rows", "few-rows"])
 @pytest.mark.parametrize(
     "cell",
-    [cell for cell in FITTING if type(cell.gate) in (Sigmoid, Refine, PowerLaw)],
+    [cell for cell in CELLS if type(cell.gate) in (Sigmoid, Refine, PowerLaw)],
     ids=lambda cell: f"{cell.name}-{cell.gate.name}-{len(cell.blocks)}",
 )
 def test_every_size_finds_room_in_shared_memory(
@@ -200,7 +199,8 @@ def test_every_size_finds_room_in_shared_memory(
 ) -> None:
     launches.processors = processors
     precision = "tf32" if parts == 1 else "tf32x3"
-    for units in (*range(16, MOST[parts], 80), MOST[parts]):
+    most = plan.most_units(parts, 16, len(cell.blocks))
+    for units in (*range(16, most, 80), most):
         for irregular in {False, cell.takes_dt}:
             pass_through(cell, units, rows=9, precision=precision, irregular=irregular)
             pass_through(cell, units, rows=9, precision=precision, irregular=irregular, save=False)
@@ -273,14 +273,83 @@ def test_an_input_elsewhere_is_refused_and_auto_goes_on() -> None:
 
 @pytest.mark.usefixtures("capable")
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.name}-{cell.gate.name}-{len(cell.blocks)}")
-def test_cells_of_up_to_four_blocks_are_taken(cell: GatedCell) -> None:
+def test_every_cell_is_taken_but_for_what_it_carries(cell: GatedCell) -> None:
     reason = engine.refuses(task(cell, 16))
     if len(contract.derivation(cell).single) > plan.CARRIED:  # cell, age and clock, beside the hidden state once more
         assert reason == "it has room for 2 carried values, and there are 3"
-    elif len(cell.blocks) <= BLOCKS:
-        assert reason is None
     else:
-        assert reason == "it has room for 4 blocks of pre-activations, and the cell has 5"
+        assert reason is None
+
+
+class Rows(Gate):
+    """Any number of rows."""
+
+    name = "rows"
+
+    def __init__(self, many: int) -> None:
+        self.rows = tuple(f"row{i}" for i in range(many))  # type: ignore[misc]
+
+    def __call__(self, pre: Any, carried: Any, weights: Any, dt: Any) -> Forgetting:
+        logit = sum(pre)
+        return Forgetting(torch.sigmoid(logit), torch.sigmoid(-logit))
+
+
+@pytest.mark.usefixtures("capable")
+@pytest.mark.parametrize("rows", [1, 5, 6])
+def test_as_many_blocks_are_taken_as_find_room(rows: int) -> None:
+    reason = engine.refuses(task(LSTMCell(Rows(rows)), 16))
+    assert reason == (None if rows < 6 else "it has room for 8 blocks of pre-activations, and the cell has 9")
+
+
+@pytest.mark.usefixtures("capable")
+@pytest.mark.parametrize(("rows", "most"), [(2, 384), (3, 256), (4, 256), (5, 160)])
+def test_more_blocks_leave_room_for_fewer_units_in_full_float32(rows: int, most: int) -> None:
+    cell = LSTMCell(Rows(rows))
+    with float32_products(False):
+        assert engine.refuses(task(cell, most)) is None
+        reason = engine.refuses(task(cell, most + 1))
+    assert reason == f"it has room for {most} units in {3 + rows} blocks in full float32, and there are {most + 1}"
+    with float32_products(True):
+        assert engine.refuses(task(cell, MOST[1])) is None
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("blocks", [5, 6, 7, 8])
+def test_more_blocks_find_room_in_shared_memory(parts: int, blocks: int) -> None:
+    """In both passes, by kernels that take the same inputs."""
+    pages = plan.PAGES
+    for units, rows in itertools.product(range(16, plan.most_units(parts, 16, blocks) + 1, 16), (1, 100, 1000)):
+        there, back = (plan.make(units, rows, 1, parts, backward, 132, 16, True, blocks) for backward in (False, True))
+        assert (there.wide, there.whole) == (back.wide, back.whole)
+        assert parts == 1 or not there.wide
+        if there.wide:
+            needed = plan.wide_forward_shared(there, blocks), plan.wide_backward_shared(back, blocks)
+        elif there.whole:
+            padded, last = 16 * -(-units // 16), plan.aside(there, 1, blocks, backward=False)
+            needed = (
+                max(plan.whole_forward_shared(padded, 4, blocks, blocks + pages, i, last) for i in (0, 16)),
+                plan.whole_backward_shared(padded, 4, blocks, 1 + plan.CARRIED, 2, 16, d_inputs=False),
+            )
+        else:
+            left = blocks + pages
+            needed = (
+                max(plan.forward_shared(there, parts, blocks, left, inputs) for inputs in (0, recurrence.NARROW)),
+                plan.backward_shared(back, parts, blocks, left, blocks + 1, recurrence.NARROW),
+            )
+        assert max(needed) <= plan.SHARED, (units, rows)
+
+
+def test_blocks_after_the_fourth_are_in_registers_where_there_is_room() -> None:
+    one, two = plan.LaunchShape(8, 16, 1), plan.LaunchShape(8, 16, 2)
+    assert [plan.aside(one, 1, blocks, True) for blocks in (4, 5, 6)] == [False, False, True]
+    assert [plan.aside(two, 1, 5, backward) for backward in (False, True)] == [False, True]
+    assert plan.make(512, 100, 1, 1, True, 132, 16, True, 5, 2) == two
+    assert plan.make(512, 100, 1, 1, True, 132, 16, True, 6, 2) == one
+    assert plan.make(720, 128, 1, 1, False, 132, 16, True, 5, 2).tiles == 3
+    whole = plan.make_whole(128, backward=False)
+    assert [plan.aside(whole, 1, blocks, False) for blocks in (4, 5)] == [False, True]
+    assert plan.make(128, 1000, 1, 1, False, 132, 16, True, 5, 2) == whole
+    assert not plan.make(128, 1000, 1, 1, False, 132, 16, True, 6, 2).whole
 
 
 class Carrying(Gate):
@@ -305,11 +374,11 @@ def test_as_many_carried_values_are_taken_as_find_room(many: int) -> None:
         for units, rows in itertools.product(range(16, MOST[parts] + 1, 16), (1, 512)):
             sizes = plan.make(units, rows, 1, parts, True, 132, 16)
             if sizes.whole:
-                shared = plan.whole_backward_shared(units, itemsize, BLOCKS, 1 + many, 2, inputs, True)
+                shared = plan.whole_backward_shared(units, itemsize, 4, 1 + many, 2, inputs, True)
             elif sizes.wide:
                 shared = plan.wide_backward_shared(sizes)
             else:
-                shared = plan.backward_shared(sizes, parts, BLOCKS + 3 + many, BLOCKS + 1, inputs)
+                shared = plan.backward_shared(sizes, parts, 4, 4 + 3 + many, 4 + 1, inputs)
             fits.append(shared <= plan.SHARED)
     reason = engine.refuses(task(LSTMCell(Carrying(many)), 16))
     assert (reason is None) == all(fits)
@@ -706,6 +775,15 @@ COMPILED += [
     (GRUCell(Refine()), {"units": 768, "rows": 300, "dtype": torch.bfloat16}),
     (LSTMCell(PowerLaw()), {"units": 1152, "rows": 20}),
     (JANETCell(Fast()), {"units": 832, "rows": 20, "unequal": True, "dtype": torch.float16}),
+    (LSTMCell(Refine()), {"units": 128, "rows": 128, "inputs": 10}),
+    (LSTMCell(Refine()), {"units": 128, "rows": 1000, "inputs": 10}),
+    (LSTMCell(UniformRefine()), {"units": 64, "rows": 1000, "unequal": True}),
+    (LSTMCell(UniformRefine()), {"units": 256, "rows": 100, "precision": "tf32x3", "unequal": True}),
+    (LSTMCell(Refine()), {"units": 384, "rows": 20, "precision": "tf32x3"}),
+    (LSTMCell(Refine()), {"units": 512, "rows": 20, "inputs": 1}),
+    (LSTMCell(Refine()), {"units": 512, "rows": 100, "dtype": torch.bfloat16, "reverse": True}),
+    (LSTMCell(Refine()), {"units": 720, "rows": 128, "inputs": 50}),
+    (LSTMCell(UniformRefine()), {"units": 1152, "rows": 20, "unequal": True}),
 ]
 
 

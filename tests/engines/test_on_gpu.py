@@ -7,6 +7,7 @@ Needs a CUDA device. What can be interpreted on a CPU is in `test_engines.py`, w
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,6 +119,30 @@ def test_half_precision_rounds_products_only(engine, gate, size, dtype, toleranc
     assert max(compare(engine, rm.LSTM, SIZES[size], dtype, gate=gate).values()) < tolerance
 
 
+FIVE_IN_FULL = 384
+"""Units that the engine "cuda" has room for in full float32 where they have five blocks."""
+
+
+@pytest.mark.skipif(not has_clusters(), reason="no CUDA device with clusters")
+@pytest.mark.parametrize("gate", ["refine", "ur"])
+@pytest.mark.parametrize("size", [name for name, size in SIZES.items() if size[-1] <= MOST])
+@pytest.mark.parametrize(
+    ("dtype", "tf32", "tolerance"),
+    [
+        (torch.float32, False, 1e-5),
+        (torch.float32, True, 2e-3),
+        (torch.bfloat16, True, 2e-2),
+        (torch.float16, True, 4e-3),
+    ],
+    ids=["full", "tf32", "bf16", "fp16"],
+)
+def test_five_blocks_of_any_size_are_the_loops(gate, size, dtype, tf32, tolerance):
+    if dtype == torch.float32 and not tf32 and SIZES[size][-1] > FIVE_IN_FULL:
+        pytest.skip("no room")
+    with float32_products(tf32):
+        assert max(compare("cuda", rm.LSTM, SIZES[size], dtype, gate=gate).values()) < tolerance
+
+
 MANY = 1100
 """Rows with which the engine "cuda" gives every program all of a narrow layer."""
 
@@ -126,7 +151,8 @@ MANY = 1100
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-3), (torch.bfloat16, 2e-2), (torch.float16, 4e-3)])
 @pytest.mark.parametrize("units", [16, 40, 112, 128])
 @pytest.mark.parametrize(
-    ("maker", "gate"), [(rm.LSTM, "fast"), (rm.LSTM, "power_law"), (rm.GRU, "sigmoid"), (rm.JANET, "refine")]
+    ("maker", "gate"),
+    [(rm.LSTM, "fast"), (rm.LSTM, "power_law"), (rm.LSTM, "refine"), (rm.GRU, "sigmoid"), (rm.JANET, "refine")],
 )
 def test_many_rows_of_a_narrow_layer_are_the_loops(maker, gate, units, dtype, tolerance):
     with float32_products(True):
@@ -318,7 +344,7 @@ def test_compiled_layers_give_the_same(engine, gate):
 
 
 @BOTH
-@pytest.mark.parametrize("maker", [rm.PowerLawLSTM, rm.GRU])
+@pytest.mark.parametrize("maker", [rm.PowerLawLSTM, rm.GRU, partial(rm.LSTM, gate="refine")])
 def test_runs_of_many_tiles_repeat_to_the_last_bit(engine, maker):
     layer = maker(3, 200, engine=engine, device="cuda")
     x = torch.randn(9, 150, 3, device="cuda")
@@ -339,7 +365,7 @@ def test_autocast_runs_fused_with_a_float32_state(engine):
 
 @BOTH
 @pytest.mark.parametrize("number", [torch.nan, torch.inf])
-@pytest.mark.parametrize("maker", [rm.PowerLawLSTM, rm.GRU])
+@pytest.mark.parametrize("maker", [rm.PowerLawLSTM, rm.GRU, partial(rm.LSTM, gate="refine")])
 @pytest.mark.parametrize("tf32", [True, False], ids=["tf32", "full"])
 def test_what_is_no_number_stays_in_its_sequence(engine, number, maker, tf32):
     layer = maker(3, 40, engine=engine, device="cuda")
@@ -375,7 +401,10 @@ def test_what_is_no_number_stays_in_its_sequence(engine, number, maker, tf32):
         (LSTMCell(gates.Sigmoid()), MOST, True, "cuda"),
         (JANETCell(gates.UniformRefine()), MOST, True, "cuda"),
         (LSTMCell(gates.Refine(), coupled=True), 40, False, "cuda"),
-        (LSTMCell(gates.Refine(), coupled=False), 40, False, "triton"),
+        (LSTMCell(gates.Refine(), coupled=False), 40, False, "cuda"),
+        (LSTMCell(gates.UniformRefine()), MOST, True, "cuda"),
+        (LSTMCell(gates.Refine()), FIVE_IN_FULL, False, "cuda"),
+        (LSTMCell(gates.Refine()), FIVE_IN_FULL + 1, False, "triton"),
         (LSTMCell(gates.Fast()), MOST_IN_FULL + 1, False, "triton"),
         (LSTMCell(gates.Sigmoid()), MOST_IN_FULL + 1, False, "torch"),
         (LSTMCell(gates.Sigmoid()), MOST + 1, True, "triton"),

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import simulation
 import torch
+from own_gates import Mixture, Votes
 
 import remanence.engines.cuda as clusters
 from remanence import engines
@@ -23,7 +24,7 @@ from remanence.engines.cuda import plan, recurrence
 from remanence.engines.kernels import layout, operator, run
 from remanence.engines.machine import float32_products
 from remanence.engines.pieces import run_in_pieces
-from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign
+from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign, UniformRefine
 
 checking = import_module("remanence.engines.check")
 pytestmark = pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
@@ -52,6 +53,12 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
     "three programs, two tiles": (GRUCell(Refine()), 16, 96, 12, plan.LaunchShape(8, 3, 2)),
     "wide inputs, two tiles": (GRUCell(Sigmoid()), WIDE, 32, 10, plan.LaunchShape(4, 2, 2)),
     "a full register file": (LSTMCell(Fast()), 2, 288, 3, plan.LaunchShape(8, 9, 1)),
+    "five blocks": (LSTMCell(Refine()), WIDE, 16, 5, plan.LaunchShape(4, 1, 1)),
+    "five blocks, two programs, two tiles": (LSTMCell(UniformRefine()), 5, 32, 11, plan.LaunchShape(4, 2, 2)),
+    "five blocks, three programs": (LSTMCell(Refine()), 9, 96, 3, plan.LaunchShape(8, 3, 1)),
+    "five blocks, a full register file": (LSTMCell(Refine()), 2, 288, 3, plan.LaunchShape(8, 9, 1)),
+    "six blocks, a broken program": (LSTMCell(Mixture()), 11, 48, 3, plan.LaunchShape(8, 2, 1)),
+    "eight blocks, two tiles": (LSTMCell(Votes()), 16, 32, 11, plan.LaunchShape(8, 1, 2)),
     "a whole layer": (LSTMCell(Fast()), 5, 32, 11, plan.make_whole(32, backward=False)),
     "a whole layer, wide inputs": (
         LSTMCell(PowerLaw(), coupled=True),
@@ -64,6 +71,17 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
     "a whole layer, two blocks, no padding": (JANETCell(Sigmoid()), 9, 32, 9, plan.make_whole(32, backward=False)),
     "a whole layer, padding": (LSTMCell(Fast()), 9, 20, 9, plan.make_whole(20, backward=False)),
     "a whole layer with a part apart": (GRUCell(Refine()), 3, 16, 3, plan.make_whole(16, backward=False)),
+    "a whole layer, five blocks": (LSTMCell(Refine()), 5, 48, 11, plan.make_whole(48, backward=False)),
+    "a whole layer, five blocks, wide inputs": (
+        LSTMCell(UniformRefine()),
+        WIDE,
+        32,
+        9,
+        plan.make_whole(32, backward=False),
+    ),
+    "a whole layer, five blocks, one aside": (LSTMCell(Refine()), 9, 80, 3, plan.make_whole(80, backward=False)),
+    "a whole layer, five blocks, a part apart": (GRUCell(Mixture()), 3, 16, 3, plan.make_whole(16, backward=False)),
+    "a whole layer, six blocks": (LSTMCell(Mixture()), 9, 20, 9, plan.make_whole(20, backward=False)),
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.LaunchShape(4, 2, 1)),
     "wide": (LSTMCell(Fast()), WIDE, 32, 11, plan.LaunchShape(4, 2, 1, held=1)),
     "wide, read ahead": (LSTMCell(PowerLaw(), coupled=True), WIDE, 80, 3, plan.LaunchShape(12, 2, 1, held=2, ahead=3)),
@@ -80,6 +98,29 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
         141,
         9,
         plan.LaunchShape(9, 4, 1, held=1, ahead=2, streamed=5),
+    ),
+    "wide, eight blocks": (LSTMCell(Votes()), WIDE, 30, 9, plan.LaunchShape(8, 1, 2, held=3, ahead=2)),
+    "wide, five blocks": (LSTMCell(Refine()), WIDE, 30, 9, plan.LaunchShape(4, 2, 2, held=1)),
+    "wide, five blocks, read ahead": (
+        LSTMCell(UniformRefine()),
+        WIDE,
+        80,
+        3,
+        plan.LaunchShape(12, 2, 1, held=2, ahead=3),
+    ),
+    "streamed, five blocks, three tiles": (
+        LSTMCell(Refine()),
+        WIDE,
+        80,
+        20,
+        plan.LaunchShape(8, 3, 3, held=1, ahead=2, streamed=3),
+    ),
+    "streamed, six blocks, a broken four of warps": (
+        LSTMCell(Mixture()),
+        3,
+        141,
+        9,
+        plan.LaunchShape(9, 4, 1, held=2, ahead=3, streamed=6),
     ),
 }
 every_case = pytest.mark.parametrize(
@@ -133,7 +174,14 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("cell", "inputs"), [(LSTMCell(PowerLaw()), 5), (LSTMCell(PowerLaw()), WIDE), (GRUCell(Fast()), 5)]
+    ("cell", "inputs"),
+    [
+        (LSTMCell(PowerLaw()), 5),
+        (LSTMCell(PowerLaw()), WIDE),
+        (GRUCell(Fast()), 5),
+        (LSTMCell(Refine()), 5),
+        (LSTMCell(Refine()), WIDE),
+    ],
 )
 @pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
 @pytest.mark.parametrize(
@@ -154,6 +202,22 @@ def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
     assert found.beyond(precision.tolerance) is None
 
 
+@pytest.mark.parametrize(
+    ("cell", "sizes"),
+    [
+        (LSTMCell(Refine()), plan.LaunchShape(4, 2, 2)),
+        pytest.param(LSTMCell(Mixture()), plan.LaunchShape(8, 1, 1), marks=pytest.mark.long),
+    ],
+    ids=["five", "six"],
+)
+def test_blocks_after_the_fourth_may_be_in_shared_memory(cell, sizes, monkeypatch) -> None:
+    force(sizes, monkeypatch)
+    monkeypatch.setattr(plan, "aside", lambda *task: True)
+    found = errors(cell, 5, 32, 11, sizes, checking.TF32, special=True)
+    assert not isinstance(found, str), found
+    assert found.beyond(checking.TF32.tolerance) is None
+
+
 WHOLE = plan.make_whole(32, backward=False)
 every_scheme = pytest.mark.parametrize(
     ("sizes", "precision"),
@@ -167,12 +231,16 @@ every_scheme = pytest.mark.parametrize(
 
 
 @every_scheme
-@pytest.mark.parametrize("steps", [1, 2, plan.DEPTH])
-def test_few_steps_from_a_state_of_zeros(steps, sizes, precision, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("cell", "steps"),
+    [(LSTMCell(PowerLaw()), 1), (LSTMCell(PowerLaw()), 2), (LSTMCell(PowerLaw()), plan.DEPTH), (LSTMCell(Refine()), 2)],
+    ids=str,
+)
+def test_few_steps_from_a_state_of_zeros(cell, steps, sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
-    task = checking.make_task(LSTMCell(PowerLaw()), checking.Sizes(steps, 9, 3, 32), torch.float32, torch.device("cpu"))
+    task = checking.make_task(cell, checking.Sizes(steps, 9, 3, 32), torch.float32, torch.device("cpu"))
     with float32_products(precision.tf32):
-        found = checking.errors_of(clusters, replace(task, state=engines.Zeros((32, 32, 32))))
+        found = checking.errors_of(clusters, replace(task, state=engines.Zeros((32,) * len(task.first_state))))
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
 
@@ -213,7 +281,7 @@ def test_no_sequences(cell, units) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("cell", [LSTMCell(Fast()), GRUCell(Sigmoid())], ids=str)
+@pytest.mark.parametrize("cell", [LSTMCell(Fast()), GRUCell(Sigmoid()), LSTMCell(Refine())], ids=str)
 @pytest.mark.parametrize("rows", [9, 8])  # 8 times 5 steps are products in parts
 @every_scheme
 def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cell, monkeypatch) -> None:
@@ -332,6 +400,31 @@ def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -
     assert found.beyond(precision.tolerance) is None
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("far", [1e-3, 1e-8, 1e-30])
+@every_scheme
+def test_units_of_other_sizes_do_not_lose_digits_of_a_fifth_block(sizes, precision, far, monkeypatch) -> None:
+    """Derivatives of four warps share a range: those of one that has far smaller ones are nothing beside the others."""
+    force(sizes, monkeypatch)
+    task = checking.make_task(LSTMCell(Refine()), checking.Sizes(4, 3, 3, 32), torch.float32, torch.device("cpu"))
+    leaves = [task.inputs.requires_grad_(), *(weight.requires_grad_() for weight in task.weights.values())]
+    scale = torch.ones(32)
+    scale[:4] = far
+
+    def slopes(engine: object, inputs: list[torch.Tensor], task: engines.EngineTask) -> tuple[torch.Tensor, ...]:
+        output = engine.run(task).output
+        return torch.autograd.grad((output * scale.to(output)).square().sum(), inputs)
+
+    with float32_products(precision.tf32):
+        found = slopes(clusters, leaves, task)
+    wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    weights = dict(zip(task.weights, wide[1:], strict=True))
+    state = tuple(part.double() for part in task.first_state)
+    expected = slopes(engines.loop, wide, replace(task, inputs=wide[0], weights=weights, state=state))
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() <= precision.tolerance * other.norm()
+
+
 PROBE = """
 struct alignas(16) Four { float of[4]; };
 void probe(const Four* from, float* to) { to[0] = from->of[1]; }
@@ -351,10 +444,11 @@ def test_a_place_that_is_not_aligned_is_found(offset, tmp_path) -> None:
 
 @pytest.mark.long
 @every_scheme
-def test_a_derivative_that_is_no_number_reaches_every_weight(sizes, precision, monkeypatch) -> None:
+@pytest.mark.parametrize("cell", [LSTMCell(Fast()), LSTMCell(Refine())], ids=str)
+def test_a_derivative_that_is_no_number_reaches_every_weight(cell, sizes, precision, monkeypatch) -> None:
     """Also the one that CUDA makes, whose bits are all ones."""
     force(sizes, monkeypatch)
-    task = checking.make_task(LSTMCell(Fast()), checking.Sizes(3, 4, 3, 32), torch.float32, torch.device("cpu"))
+    task = checking.make_task(cell, checking.Sizes(3, 4, 3, 32), torch.float32, torch.device("cpu"))
     weights = {name: weight.requires_grad_() for name, weight in task.weights.items()}
     with float32_products(precision.tf32):
         output = clusters.run(replace(task, weights=weights)).output
@@ -378,7 +472,16 @@ def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["two programs, two groups", "a whole layer", "wide"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two programs, two groups",
+        "a whole layer",
+        "wide",
+        "five blocks, two programs, two tiles",
+        "streamed, five blocks, three tiles",
+    ],
+)
 def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
     cell, inputs, units, rows, sizes = CASES[name]
     force(sizes, monkeypatch)

@@ -339,6 +339,9 @@ inline float squared_exponential(float x) { return std::exp2(x * 2.8853900817779
 inline float smaller_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::min(x, y); }
 inline float larger_of(float x, float y) { return std::isnan(x) || std::isnan(y) ? NAN : std::max(x, y); }
 inline word as_halves(float low, float high) { return half_of(low) | (word)half_of(high) << 16; }
+inline word times_halves(word x, word y) {
+    return as_halves(half_value(x) * half_value(y), half_value(x >> 16) * half_value(y >> 16));
+}
 inline word woven(word own, word other, bool upper) {
     return upper ? other >> 16 | (own & 0xFFFF0000u) : (own & 0xFFFFu) | other << 16;
 }
@@ -430,3 +433,8 @@ inline word from_partner(word value, int bits) {
 }
 
 inline float from_partner(float value, int bits) { return __uint_as_float(from_partner(__float_as_uint(value), bits)); }
+
+inline float from_lane(float value, int lane) {
+    auto& thread = *simulated::present;
+    return __uint_as_float(from_partner(__float_as_uint(value), thread.lane ^ lane));
+}

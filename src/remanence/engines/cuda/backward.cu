@@ -4,7 +4,8 @@
 
 constexpr int PRODUCTS = (CLUSTER + 3) / 4;                     // tiles of sixteen units of h that a warp computes
 constexpr int SENT = CLUSTER * TILES * UNITS * 8 * 4;           // bytes of the shares that a program gets
-constexpr int PART = TILES * UNITS * 8 * 8;                     // bytes of its derivatives, or of their finer part
+constexpr int OTHERS = TILES * UNITS * 8;                       // where those of the other blocks begin, as times four halves
+constexpr int PART = (8 + 2 * MORE) * OTHERS;                   // bytes of its derivatives, or of their finer part
 constexpr int DERIVATIVES = PARTS * PART;
 constexpr int SIZES = TILES * WARPS * 8 * 4;                    // bytes of what those were divided by
 constexpr int D_HIDDEN = BLOCKS, CELL = BLOCKS + 1, HN = CELL + CARRIED + (SPLIT >= 0);  // what is carried comes after the cell
@@ -26,7 +27,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     const float* d_last_carried, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_carried, float* totals, float* d_dt, int N, int T, int B, float beta) {
     // Shared memory: two letterboxes; the shelf; two times shares as [program][tile][unit][row], derivatives as [part][tile]
-    // [unit][row][block] and what they were divided by as [tile][warp][row]; inbox and outbox.
+    // [unit][row][block], and of other blocks as [block][tile][warp][row][unit], and what they were divided by as [tile][warp][row];
+    // inbox and outbox.
     unsigned char* shelf = shared + 128;
     unsigned char* shares = shelf + SHELF;
     unsigned char* derivatives = shares + 2 * SENT;
@@ -48,6 +50,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         for (int k = 0; k < WARPS; ++k)
 #pragma unroll
             for (int e = 0; e < 8; ++e) largest = max(largest, magnitude(entry_at(i, k, e & 1, e >> 1)));
+    // The other blocks, a tile with four warps' units: those of a warp are of q.
+    auto more_at = [&](int i, int k, int half, int block, int u) {
+        int row = 16 * (me.warp + WARPS * i) + me.g + 8 * half, unit = me.rank * UNITS + 16 * k + 4 * me.q + u;
+        return row < H && unit < H ? value_of(matrix[((offset)(4 + block) * H + unit) * H + row]) : 0.0f;
+    };
+    for (int i = 0; i < PRODUCTS * MORE; ++i)
+        for (int k = 0; k < QUARTERS; ++k)
+#pragma unroll
+            for (int e = 0; e < 8; ++e) largest = max(largest, magnitude(more_at(i / (MORE + !MORE), k, e & 1, i % (MORE + !MORE), e >> 1)));
     const Range range = range_of(largest_of(largest));
     word slice[IN_HAND][PRODUCTS][WARPS][4];
 #pragma unroll
@@ -67,11 +78,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                 }
             if (ON_SHELF) *on_shelf(shelf, i * WARPS + k) = {fine[0], fine[1], fine[2], fine[3]};
         }
+    word more[IN_HAND][PRODUCTS][MORE + !MORE][QUARTERS][4];
+    auto more_on_shelf = [&](int i, int block, int k) { return on_shelf(shelf, ON_SHELF * PRODUCTS * WARPS + (i * MORE + block) * QUARTERS + k); };
+#pragma unroll
+    for (int at = 0; at < PRODUCTS * MORE * QUARTERS; ++at) {
+        const int i = at / (MORE * QUARTERS + !MORE), block = at / QUARTERS % (MORE + !MORE), k = at % QUARTERS;
+        word fine[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            float low = more_at(i, k, e & 1, block, e & 2) * range.times, high = more_at(i, k, e & 1, block, (e & 2) + 1) * range.times;
+            more[0][i][block][k][e] = as_halves(low, high);
+            fine[e] = as_halves(finer(low), finer(high));
+            if (IN_HAND == 2) more[IN_HAND - 1][i][block][k][e] = fine[e];
+        }
+        const word* tile = ON_SHELF ? fine : more[0][i][block][k];
+        if (ON_SHELF || ASIDE) *more_on_shelf(i, block, k) = {tile[0], tile[1], tile[2], tile[3]};
+    }
 
     const Fixed fixed = fixed_of(own_of(own_weights, me.replica, me.unit));
     const offset start = (offset)me.replica * B * H;
     float held[TILES], d_cell[TILES], d_carried[TILES][CARRIED + !CARRIED], from_later[TILES];
-    float d_bias[4] = {}, d_bias_hn = 0.0f, d_fixed[FIXED + !FIXED] = {}, d_input_slice[EIGHTS + !EIGHTS][4] = {};
+    float d_bias[PLACES] = {}, d_bias_hn = 0.0f, d_fixed[FIXED + !FIXED] = {}, d_input_slice[EIGHTS + !EIGHTS][4] = {};
+    float d_input_more[EIGHTS + !EIGHTS][4] = {};
     int length[TILES];
     offset here[TILES];
 #pragma unroll
@@ -189,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         for (int j = 0; j < TILES; ++j) {
             const float* state = stage + j * 8 * PITCH + mine;
             auto given = [&](int kind) { return value_of(((const NUMBER*)(stage + kind * PAGE))[j * 8 * PITCH + mine]); };
-            float z[4] = {0, 0, 0, 0};
+            float z[PLACES] = {};
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) z[block] = given(block);
             d_h[j] = given(D_HIDDEN) + held[j];
@@ -226,10 +254,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             }
 
             // As float16, in the range of the warp's units in this row.
-            float factor[4];
+            float factor[PLACES];
             word most = 0;
 #pragma unroll
-            for (int block = 0; block < 4; ++block) {
+            for (int block = 0; block < PLACES; ++block) {
                 factor[block] = block == SPLIT ? back[j].hn : back[j].z[block];
                 most = max(most, magnitude(factor[block]));
             }
@@ -238,10 +266,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             Range range_here = range_of(most);
             uint2* halves = (uint2*)(derivatives + (s & 1) * DERIVATIVES) + j * UNITS * 8 + turned(own, me.g);
 #pragma unroll
-            for (int block = 0; block < 4; ++block) factor[block] *= range_here.times;
+            for (int block = 0; block < PLACES; ++block) factor[block] *= range_here.times;
             *halves = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
             if (PARTS == 2)
                 halves[PART / 8] = {as_halves(finer(factor[0]), finer(factor[1])), as_halves(finer(factor[2]), finer(factor[3]))};
+#pragma unroll
+            for (int block = 0; block < MORE; ++block) {
+                const int row = turned(2 * me.q + (me.g >> 2), me.warp), warp = (block * TILES + j) * WARPS + me.warp;
+                half_bits* half = (half_bits*)((uint2*)(derivatives + (s & 1) * DERIVATIVES) + OTHERS + warp * 8 + row) + (me.g & 3);
+                *half = (half_bits)as_halves(factor[4 + block], 0.0f);
+                if (PARTS == 2) half[PART / 2] = (half_bits)as_halves(finer(factor[4 + block]), 0.0f);
+            }
             if ((me.g & 3) == 0)
                 ((float*)(sizes + (s & 1) * SIZES))[(j * WARPS + me.warp) * 8 + 2 * me.q + (me.g >> 2)] =
                     range_here.size;
@@ -250,6 +285,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         __syncthreads();
 
         float sums[PRODUCTS][TILES][4] = {};
+        float2 most_by[TILES];  // what was divided by in four warps, at most
 #pragma unroll
         for (int k = 0; k < WARPS; ++k)
 #pragma unroll
@@ -276,6 +312,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                     sums[i][j][1] = fmaf(product[1], by.y, sums[i][j][1]);
                     sums[i][j][2] = fmaf(product[2], by.x, sums[i][j][2]);
                     sums[i][j][3] = fmaf(product[3], by.y, sums[i][j][3]);
+                }
+                if constexpr (MORE > 0) {
+                    most_by[j] = k % 4 ? larger_of_both(most_by[j], by) : by;
+                    if (k % 4 < 3) continue;
+                    by = most_by[j];
+                    const word scale = of_largest(((const float*)(sizes + (s & 1) * SIZES))[(j * WARPS + k - 3 + me.q) * 8 + me.g]);
+                    uint2 more_d[MORE + !MORE], fine_d[MORE + !MORE];
+#pragma unroll
+                    for (int block = 0; block < MORE; ++block) {
+                        const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + OTHERS + ((block * TILES + j) * WARPS + k - 3) * 8 + factor_at;
+                        more_d[block] = times_halves(*halves, scale);
+                        if (PARTS == 2) fine_d[block] = times_halves(halves[PART / 8], scale);
+                    }
+#pragma unroll
+                    for (int i = 0; i < PRODUCTS; ++i) {
+                        float product[4] = {}, fine[4] = {};
+#pragma unroll
+                        for (int block = 0; block < MORE; ++block) {
+                            uint4 four = {};
+                            if (ON_SHELF || ASIDE) four = *more_on_shelf(i, block, k / 4);
+                            const word there[4] = {four.x, four.y, four.z, four.w}, *coarse = ASIDE ? there : more[0][i][block][k / 4];
+                            multiply(product, coarse, more_d[block]);
+                            if (PARTS == 2) {
+                                multiply(fine, coarse, fine_d[block]);
+                                multiply(fine, ON_SHELF ? there : more[IN_HAND - 1][i][block][k / 4], more_d[block]);
+                            }
+                        }
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            if (PARTS == 2) product[e] += fine[e] * (1.0f / FINER);
+                            sums[i][j][e] = fmaf(product[e], e & 1 ? by.y : by.x, sums[i][j][e]);
+                        }
+                    }
                 }
             }
 #pragma unroll
@@ -310,6 +379,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                     multiply(product, rows, two);
 #pragma unroll
                     for (int e = 0; e < 4; ++e) d_input_slice[k][e] += product[e];
+                }
+                if constexpr (MORE > 0) {
+                    float rest[4] = {}, others[4];
+#pragma unroll
+                    for (int block = 0; block < MORE; ++block) rest[block] = back[j].z[4 + block];
+                    share_out(rest, me.g >= 4, others);
+                    Factor rows[4] = {factor_of(others[0]), factor_of(others[2]), factor_of(others[1]), factor_of(others[3])};
+#pragma unroll
+                    for (int k = 0; k < EIGHTS; ++k) {
+                        Factor two[2] = {factor_of(x[j][k][0]), factor_of(x[j][k][1])};
+                        float product[4] = {};
+                        multiply(product, rows, two);
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) d_input_more[k][e] += product[e];
+                    }
                 }
             }
         fetch_step(s + DEPTH);
@@ -351,5 +435,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             int block = (me.g >> 2) + 2 * (e >> 1), input = 8 * k + 2 * me.q + (e & 1);
             if (block < BLOCKS && input < INPUTS && me.unit_there)
                 totals[(offset)(TOTALS + block * INPUTS) * H + (offset)me.unit * (INPUTS - 1) + input] = d_input_slice[k][e];
+            block += 4;
+            if (block < BLOCKS && input < INPUTS && me.unit_there)
+                totals[(offset)(TOTALS + block * INPUTS) * H + (offset)me.unit * (INPUTS - 1) + input] = d_input_more[k][e];
         }
 }

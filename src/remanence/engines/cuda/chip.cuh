@@ -148,6 +148,13 @@ __device__ __forceinline__ word as_halves(float low, float high) {
     return both;
 }
 
+// Both halves of a word times both halves of another.
+__device__ __forceinline__ word times_halves(word x, word y) {
+    word both;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(x), "r"(y));
+    return both;
+}
+
 // Halves of two words, the first in the lower half: the lower halves, or, if `upper`, the upper ones, the other's first.
 __device__ __forceinline__ word woven(word own, word other, bool upper) { return __byte_perm(own, other, upper ? 0x3276 : 0x5410); }
 
@@ -274,3 +281,5 @@ __device__ __forceinline__ void read_again() { asm volatile("" ::: "memory"); }
 __device__ __forceinline__ word from_partner(word value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }
 
 __device__ __forceinline__ float from_partner(float value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }
+
+__device__ __forceinline__ float from_lane(float value, int lane) { return __shfl_sync(0xFFFFFFFFu, value, lane); }

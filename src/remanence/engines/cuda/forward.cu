@@ -12,6 +12,7 @@ constexpr int OUTBOX = (HIDDEN + 1) * PAGE;          // numbers that a step leav
 constexpr int GIVEN = INPUTS ? 0 : (BLOCKS * FOURS + THREADS - 1) / THREADS;  // times four numbers that a thread fetches
 constexpr int LEFT = ((HIDDEN + 1) * FOURS + THREADS - 1) / THREADS;     // and stores
 constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
+constexpr int MORE_TILES = (INNER + 3) / 4;          // of each of the other blocks
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const BIAS* bias_ih, const BIAS* bias_hh,
@@ -37,6 +38,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     for (int half = 0; half < 2; ++half)
 #pragma unroll 4
         for (int k = 0; k < 4 * INNER; ++k) largest = max(largest, magnitude(entry_at(half, 4 * k + me.q)));
+    // The other blocks: column g is, of unit g / 2, one half of every four columns.
+    auto more_at = [&](int block, int column) {
+        int unit = me.rank * UNITS + me.warp * 4 + (me.g >> 1);
+        return unit < H && column < H ? value_of(matrix[((offset)(4 + block) * H + unit) * H + column]) : 0.0f;
+    };
+    for (int block = 0; block < MORE; ++block)
+#pragma unroll 4
+        for (int k = 0; k < 2 * INNER; ++k) largest = max(largest, magnitude(more_at(block, 8 * k + 4 * (me.g & 1) + me.q)));
     const Range range = range_of(largest_of(largest));
     word slice[IN_HAND][INNER][4];
 #pragma unroll
@@ -54,6 +63,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
             }
         if (ON_SHELF) *on_shelf(shelf, k) = {fine[0], fine[1], fine[2], fine[3]};
     }
+    word more[IN_HAND][MORE + !MORE][MORE_TILES][4];
+#pragma unroll
+    for (int i = 0; i < MORE * MORE_TILES; ++i) {
+        const int block = i / MORE_TILES, k = i % MORE_TILES;
+        word fine[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+            int column = 16 * (4 * k + e) + 4 * me.q + 2 * (me.g & 1);
+            float low = more_at(block, column) * range.times, high = more_at(block, column + 1) * range.times;
+            more[0][block][k][e] = as_halves(low, high);
+            fine[e] = as_halves(finer(low), finer(high));
+            if (IN_HAND == 2) more[IN_HAND - 1][block][k][e] = fine[e];
+        }
+        if (ON_SHELF) *on_shelf(shelf, INNER + i) = {fine[0], fine[1], fine[2], fine[3]};
+        const word* coarse = more[0][block][k];
+        if (ASIDE) *on_shelf(shelf, i) = {coarse[0], coarse[1], coarse[2], coarse[3]};
+    }
+    // Of the other blocks what comes with the k-th tile and that before it.
+    auto half_tile = [&](int place, const word* tile, bool there, int k) {
+        const int e = k / 2 % 2;
+        return there ? ((const uint2*)on_shelf(shelf, place))[e] : uint2{tile[2 * e], tile[2 * e + 1]};
+    };
 
     // The same of the matrix of the inputs; those of q are next to each other.
     Factor input_slice[EIGHTS + !EIGHTS][4];
@@ -66,6 +97,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
             offset at = (((offset)me.replica * BLOCKS + block) * H + me.unit) * INPUTS + column;
             input_slice[k][e] = factor_of(there ? value_of(input_matrix[at]) : 0.0f);
         }
+    Factor input_more[(MORE + 1) / 2 + !MORE][EIGHTS + !EIGHTS][2];  // column g is unit g / 2 of one of two blocks
+#pragma unroll
+    for (int i = 0; i < (MORE + 1) / 2 * EIGHTS * 2; ++i) {
+        const int two = i / (2 * EIGHTS + !EIGHTS), k = i / 2 % (EIGHTS + !EIGHTS), e = i % 2;
+        int block = 4 + 2 * two + (me.g & 1), column = 2 * (EIGHTS * me.q + k) + e, unit = me.rank * UNITS + me.warp * 4 + (me.g >> 1);
+        bool there = block < BLOCKS && unit < H && column < INPUTS;
+        offset at = (((offset)me.replica * BLOCKS + block) * H + unit) * INPUTS + column;
+        input_more[two][k][e] = factor_of(there ? value_of(input_matrix[at]) : 0.0f);
+    }
 
     const Bias bias = bias_of(bias_ih, bias_hh, me);
     const Fixed fixed = fixed_of(own_of(own_weights, me.replica, me.unit));
@@ -146,7 +186,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         fetch_step(s + DEPTH - 1);
         const float* stage = inbox + s % DEPTH * INBOX;
         const bool upper = me.g >= 4;
-        float z[TILES][4] = {}, of_inputs[TILES][4] = {}, hn[TILES], step[TILES];
+        float z[TILES][PLACES] = {}, of_inputs[TILES][4] = {}, hn[TILES], step[TILES];
+        float more_of_inputs[TILES][(MORE + 1) / 2 + !MORE][4] = {};
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
             if (INPUTS) {
@@ -156,6 +197,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
                     if (PARTS == 2) x = {clamped(x.x, 3e38f), clamped(x.y, 3e38f)};  // of an infinity nothing is left
                     Factor two[2] = {factor_of(x.x), factor_of(x.y)};
                     multiply(of_inputs[j], input_slice[k], two);
+                    const Factor rows[4] = {two[0], {0, 0}, two[1], {0, 0}};
+#pragma unroll
+                    for (int i = 0; i < (MORE + 1) / 2; ++i) multiply(more_of_inputs[j][i], rows, input_more[i][k]);
                 }
                 if (SPLIT >= 0) share_out(of_inputs[j], upper, z[j]);
             }
@@ -171,6 +215,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
             if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
         }
         float sums[TILES][CHAINS][4] = {}, fine[TILES][PARTS][4] = {};
+        float more_sums[TILES][MORE + !MORE][CHAINS / 2][4] = {}, more_fine[TILES][MORE + !MORE][PARTS][4] = {};
+        uint2 one[TILES], finer_one[TILES];  // factors of an even tile, for that after it
         const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + factor_at;
 #pragma unroll
         for (int k = 0; k < INNER; ++k)
@@ -186,6 +232,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
                         multiply(fine[j][PARTS - 1], rest, h);
                     } else
                         multiply(fine[j][PARTS - 1], slice[IN_HAND - 1][k], h);
+                }
+                if constexpr (MORE > 0) {
+                    const uint2 none = {0, 0}, finer_h = PARTS == 2 ? factor[(j * CHUNKS + 4 * k) * 8 + PART / 8] : none;
+                    if (k % 2 == 0) one[j] = h, finer_one[j] = finer_h;
+                    if (k % 2 == 1 || k == INNER - 1) {
+                        const uint2 other = k % 2 ? h : none, finer_other = k % 2 ? finer_h : none;
+                        const word both[4] = {one[j].x, one[j].y, other.x, other.y};
+                        const word finer_both[4] = {finer_one[j].x, finer_one[j].y, finer_other.x, finer_other.y};
+#pragma unroll
+                        for (int block = 0; block < MORE; ++block) {
+                            const int at = block * MORE_TILES + k / 4;
+                            const uint2 coarse = half_tile(at, more[0][block][k / 4], ASIDE, k);
+                            multiply(more_sums[j][block][k / 2 % (CHAINS / 2)], both, coarse);
+                            if (PARTS == 2) {
+                                multiply(more_fine[j][block][0], finer_both, coarse);
+                                multiply(more_fine[j][block][PARTS - 1], both, half_tile(INNER + at, more[IN_HAND - 1][block][k / 4], ON_SHELF, k));
+                            }
+                        }
+                    }
                 }
             }
 
@@ -204,7 +269,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
             hn[j] = 0.0f;
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block)
-                if (block == SPLIT) hn[j] = bias.apart + product[block]; else z[j][block] += product[block];
+                if (block < 4) {
+                    if (block == SPLIT) hn[j] = bias.apart + product[block % 4]; else z[j][block] += product[block % 4];
+                }
+#pragma unroll
+            for (int block = 0; block < MORE; ++block) {
+                auto of = [&](const float* four) { return four[0] + four[3]; };
+                float (*chains)[4] = more_sums[j][block];
+                float total = of(chains[0]);
+                if (CHAINS == 4) total += of(chains[CHAINS / 2 - 1]);
+                if (PARTS == 2) total += (of(more_fine[j][block][0]) + of(more_fine[j][block][PARTS - 1])) * (1.0f / FINER);
+                total *= range.size;
+                if (INPUTS) total += more_of_inputs[j][block / 2][block % 2];
+                z[j][4 + block] += handed_over(total, me);
+            }
             State next = CELL_FORWARD(z[j], hn[j], state[j], fixed.values, step[j], beta);
             if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
         }

@@ -19,6 +19,12 @@
 // of its columns the four of q, column g of the second in the same four, and of the product rows g and g + 8, columns
 // 2 q and 2 q + 1. (Which four columns are those of q is free as long as both factors agree.)
 //
+// A warp's four units have sixteen rows in four blocks, which are a tile. Of each of MORE other blocks they have four rows, and a tile
+// of four words a thread takes these for four times as many columns: forward the matrix is the second factor, in whose even columns a
+// unit has one half of what is multiplied, in its odd ones the other, and h of both halves is the first factor, one below the other.
+// Of the product half is of no use, and the sum of the rest is what the unit needs. Backward, where columns become rows, such a tile
+// has sixteen units of four warps in one block; those of a warp are of thread q, and divided by the largest size of the four warps.
+//
 // Narrow inputs, of up to sixteen numbers (INPUTS, else 0), are multiplied by their matrix on the way, and derivatives by that
 // matrix are summed on the way back; in TF32, which has their range. Wider ones come multiplied, as pre-activations.
 //
@@ -33,13 +39,16 @@ constexpr int SQUARES = WARPS / 4;                // tiles of sixteen units that
 constexpr int PITCH = UNITS + 4;                  // of a row in a box, which lets a warp's threads all read at once
 constexpr int PAGE = TILES * 8 * PITCH;           // numbers of one kind in a box
 constexpr int FOURS = TILES * 8 * (UNITS / 4);    // how many times four they are
+constexpr int MORE = BLOCKS > 4 ? BLOCKS - 4 : 0; // blocks after the fourth
+constexpr int PLACES = 4 + MORE;                  // for numbers of all blocks
+constexpr int QUARTERS = (WARPS + 3) / 4;         // times four warps, backward
 
 // Registers of a thread that hold its slice of the matrix. Where there are none left for the finer parts, those are in shared
-// memory, on a *shelf*.
-constexpr bool ON_SHELF = PARTS == 2 && CLUSTER * WARPS > 64;
+// memory, on a *shelf*; and if ASIDE, the blocks after the fourth.
+constexpr bool ON_SHELF = PARTS == 2 && (CLUSTER * WARPS > 64 || CLUSTER * WARPS * PLACES > 320);
 constexpr int IN_HAND = ON_SHELF ? 1 : PARTS;  // parts in registers
-constexpr int SLICE = CLUSTER * WARPS * IN_HAND;
-constexpr int SHELF = ON_SHELF ? (CLUSTER + 3) / 4 * WARPS * THREADS * 16 : 0;  // bytes
+constexpr int SLICE = CLUSTER * WARPS * IN_HAND * (ASIDE ? 4 : PLACES) / 4;
+constexpr int SHELF = (CLUSTER + 3) / 4 * (ON_SHELF * WARPS + (ON_SHELF || ASIDE) * MORE * QUARTERS) * THREADS * 16;  // bytes
 
 // The place of the k-th tile of this thread's slice on the shelf.
 __device__ __forceinline__ uint4* on_shelf(unsigned char* shelf, int k) { return (uint4*)shelf + k * THREADS + threadIdx.x; }
@@ -125,6 +134,24 @@ __device__ __forceinline__ void share_out(const float* sum, bool upper, float* b
     blocks[2] = upper ? other : sum[2], blocks[3] = upper ? sum[3] : other;
 }
 
+// Products of the other blocks are of unit q and row g; this takes those of this thread's unit and row.
+__device__ __forceinline__ float handed_over(float sum, const Place& me) {
+    return from_lane(sum, 4 * (2 * me.q + (me.g >> 2)) + (me.g & 3));
+}
+
+// What of four sizes in a row, one of each q, a thread's own is of the largest, as a factor of two halves. All are powers of two.
+__device__ __forceinline__ word of_largest(float size) {
+    word mine = __float_as_uint(size), most = max(mine, from_partner(mine, 1));
+    most = max(most, from_partner(most, 2));
+    const int ratio = (int)(mine - most) + (127 << 23);
+    const float by = ratio > 0 ? __uint_as_float((word)ratio) : 0.0f;
+    return as_halves(by, by);
+}
+
+__device__ __forceinline__ uint2 times_halves(uint2 four, word by) { return {times_halves(four.x, by), times_halves(four.y, by)}; }
+
+__device__ __forceinline__ float2 larger_of_both(float2 x, float2 y) { return {fmaxf(x.x, y.x), fmaxf(x.y, y.y)}; }
+
 // Two letterboxes at the start of shared memory, each for so many bytes.
 __device__ __forceinline__ word two_letterboxes(word bytes) {
     const word box = shared_address(shared);
@@ -137,7 +164,7 @@ __device__ __forceinline__ word two_letterboxes(word bytes) {
 }
 
 // Biases of a unit; that of the recurrent part which is kept apart is.
-struct Bias { float of[4], apart; };
+struct Bias { float of[PLACES], apart; };
 
 __device__ __forceinline__ Bias bias_of(const BIAS* bias_ih, const BIAS* bias_hh, const Place& me) {
     Bias bias = {};

@@ -9,8 +9,10 @@ import torch
 
 LARGEST = 16
 """Programs of a cluster, on a whole chip."""
-BLOCKS = 4
+BLOCKS = 8
 """Blocks of the recurrent matrix that there is room for."""
+MOST_INPUTS = 16
+"""Widest inputs that these kernels multiply by their matrix."""
 CARRIED = 2
 """Values that a gate may carry: boxes of the backward pass have room for so many in layers of every size."""
 DEPTH = 4
@@ -65,25 +67,73 @@ SHARED = 224 * 1024
 """Bytes of shared memory that a program may have."""
 MOST_UNITS_WHOLE = 128
 """Of one that a program has to itself."""
+MOST_ROWS_WHOLE = 5 * 128
+"""Rows of its matrix."""
 
 
-def most_units(parts: int, largest: int) -> int:
+PAGES = 3 + CARRIED
+"""Numbers of a unit that a step needs beside those of its blocks, at most: h, cell, what is carried, a part apart."""
+
+
+@lru_cache(maxsize=256)
+def most_units(parts: int, largest: int, blocks: int = 4, pages: int = PAGES) -> int:
     """Units of a layer that there is room for.
 
     Args:
         parts: of a factor.
         largest: how many programs of a cluster the chip takes.
+        blocks: of pre-activations.
+        pages: numbers that a step needs beside them.
     """
     if parts > 1:
-        return MOST_UNITS * largest
+        return MOST_UNITS * max(c for c in range(largest + 1) if _in_registers(MOST_UNITS * c, parts, blocks, pages))
     return (MOST_UNITS_STREAMED if largest == LARGEST else MOST_UNITS_WIDE) * largest
 
 
-def shelf(plan: LaunchShape, parts: int) -> int:
-    """Bytes of shared memory for the finer parts of a program's slice, where its registers are full."""
-    if parts == 1 or plan.cluster * plan.warps <= 64:
-        return 0
-    return -(-plan.cluster // 4) * plan.warps * 32 * plan.warps * 16
+def more(blocks: int) -> int:
+    """Blocks after the fourth."""
+    return max(0, blocks - 4)
+
+
+def aside(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> bool:
+    """Whether blocks after the fourth are in shared memory: where they fill registers that a step needs.
+
+    Up to so many, and with two tiles of rows back fewer, the compiler finds room for the others (`test_cuda.py`).
+    """
+    if parts > 1 or blocks <= 4 or plan.wide:
+        return False
+    if plan.whole:
+        return not backward and blocks % 2 == 1 and plan.warps > 8
+    tiles = -(-plan.cluster // 4) * 4 if backward else plan.cluster
+    return tiles * plan.warps * blocks // 4 > (128 if backward and plan.tiles > 1 else 160)
+
+
+def _finer_on_shelf(plan: LaunchShape, parts: int, blocks: int) -> bool:
+    chunks = plan.cluster * plan.warps
+    return parts > 1 and (chunks > 64 or chunks * max(4, blocks) > 320)
+
+
+def _fits(plan: LaunchShape, parts: int, blocks: int, pages: int, backward: bool) -> bool:
+    """Whether shared memory has room, whatever the inputs are."""
+    if backward:
+        return backward_shared(plan, parts, blocks, blocks + pages, blocks + 1, MOST_INPUTS) <= SHARED
+    return forward_shared(plan, parts, blocks, blocks + pages, 0) <= SHARED
+
+
+def _in_registers(units: int, parts: int, blocks: int, pages: int) -> bool:
+    """Whether registers and the shelf hold the matrix, in both passes: only so many units are asked about."""
+    one = LaunchShape(8, -(-units // MOST_UNITS), 1)
+    return blocks <= 4 or all(_fits(one, parts, blocks, pages, backward) for backward in (False, True))
+
+
+def shelf(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> int:
+    """Bytes of shared memory for the part of a program's slice that its registers do not hold.
+
+    That is the finer parts of it, or, if `aside`, blocks after the fourth.
+    """
+    finer = _finer_on_shelf(plan, parts, blocks)
+    others = more(blocks) * -(-plan.warps // 4) if finer or aside(plan, parts, blocks, backward) else 0
+    return -(-plan.cluster // 4) * (finer * plan.warps + others) * _tile(plan)
 
 
 @lru_cache(maxsize=1024)
@@ -96,6 +146,8 @@ def make(
     processors: int,
     largest: int,
     countable: bool = True,
+    blocks: int = 4,
+    pages: int = PAGES,
 ) -> LaunchShape:
     """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
 
@@ -113,25 +165,30 @@ def make(
         processors: of the chip.
         largest: how many programs of a cluster the chip takes, enough for `most_units`.
         countable: whether 32 bits count all vectors of pre-activations, as a program with the whole layer does.
+        blocks: of pre-activations.
+        pages: numbers of a unit that a step needs beside them.
     """
     groups = replicas * -(-rows // 8)
     small = -(-units // 16)
     room = processors - processors // 16  # clusters are of neighbouring processors: not all of the chip can be used
     if units > MOST_UNITS_WIDE * largest:
-        return make_streamed(units, backward)
-    if units > MOST_UNITS * largest:
-        return make_wide(units, groups, backward, processors)
+        return make_streamed(units, backward, blocks)
+    if units > MOST_UNITS * largest or not _in_registers(units, parts, blocks, pages):
+        return make_wide(units, groups, backward, processors, blocks)
     if small <= largest and groups * small <= processors:
         return LaunchShape(4, small, 1)
-    if units <= MOST_UNITS_WHOLE and parts == 1 and countable and groups * small > 2 * processors:
+    crowded = groups * small > 2 * processors
+    if crowded and countable and parts == 1 and _in_one(units, blocks, pages):
         return make_whole(units, backward)
     if small <= min(8, largest) and (units > 64 or not backward):
         return LaunchShape(4, small, 1, min(-(-groups * small // room), 3))
     cluster = -(-units // 32)
     programs = groups * cluster
     one = LaunchShape(8, cluster, 1)
-    if 8 * cluster * parts > 64:  # a shelf leaves no room for a second tile
-        return one if programs <= processors - cluster or shelf(one, parts) else LaunchShape(8, cluster, 2)
+    if 8 * cluster * parts > 64:  # a shelf leaves no room for a second tile, nor may other blocks
+        two = LaunchShape(8, cluster, 2)
+        full = _finer_on_shelf(one, parts, blocks) or not _fits(two, parts, blocks, pages, backward)
+        return one if programs <= processors - cluster or full else two
     return LaunchShape(8, cluster, 1, min(2, -(-programs // room)))
 
 
@@ -141,37 +198,61 @@ def make_whole(units: int, backward: bool) -> LaunchShape:
     return LaunchShape(warps, 1, 1, (8 if backward else 16) // warps, whole=True)
 
 
+def _in_one(units: int, blocks: int, pages: int) -> bool:
+    """Whether there is room for a whole layer in a program, in both passes."""
+    if units > MOST_UNITS_WHOLE or units * blocks > MOST_ROWS_WHOLE:
+        return False
+    if blocks <= 4:
+        return True
+    units, last = 16 * -(-units // 16), aside(make_whole(units, backward=False), 1, blocks, backward=False)
+    forward = max(whole_forward_shared(units, 4, blocks, blocks + pages, inputs, last) for inputs in (0, MOST_INPUTS))
+    backward = whole_backward_shared(units, 4, blocks, pages - 1, 1, MOST_INPUTS, d_inputs=False)
+    return max(forward, backward) <= SHARED
+
+
 def at_once(processors: int) -> int:
     """How many large clusters run at the same time."""
     return max(1, processors // NEIGHBOURS)
 
 
-def make_wide(units: int, groups: int, backward: bool, processors: int) -> LaunchShape:
+def make_wide(units: int, groups: int, backward: bool, processors: int, blocks: int = 4) -> LaunchShape:
     """Sizes for a task of more units than registers hold, see wide.cuh.
 
-    Forward, with more tiles of eight rows than clusters that run at once, a cluster has two or three.
+    Forward, with more tiles of eight rows than clusters that run at once, a cluster has two or three. With more than
+    four blocks some of the matrix may have no room.
 
     Args:
         units: of the layer.
         groups: tiles of eight rows.
         backward: whether it is the backward pass.
         processors: of the chip.
+        blocks: of pre-activations.
     """
     warps, cluster = MOST_UNITS_WIDE // 4, -(-units // MOST_UNITS_WIDE)
     if backward:
-        return LaunchShape(warps, cluster, 1, held=20, ahead=4)
+        return _with_overflow(LaunchShape(warps, cluster, 1, held=20, ahead=4), backward, blocks)
     for tiles in range(min(3, -(-groups // at_once(processors))), 1, -1):
         sizes = LaunchShape(warps, cluster, tiles, held=20, ahead=6)
-        if wide_forward_shared(sizes) <= SHARED:
+        if blocks > 4:
+            sizes = _with_overflow(replace(sizes, held=22 - 2 * tiles, ahead=4), backward, blocks)
+        few = OVERFLOWING * sizes.streamed <= _tiles(sizes, backward, blocks)
+        if few and wide_forward_shared(sizes, blocks) <= SHARED:
             return sizes
-    return LaunchShape(warps, cluster, 1, held=22, ahead=8)
+    return _with_overflow(LaunchShape(warps, cluster, 1, held=22, ahead=8), backward, blocks)
 
 
-def make_streamed(units: int, backward: bool) -> LaunchShape:
+OVERFLOWING = 3
+"""One of so many tiles may be streamed so that a cluster has more rows."""
+
+
+def make_streamed(units: int, backward: bool, blocks: int = 4) -> LaunchShape:
     """Sizes for a task of more units than the chip holds: as much of the matrix in the cellar as has no room."""
     warps = -(-units // (4 * LARGEST))
-    sizes = LaunchShape(warps, LARGEST, 1, held=max(1, 60 - 4 * warps), ahead=6)
-    lacking = (wide_backward_shared(sizes) if backward else wide_forward_shared(sizes)) - SHARED
+    return _with_overflow(LaunchShape(warps, LARGEST, 1, held=max(1, 60 - 4 * warps), ahead=6), backward, blocks)
+
+
+def _with_overflow(sizes: LaunchShape, backward: bool, blocks: int) -> LaunchShape:
+    lacking = (wide_backward_shared if backward else wide_forward_shared)(sizes, blocks) - SHARED
     return replace(sizes, streamed=max(0, -(-lacking // _tile(sizes))))
 
 
@@ -187,23 +268,24 @@ def forward_shared(plan: LaunchShape, parts: int, blocks: int, left: int, inputs
     """
     row = 8 * -(-inputs // 8)
     hidden = 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles
-    return 128 + shelf(plan, parts) + hidden + _boxes(plan, 0 if inputs else blocks, left, row)
+    return 128 + shelf(plan, parts, blocks, backward=False) + hidden + _boxes(plan, 0 if inputs else blocks, left, row)
 
 
-def backward_shared(plan: LaunchShape, parts: int, given: int, left: int, inputs: int) -> int:
+def backward_shared(plan: LaunchShape, parts: int, blocks: int, given: int, left: int, inputs: int) -> int:
     """Bytes of shared memory of a program of the backward pass, see backward.cu.
 
     Args:
         plan: sizes of the launch.
         parts: of a factor.
+        blocks: of pre-activations.
         given: numbers that a unit needs from memory in a step.
         left: numbers that it leaves there.
         inputs: numbers that a row needs, if they are narrow.
     """
     row = 8 * -(-inputs // 8) + 4 if inputs else 0
     units = 4 * plan.warps
-    tile = plan.cluster * units * 8 * 4 + parts * units * 8 * 8 + plan.warps * 8 * 4
-    return 128 + shelf(plan, parts) + 2 * tile * plan.tiles + _boxes(plan, given, left, row)
+    tile = plan.cluster * units * 8 * 4 + parts * units * 8 * (8 + 2 * more(blocks)) + plan.warps * 8 * 4
+    return 128 + shelf(plan, parts, blocks, backward=True) + 2 * tile * plan.tiles + _boxes(plan, given, left, row)
 
 
 def _boxes(plan: LaunchShape, given: int, left: int, row: int) -> int:
@@ -212,21 +294,29 @@ def _boxes(plan: LaunchShape, given: int, left: int, row: int) -> int:
     return 4 * (DEPTH * (given * page + rows * row + rows) + 2 * left * page)
 
 
-def wide_forward_shared(plan: LaunchShape) -> int:
+def wide_forward_shared(plan: LaunchShape, blocks: int = 4) -> int:
     """Bytes of shared memory of a program of a wide layer, forward, see wide_forward.cu."""
-    tiles = plan.cluster * plan.warps // 4
-    return 128 + 2 * 64 * plan.cluster * plan.warps * plan.tiles + _shelved(plan, tiles)
+    return 128 + 2 * 64 * plan.cluster * plan.warps * plan.tiles + _shelved(plan, False, blocks)
 
 
-def wide_backward_shared(plan: LaunchShape) -> int:
+def wide_backward_shared(plan: LaunchShape, blocks: int = 4) -> int:
     """Bytes of shared memory of a program of a wide layer, backward, see wide_backward.cu."""
     units = 4 * plan.warps
-    tiles = plan.warps * -(-plan.cluster // 4)
-    return 128 + 2 * (plan.cluster * units * 8 * 4 + units * 8 * 8 + plan.warps * 8 * 4) + _shelved(plan, tiles)
+    warps = 4 * -(-plan.warps // 4) if more(blocks) else plan.warps
+    derivatives = units * 8 * 8 + more(blocks) * warps * 8 * 8
+    return 128 + 2 * (plan.cluster * units * 8 * 4 + derivatives + warps * 8 * 4) + _shelved(plan, True, blocks)
 
 
-def _shelved(plan: LaunchShape, tiles: int) -> int:
-    return max(0, tiles - plan.held - plan.streamed) * _tile(plan)
+def _tiles(plan: LaunchShape, backward: bool, blocks: int) -> int:
+    """How many a thread of a wide layer has."""
+    tiles = plan.cluster * plan.warps // 4
+    if not backward:
+        return tiles + more(blocks) * -(-tiles // 4)
+    return -(-plan.cluster // 4) * (plan.warps + more(blocks) * -(-plan.warps // 4))
+
+
+def _shelved(plan: LaunchShape, backward: bool, blocks: int) -> int:
+    return max(0, _tiles(plan, backward, blocks) - plan.held - plan.streamed) * _tile(plan)
 
 
 def _tile(plan: LaunchShape) -> int:
@@ -234,7 +324,7 @@ def _tile(plan: LaunchShape) -> int:
     return 32 * plan.warps * 16
 
 
-def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: int) -> int:
+def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: int, aside: bool = False) -> int:
     """Bytes of shared memory of a program that has a whole layer, forward, see whole_forward.cu.
 
     Args:
@@ -243,11 +333,13 @@ def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: 
         blocks: of pre-activations.
         left: numbers that a unit leaves in memory in a step.
         inputs: numbers that a row needs, if they are narrow.
+        aside: whether a last block is there.
     """
     eights, pairs = -(-inputs // 8), -(-blocks // 2)
     inbox = (256 * eights if inputs else _rows(blocks * units * size)) + 32
     outbox = _rows(4 * units) if left == 1 else _rows(4 * blocks * units) + (left - blocks) * _rows(4 * units)
-    return 32 * units + 16 * pairs * units + 64 * eights * pairs * units + DEPTH * inbox + 2 * outbox
+    last = -(-units // 32) * 64 * units if aside else 0
+    return 32 * units + 16 * pairs * units + 64 * eights * pairs * units + DEPTH * inbox + 2 * outbox + last
 
 
 def whole_backward_shared(
@@ -267,8 +359,9 @@ def whole_backward_shared(
     row = 8 * (32 * -(-inputs // 8) + 16) if inputs else 0
     inbox = _rows(blocks * units * size) + states * _rows(4 * units) + others * _rows(units * size) + row + 32
     ledger = 32 * units * -(-inputs // 8) * blocks
-    by_inputs = 64 * units * (-(-blocks // 2) + 1) if d_inputs else 0
-    return units // 16 * (1024 * -(-blocks // 2) + 64) + ledger + by_inputs + DEPTH * inbox
+    tiles = 4 + more(blocks) if more(blocks) else 2 * -(-blocks // 2)
+    by_inputs = 32 * units * (tiles + 2) if d_inputs else 0
+    return units // 16 * (512 * tiles + 64) + ledger + by_inputs + DEPTH * inbox
 
 
 def _rows(size: int) -> int:

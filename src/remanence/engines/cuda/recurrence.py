@@ -18,8 +18,7 @@ from .compiler import machine_code
 from .device import largest_cluster
 from .driver import Kernel, architecture
 
-NARROW = 16
-"""Widest inputs that are multiplied by these kernels."""
+NARROW = plan.MOST_INPUTS
 NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
@@ -130,9 +129,16 @@ def _overflow(sizes: plan.LaunchShape, replicas: int, device: torch.device) -> T
 
 
 def _does_inputs(kind: Kind, operands: Operands, sizes: plan.LaunchShape) -> bool:
-    """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units."""
-    unpadded = operands.weight_ih.shape[-2] == kind.blocks * operands.weight_hh.shape[-1]
-    return sizes.whole and kind.split < 0 and unpadded and _narrow(operands, sizes) > 0
+    """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units.
+
+    And where there is room for them.
+    """
+    units, narrow = operands.weight_hh.shape[-1], _narrow(operands, sizes)
+    unpadded = operands.weight_ih.shape[-2] == kind.blocks * units
+    if not sizes.whole or kind.split >= 0 or not unpadded or not narrow:
+        return False
+    size = operands.inputs.dtype.itemsize
+    return plan.whole_backward_shared(units, size, kind.blocks, 1 + kind.carried, 1, narrow, True) <= plan.SHARED
 
 
 def _biases(operands: Operands) -> tuple[torch.dtype, Tensor | None, Tensor | None, Tensor | None]:
@@ -167,7 +173,9 @@ def _sizes(kind: Kind, operands: Operands, units: int, backward: bool) -> plan.L
     replicas = lead[0] if lead else 1
     countable = replicas * steps * rows * max(kind.blocks, kind.carried) * units < 4 * 2**32
     chip = processors(device), largest_cluster(device)
-    return plan.make(units, rows, replicas, parts, backward, *chip, countable)
+    return plan.make(
+        units, rows, replicas, parts, backward, *chip, countable, kind.blocks, 2 + kind.carried + (kind.split >= 0)
+    )
 
 
 class Variant(NamedTuple):
@@ -199,10 +207,10 @@ class Variant(NamedTuple):
     def code(self, name: str, **more: int) -> bytes:
         """Its machine code."""
         cell = cell_sources(self.kind.derived(self.has_dt))
-        return machine_code(name, self.constants() | more, architecture(self.device), cell)
+        return machine_code(name, self.constants("backward" in name) | more, architecture(self.device), cell)
 
-    def constants(self) -> dict[str, Any]:
-        """What the source of both passes leaves open."""
+    def constants(self, backward: bool) -> dict[str, Any]:
+        """What the source of a pass leaves open."""
         kind, sizes = self.kind, self.sizes
         return {
             **kind.constants(),
@@ -216,6 +224,7 @@ class Variant(NamedTuple):
             "TOGETHER": sizes.together,
             **(self._wide_constants() if sizes.wide else {}),
             "PARTS": parts_of(kind, self.dtype),
+            "ASIDE": int(plan.aside(sizes, parts_of(kind, self.dtype), kind.blocks, backward)),
             "BOUNDED": int(kind.cell == "lstm"),
             "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and self.dtype == torch.float32),
             "HAS_DT": int(self.has_dt),
@@ -275,10 +284,12 @@ def _forward(of: Variant, save: bool) -> Kernel:
     left = kind.blocks + 2 + kind.carried + (kind.split >= 0) if save else 1
     if sizes.whole:
         name, signature = "whole_forward", "20P2if"
-        shared = plan.whole_forward_shared(of.units, of.dtype.itemsize, kind.blocks, left, of.inputs)
+        shared = plan.whole_forward_shared(
+            of.units, of.dtype.itemsize, kind.blocks, left, of.inputs, plan.aside(sizes, 1, kind.blocks, False)
+        )
     elif sizes.wide:
         name, signature = "wide_forward", "20P2if"
-        shared = plan.wide_forward_shared(sizes)
+        shared = plan.wide_forward_shared(sizes, kind.blocks)
     else:
         name, signature = "forward", "19P2if"
         shared = plan.forward_shared(sizes, parts_of(kind, of.dtype), kind.blocks, left, of.inputs)
@@ -294,9 +305,9 @@ def _backward(of: Variant, d_inputs: bool) -> Kernel:
         shared = plan.whole_backward_shared(of.units, of.dtype.itemsize, kind.blocks, *pages, of.inputs, d_inputs)
     elif sizes.wide:
         name, signature = "wide_backward", "23P3if"
-        shared = plan.wide_backward_shared(sizes)
+        shared = plan.wide_backward_shared(sizes, kind.blocks)
     else:
         name, signature = "backward", "22P3if"
         given, left = kind.blocks + 2 + kind.carried + parted, kind.blocks + parted
-        shared = plan.backward_shared(sizes, parts_of(kind, of.dtype), given, left, of.inputs)
+        shared = plan.backward_shared(sizes, parts_of(kind, of.dtype), kind.blocks, given, left, of.inputs)
     return of.kernel(name, signature, shared, D_INPUTS=int(d_inputs))

@@ -7,6 +7,7 @@
 // memory are in bytes.
 
 constexpr int PAIRS = (BLOCKS + 1) / 2;      // of blocks
+constexpr int PLACES = BLOCKS > 4 ? BLOCKS : 4;  // for numbers of all blocks
 constexpr int EACH = H / (8 * WARPS);        // units of a thread
 constexpr int SIZE = sizeof(NUMBER);
 // Bytes of a row and a page of eight in a box: of all blocks, of one, and of one in float32. Rows begin in different banks.

@@ -1,7 +1,11 @@
 // The backward pass; whole.cuh says how, ../triton/kernels.py what the tensors are, backward.cu what `totals` is. d_pre and d_parts may be
 // pre and parts themselves.
 
-constexpr int GROUP = 8 * PAIRS * 64;                // bytes of the derivatives of a warp
+// With more than four blocks, those after the fourth are by themselves: in their tiles the four numbers of q are those of four units.
+constexpr int MORE = BLOCKS > 4 ? BLOCKS - 4 : 0, NEAR = MORE ? 2 : PAIRS;
+constexpr int FULL_TILES = 2 * NEAR, TILES_EACH = FULL_TILES + MORE;  // of sixteen units
+constexpr int OTHERS = 8 * NEAR * 64;                // where those after the fourth begin
+constexpr int GROUP = OTHERS + MORE * 256;           // bytes of the derivatives of a warp
 constexpr int DERIVATIVES = WARPS * GROUP;
 constexpr int SIZES = WARPS * 8 * 4;                 // bytes of what those were divided by
 constexpr int INPUT_ROW = EIGHTS ? (8 * EIGHTS + 4) * 4 : 0;  // bytes for the inputs of a row
@@ -12,11 +16,11 @@ constexpr bool ONES = INPUTS % 8 != 0;               // there is room for anothe
 constexpr int KINDS = BLOCKS + (SPLIT >= 0), TOTALS = KINDS + OWN;
 constexpr int BOARD = THREADS * 16;                  // bytes of four numbers of each thread
 
-// Where in shared memory: two times derivatives as [warp][row][unit][block]; two times what they were divided by as [warp][row];
+// Where in shared memory: two times derivatives as [warp][row][unit][block], after the fourth [block][row][unit]; two times what they were divided by as [warp][row];
 // derivatives by the matrix of the inputs; if D_INPUTS, that matrix, and two times what each warp has for derivatives by the inputs, as
 // [warp][input][row]; inbox.
 constexpr int DIVIDED_BY = 2 * DERIVATIVES, LEDGER = DIVIDED_BY + 2 * SIZES, INPUT_MATRIX = LEDGER + EIGHTS * BLOCKS * BOARD;
-constexpr int SHARES = INPUT_MATRIX + D_INPUTS * 2 * PAIRS * BOARD, IN = SHARES + D_INPUTS * 2 * WARPS * 512;
+constexpr int SHARES = INPUT_MATRIX + D_INPUTS * TILES_EACH * BOARD, IN = SHARES + D_INPUTS * 2 * WARPS * 512;
 constexpr int ENTRIES = 64;                          // steps between two entries in the ledger: tensor cores do not round their sums
 // Nor do they round their factors, but cut off the thirteen bits that TF32 has not, on average 0.72 / 2048 of a number.
 constexpr float CUT_OFF = 1.0f + 0.72134752f / 2048;
@@ -24,8 +28,13 @@ constexpr float CUT_OFF = 1.0f + 0.72134752f / 2048;
 // Where the derivatives of two units of a row, from an even one, are in those of their warp: rows begin in different places, which
 // lets a warp's threads write and read at once.
 __device__ __forceinline__ int place_of(int unit, int row) {
-    int pair = PAIRS == 2 ? unit / 2 ^ (row >> 1) * 2 ^ (row & 1) * 4 : unit / 2;
-    return row * PAIRS * 64 + pair * PAIRS * 8;
+    int pair = NEAR == 2 ? unit / 2 ^ (row >> 1) * 2 ^ (row & 1) * 4 : unit / 2;
+    return row * NEAR * 64 + pair * NEAR * 8;
+}
+
+// The same for one of the other blocks.
+__device__ __forceinline__ int other_place_of(int unit, int row) {
+    return OTHERS + ((row >> 1 ^ (row & 1) * 2) + (row & 1) * 4) * 32 + unit * 2;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
@@ -52,16 +61,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         }
     const Range range = range_of(largest_of(largest));
     read_again();
-    word slice[WARPS][2 * PAIRS][4];
+    word slice[WARPS][TILES_EACH][4];
 #pragma unroll
     for (int k = 0; k < WARPS; ++k)
 #pragma unroll
-        for (int i = 0; i < 2 * PAIRS; ++i)
+        for (int i = 0; i < TILES_EACH; ++i)
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                int unit = 16 * k + (PAIRS == 2 ? i / 2 * 8 + 2 * me.q + i % 2 : 4 * me.q + 2 * i + e);
-                int block = PAIRS == 2 ? 2 * e : 0;
-                float2 one = two_at(unit, block), other = two_at(unit, block + 1);
+                int unit = 16 * k + (NEAR == 2 ? i / 2 * 8 + 2 * me.q + i % 2 : 4 * me.q + 2 * i + e);
+                int block = NEAR == 2 ? 2 * e : 0;
+                if (i >= FULL_TILES) unit = 16 * k + 4 * me.q + 2 * e, block = 4 + i - FULL_TILES;
+                float2 one = two_at(unit, block), other = i < FULL_TILES ? two_at(unit, block + 1) : two_at(unit + 1, block);
                 slice[k][i][2 * e] = as_halves(one.x * range.times, other.x * range.times);
                 slice[k][i][2 * e + 1] = as_halves(one.y * range.times, other.y * range.times);
             }
@@ -78,12 +88,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
             largest = max(largest, magnitude(input_entry(i / (16 * BLOCKS), i / BLOCKS % 16, i % BLOCKS)));
         const Range range = range_of(largest_of(largest));
         input_size = range.size;
-        for (int i = 0; i < 2 * PAIRS; ++i) {
+        for (int i = 0; i < TILES_EACH; ++i) {
             word tile[4];
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                int unit = PAIRS == 2 ? i / 2 * 8 + 2 * me.q + i % 2 : 4 * me.q + 2 * i + e / 2, block = PAIRS == 2 ? e / 2 * 2 : 0;
+                int unit = NEAR == 2 ? i / 2 * 8 + 2 * me.q + i % 2 : 4 * me.q + 2 * i + e / 2, block = NEAR == 2 ? e / 2 * 2 : 0;
                 int input = me.g + e % 2 * 8;
+                if (MORE && i >= FULL_TILES) {
+                    unit = 4 * me.q + e / 2 * 2, block = 4 + i - FULL_TILES;
+                    tile[e] = as_halves(input_entry(input, unit, block) * range.times, input_entry(input, unit + 1, block) * range.times);
+                    continue;
+                }
                 tile[e] = as_halves(input_entry(input, unit, block) * range.times, input_entry(input, unit, block + 1) * range.times);
             }
             at<uint4>(INPUT_MATRIX + i * BOARD + (int)threadIdx.x * 16) = {tile[0], tile[1], tile[2], tile[3]};
@@ -94,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.first_row, stride = REVERSE ? B : -B;
     Fixed fixed[2];  // of a unit
     float held[2][2], d_cell[2][2], d_carried[2][2][CARRIED + !CARRIED], after[2][2];  // of a row, of a unit
-    float d_bias[2][4] = {}, d_bias_hn[2] = {}, d_fixed[2][FIXED + !FIXED] = {}, d_input_slice[EIGHTS + !EIGHTS][BLOCKS][4] = {};
+    float d_bias[2][PLACES] = {}, d_bias_hn[2] = {}, d_fixed[2][FIXED + !FIXED] = {}, d_input_slice[EIGHTS + !EIGHTS][BLOCKS][4] = {};
     int length[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -168,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         for (int j = 0; j < 2; ++j) {
             auto given = [&](int page) { return two_values(&at<NUMBER>(stage + mine + page + j * PITCH)); };
             auto before = [&](int page) { return at<float2>(stage + state_mine + page + j * STATE_PITCH); };
-            float z[2][4] = {};
+            float z[2][PLACES] = {};
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
                 float2 two = two_values(&at<NUMBER>(stage + wide_mine + j * BLOCKS_PITCH + block * ROW));
@@ -204,7 +219,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     };
     // This thread's derivatives in two rows, those that it multiplies, and what they were divided by.
     int to_one = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q)), to_other = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q + 1));
-    int from_one = pinned(place_of(PAIRS == 2 ? 2 * me.q : 4 * me.q, me.g)), from_other = pinned(place_of(8 + 2 * me.q, me.g));
+    int from_one = pinned(place_of(NEAR == 2 ? 2 * me.q : 4 * me.q, me.g)), from_other = pinned(place_of(8 + 2 * me.q, me.g));
+    int to_more = pinned(MORE ? me.warp * GROUP + other_place_of(2 * me.g, 2 * me.q) : 0), from_more = pinned(MORE ? other_place_of(4 * me.q, me.g) : 0);
+    const int next_row = other_place_of(0, 2 * me.q + 1) - other_place_of(0, 2 * me.q);
     int size_at = pinned(DIVIDED_BY + me.q * 8), turn = 1;
     int share = pinned(SHARES + me.warp * 512 + me.g * 32 + me.q * 8);
     NUMBER* inputs_to = d_inputs + first * INPUTS;
@@ -217,10 +234,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         };
         uint4 one = at<uint4>(from_one + me.warp * GROUP);
         times(0, {one.x, one.y}), times(1, {one.z, one.w});
-        if (PAIRS == 2) {
+        if (NEAR == 2) {
             uint4 other = at<uint4>(from_other + me.warp * GROUP);
-            times(2 * PAIRS - 2, {other.x, other.y}), times(2 * PAIRS - 1, {other.z, other.w});
+            times(2 * NEAR - 2, {other.x, other.y}), times(2 * NEAR - 1, {other.z, other.w});
         }
+#pragma unroll
+        for (int block = 0; block < MORE; ++block) times(FULL_TILES + block, at<uint2>(from_more + me.warp * GROUP + block * 256));
         float2 by = at<float2>(size_at + me.warp * 32);
         by = {by.x * input_size, by.y * input_size};
         at<float2>(share) = {product[0] * by.x, product[1] * by.y};
@@ -246,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         for (int i = 0; i < 2 * EIGHTS; ++i)
             x[i / 2][i % 2] = as_tf32(at<float>(x_at + s % DEPTH * INBOX + i % 2 * INPUT_ROW + i / 2 * 32));
         CellBack back[2][2];
-        float factor[2][2][4];
+        float factor[2][2][PLACES];
         float most[2] = {0, 0};
 #pragma unroll
         for (int j = 0; j < 2; ++j)
@@ -264,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
 #pragma unroll
                 for (int i = 0; i < CARRIED; ++i) d_carried[j][u][i] = b.carried[i];
 #pragma unroll
-                for (int block = 0; block < 4; ++block) {
+                for (int block = 0; block < PLACES; ++block) {
                     factor[j][u][block] = block == SPLIT ? b.hn : b.z[block];
                     most[j] = fmaxf(most[j], fabsf(factor[j][u][block]));
                 }
@@ -283,8 +302,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                 halves[e >> 1][e & 1] = as_halves(f[0] * ranges[j].times, f[1] * ranges[j].times);
             }
             const int there = j ? to_other : to_one;
-            if (PAIRS == 2) at<uint4>(there) = {halves[0][0], halves[0][1], halves[1][0], halves[1][1]};
+            if (NEAR == 2) at<uint4>(there) = {halves[0][0], halves[0][1], halves[1][0], halves[1][1]};
             else at<uint2>(there) = {halves[0][0], halves[1][0]};
+#pragma unroll
+            for (int block = 0; block < MORE; ++block)
+                at<word>(to_more + j * next_row + block * 256) =
+                    as_halves(factor[j][0][PLACES - MORE + block] * ranges[j].times, factor[j][1][PLACES - MORE + block] * ranges[j].times);
         }
         if (me.g == 0) at<float2>(size_at + me.warp * 32) = {ranges[0].size, ranges[1].size};
         __syncwarp();  // nothing else is to be in the way of these
@@ -335,11 +358,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
             float product[4] = {};
             multiply(product, slice[k][0], {one.x, one.y});
             multiply(product, slice[k][1], {one.z, one.w});
-            if (PAIRS == 2) {
+            if (NEAR == 2) {
                 uint4 other = at<uint4>(from_other + k * GROUP);
-                multiply(product, slice[k][2 * PAIRS - 2], {other.x, other.y});
-                multiply(product, slice[k][2 * PAIRS - 1], {other.z, other.w});
+                multiply(product, slice[k][2 * NEAR - 2], {other.x, other.y});
+                multiply(product, slice[k][2 * NEAR - 1], {other.z, other.w});
             }
+#pragma unroll
+            for (int block = 0; block < MORE; ++block)
+                multiply(product, slice[k][TILES_EACH - MORE + block], at<uint2>(from_more + k * GROUP + block * 256));
             sums[0] = fmaf(product[0], by.x, sums[0]), sums[1] = fmaf(product[1], by.y, sums[1]);
             sums[2] = fmaf(product[2], by.x, sums[2]), sums[3] = fmaf(product[3], by.y, sums[3]);
         }
@@ -349,6 +375,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         prepare(s + 1);  // after the last step, of what was there before
         if (D_INPUTS) multiply_inputs();
         to_one += turn * DERIVATIVES, to_other += turn * DERIVATIVES, from_one += turn * DERIVATIVES, from_other += turn * DERIVATIVES;
+        if (MORE) to_more += turn * DERIVATIVES, from_more += turn * DERIVATIVES;
         size_at += turn * SIZES, share += turn * WARPS * 512, turn = -turn;
     }
     if (D_INPUTS) {

@@ -16,9 +16,15 @@ constexpr int CELL = 1, HN = CELL + CARRIED + (SPLIT >= 0), BEFORE = HN + 1;
 constexpr int OF_BLOCKS = SAVE ? (2 * BLOCKS * H + THREADS - 1) / THREADS : 0;              // times four that a thread stores
 constexpr int OF_PAGES = (2 * H * (SAVE ? KINDS + 1 : 1) + THREADS - 1) / THREADS;          // and, of h, cell, what is carried, hn, h before
 
-// Where in shared memory: two times h_t; biases, each twice; slices of the matrix of the inputs; inbox; two outboxes.
+// With more than four blocks, the last of an odd number has no other. Its tile has two tiles of units, one in its upper rows and one in
+// its lower: of what it is multiplied with one after the other, half of each product is of use. If ASIDE, it is in shared memory.
+constexpr bool ODD = BLOCKS > 4 && BLOCKS % 2;
+constexpr int REAL_PAIRS = PAIRS - ODD, SINGLE = ODD ? (INNER + 1) / 2 : 0;
+
+// Where in shared memory: two times h_t; biases, each twice; slices of the matrix of the inputs; inbox; two outboxes; of a last block,
+// if ASIDE, its tiles.
 constexpr int BIASES = 2 * SENT, INPUT_SLICES = BIASES + PAIRS * H * 16, IN = INPUT_SLICES + EIGHTS * PAIRS * THREADS * 16;
-constexpr int OUT = IN + DEPTH * INBOX;
+constexpr int OUT = IN + DEPTH * INBOX, LAST_BLOCK = OUT + 2 * OUTBOX;
 
 // Four numbers of an outbox that a thread stores in every step, if any: where they go, as float32 if `wide`, and where they are.
 struct Four { bool there, wide; char* memory; int place; };
@@ -72,15 +78,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
         for (int block = 0; block < BLOCKS; ++block) largest = max(largest, largest_of_four(four_at(k, block)));
     const Range range = range_of(largest_of(largest));
     read_again();
-    word slice[INNER][PAIRS][4];
+    word slice[INNER][REAL_PAIRS][4];
 #pragma unroll
     for (int k = 0; k < INNER; ++k)
 #pragma unroll
-        for (int block = 0; block < 2 * PAIRS; ++block) {
+        for (int block = 0; block < 2 * REAL_PAIRS; ++block) {
             float4 four = four_at(k, block);
             slice[k][block / 2][block % 2] = as_halves(four.x * range.times, four.y * range.times);
             slice[k][block / 2][block % 2 + 2] = as_halves(four.z * range.times, four.w * range.times);
         }
+    word last[SINGLE + !SINGLE][4];
+#pragma unroll
+    for (int k = 0; k < 2 * SINGLE; ++k) {
+        float4 four = k < INNER ? four_at(k, BLOCKS - 1) : float4{0, 0, 0, 0};
+        last[k / 2][k % 2] = as_halves(four.x * range.times, four.y * range.times);
+        last[k / 2][k % 2 + 2] = as_halves(four.z * range.times, four.w * range.times);
+    }
+#pragma unroll
+    for (int k = 0; k < SINGLE; ++k)
+        if (ASIDE) at<uint4>(LAST_BLOCK + (k * THREADS + (int)threadIdx.x) * 16) = {last[k][0], last[k][1], last[k][2], last[k][3]};
 
     float apart = 0.0f;
 #pragma unroll
@@ -218,22 +234,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
     int hidden_at = pinned(place_of(8 * me.q, me.g)), box = pinned(OUT), turn = 1;
     const int last_on = place_of(16 * (INNER - 1) + 4 * me.q, me.g) - place_of(8 * me.q, me.g);  // to a last tile without another
     for (int s = 0; s < T; ++s) {
-        float sums[PAIRS][4] = {};
+        float sums[PAIRS][4] = {}, lower[4] = {};  // the upper rows of a last block are where those of a pair are
+        auto tile_of_last = [&](int k) {
+            uint4 four = {};
+            if (ASIDE) four = at<uint4>(LAST_BLOCK + (k * THREADS + (int)threadIdx.x) * 16);
+            return ASIDE ? four : uint4{last[k][0], last[k][1], last[k][2], last[k][3]};
+        };
 #pragma unroll
         for (int k = 0; k + 1 < INNER; k += 2) {
             uint4 both = at<uint4>(hidden_at + k * 256);
 #pragma unroll
-            for (int pair = 0; pair < PAIRS; ++pair) multiply(sums[pair], slice[k][pair], {both.x, both.y});
+            for (int pair = 0; pair < REAL_PAIRS; ++pair) multiply(sums[pair], slice[k][pair], {both.x, both.y});
 #pragma unroll
-            for (int pair = 0; pair < PAIRS; ++pair) multiply(sums[pair], slice[k + 1 < INNER ? k + 1 : k][pair], {both.z, both.w});
+            for (int pair = 0; pair < REAL_PAIRS; ++pair) multiply(sums[pair], slice[k + 1 < INNER ? k + 1 : k][pair], {both.z, both.w});
+            if constexpr (ODD) {
+                const uint4 tile = tile_of_last(k / 2);
+                const word four[4] = {tile.x, tile.y, tile.z, tile.w};
+                multiply(sums[PAIRS - 1], four, {both.x, both.y});
+                multiply(lower, four, {both.z, both.w});
+            }
         }
         if (INNER % 2) {
             uint2 one = at<uint2>(hidden_at + last_on);
 #pragma unroll
-            for (int pair = 0; pair < PAIRS; ++pair) multiply(sums[pair], slice[INNER - 1][pair], one);
+            for (int pair = 0; pair < REAL_PAIRS; ++pair) multiply(sums[pair], slice[INNER - 1][pair], one);
+            if constexpr (ODD) {
+                const uint4 tile = tile_of_last(INNER / 2);
+                const word four[4] = {tile.x, tile.y, tile.z, tile.w};
+                multiply(sums[PAIRS - 1], four, one);
+            }
         }
+        if constexpr (ODD) sums[PAIRS - 1][0] += lower[2], sums[PAIRS - 1][1] += lower[3];
         fetch_step(s + DEPTH - 1);
-        float z[2][4] = {}, hn[2] = {};  // of a row
+        float z[2][PLACES] = {}, hn[2] = {};  // of a row
 #pragma unroll
         for (int e = 0; e < 2 * BLOCKS; ++e) {
             const int j = e & 1, block = e >> 1;

@@ -5,7 +5,7 @@
 // threads read into registers, a step ahead, and what it leaves they write from there.
 
 constexpr int SLICED = CLUSTER * WARPS / 4;          // tiles of sixteen units of the layer
-static_assert(TILES == 1 || STREAMED == 0);          // what comes from the overflow is multiplied once
+static_assert(TILES == 1 || STREAMED == 0 || MORE);  // what comes from the overflow is taken once
 static_assert(PRE_ROW >= BLOCKS * H);                  // numbers in a row of pre-activations, which may end with others
 constexpr int PRODUCTS = (SLICED + WARPS - 1) / WARPS; // of those that a warp computes, backward
 
@@ -20,6 +20,21 @@ __device__ __forceinline__ float4 four_in_row(const NUMBER* row, int column) {
     float2 one = two_in_row(row, column), other = two_in_row(row, column + 2);
     return {one.x, one.y, other.x, other.y};
 }
+
+// Tiles in the order in which they are multiplied: with those of four of COUNT chunks, or as many as are left, come MORE of the other
+// blocks, before them or after. Chunks are of sixteen units forward; of four backward, where there are EACH times as many tiles.
+template <int COUNT, int EACH, bool BEFORE>
+struct Order {
+    static constexpr int ALL = EACH * (COUNT + MORE * ((COUNT + 3) / 4));
+    __device__ __forceinline__ static constexpr bool is_last(int k) { return k % 4 == 3 || k == COUNT - 1; }
+    __device__ __forceinline__ static constexpr int of(int k) { return EACH * (k + MORE * (k / 4 + BEFORE)); }
+    // That of the four among which the k-th is.
+    __device__ __forceinline__ static constexpr int more(int k, int block) {
+        return EACH * ((BEFORE ? k / 4 * 4 : k / 4 * 4 + 4 < COUNT ? k / 4 * 4 + 4 : COUNT) + MORE * (k / 4) + block);
+    }
+};
+
+struct Tile { word of[4]; };
 
 // The slice of a thread: ALL tiles, those of each place evenly among the others.
 template <int ALL>
@@ -66,6 +81,13 @@ struct Stock {
             return tile;
         }
         return !STREAMED && at < AHEAD ? ahead[at < AHEAD ? at : 0] : *on_shelf(shelf, at);
+    }
+
+    __device__ __forceinline__ Tile tile(int k) {  // once
+        const word* held = slice[is_streamed(k) || is_shelved(k) ? 0 : k - streamed(k) - shelved(k)];
+        if (!is_streamed(k) && !is_shelved(k)) return {{held[0], held[1], held[2], held[3]}};
+        uint4 tile = taken(k);
+        return {{tile.x, tile.y, tile.z, tile.w}};
     }
 
     __device__ __forceinline__ void times(float* sums, int k, uint2 factor) {

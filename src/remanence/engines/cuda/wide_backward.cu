@@ -1,8 +1,11 @@
 // The backward pass of a wide layer; wide.cuh says how, ../triton/kernels.py what the tensors are, backward.cu what `totals` is.
 
 constexpr int SENT = CLUSTER * UNITS * 8 * 4;                   // bytes of the shares that a program gets
-constexpr int DERIVATIVES = UNITS * 8 * 8;                      // bytes of its derivatives
-constexpr int SIZES = WARPS * 8 * 4;                            // bytes of what those were divided by
+constexpr int OTHERS = UNITS * 8;                               // where those of the other blocks begin, as times four halves
+constexpr int ROUND = MORE ? 4 * QUARTERS : WARPS;              // warps with those that are missing among four
+constexpr int DERIVATIVES = OTHERS * 8 + MORE * ROUND * 64;     // bytes of its derivatives
+constexpr int SIZES = ROUND * 8 * 4;                            // bytes of what those were divided by
+using Tiles = Order<WARPS, PRODUCTS, false>;
 constexpr int KINDS = BLOCKS + (SPLIT >= 0);
 constexpr int TOTALS = KINDS + OWN;
 
@@ -12,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_carried, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_carried, float* totals, float* d_dt, uint4* overflow, int N, int T, int B, float beta) {
-    // Shared memory: two letterboxes; two times shares as [program][unit][row], derivatives as [unit][row][block] and what
-    // they were divided by as [warp][row]; the shelf.
+    // Shared memory: two letterboxes; two times shares as [program][unit][row], derivatives as [unit][row][block], of other blocks as
+    // [block][warp][row][unit], and what they were divided by as [warp][row]; the shelf.
     unsigned char* shares = shared + 128;
     unsigned char* derivatives = shares + 2 * SENT;
     unsigned char* sizes = derivatives + 2 * DERIVATIVES;
@@ -38,25 +41,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
                 float2 two = two_at(i, k, block);
                 largest = max(largest, max(magnitude(two.x), magnitude(two.y)));
             }
-    const Range range = range_of(largest_of(largest));
-    Stock<PRODUCTS * WARPS> stock(shelf, overflow, me);
+    // The other blocks, a tile with four warps' units: those of a warp are of q.
+    auto more_at = [&](int i, int k, int block, int u) {
+        int row = 16 * (me.warp + WARPS * i) + 2 * me.g, own = 4 * (4 * k + me.q) + u, unit = me.rank * UNITS + own;
+        return own < UNITS && unit < H ? two_in_row(matrix + ((offset)(4 + block) * H + unit) * H, row) : float2{0, 0};
+    };
+    for (int i = 0; i < PRODUCTS * MORE; ++i)
+        for (int k = 0; k < QUARTERS; ++k)
 #pragma unroll
-    for (int k = 0; k < WARPS; ++k)
+            for (int u = 0; u < 4; ++u) {
+                float2 two = more_at(i / (MORE + !MORE), k, i % (MORE + !MORE), u);
+                largest = max(largest, max(magnitude(two.x), magnitude(two.y)));
+            }
+    const Range range = range_of(largest_of(largest));
+    Stock<Tiles::ALL> stock(shelf, overflow, me);
+#pragma unroll
+    for (int k = 0; k < WARPS; ++k) {
 #pragma unroll
         for (int i = 0; i < PRODUCTS; ++i) {
             float2 of[4];
 #pragma unroll
             for (int block = 0; block < 4; ++block) of[block] = two_at(i, k, block);
             auto two = [&](float x, float y) { return as_halves(x * range.times, y * range.times); };
-            stock.keep(k * PRODUCTS + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
+            stock.keep(Tiles::of(k) + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
         }
+        if constexpr (MORE > 0)
+            if (Tiles::is_last(k))
+#pragma unroll
+                for (int at = 0; at < MORE * PRODUCTS; ++at) {
+                    const int block = at / PRODUCTS, i = at % PRODUCTS;
+                    float2 of[4];
+#pragma unroll
+                    for (int u = 0; u < 4; ++u) of[u] = more_at(i, k / 4, block, u);
+                    auto two = [&](float x, float y) { return as_halves(x * range.times, y * range.times); };
+                    stock.keep(Tiles::more(k, block) + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
+                }
+    }
+    if constexpr (MORE > 0)  // warps that are missing leave nothing
+        for (int i = threadIdx.x; i < (DERIVATIVES + SIZES) / 2; i += THREADS) ((word*)derivatives)[i] = 0;
 
     const Fixed fixed = fixed_of(own_of(own_weights, me.replica, me.unit));
     const offset start = ((offset)me.replica * B + me.row[0]) * H + me.unit;
     float held = entry(d_last_hidden, start, there), d_cell = entry(d_last_cell, start, there), from_later = 0.0f;
     float d_carried[CARRIED + !CARRIED] = {};
     for (int i = 0; i < CARRIED; ++i) d_carried[i] = entry(d_last_carried, carried_at(me, i, me.row[0], B), there);
-    float d_bias[4] = {}, d_bias_hn = 0.0f, d_fixed[FIXED + !FIXED] = {};
+    float d_bias[PLACES] = {}, d_bias_hn = 0.0f, d_fixed[FIXED + !FIXED] = {};
     const int length = HAS_LENGTHS && me.row[0] < B ? lengths[(offset)me.replica * B + me.row[0]] : 0;
 
     // In which row of all tensors this thread's numbers of a step are, and where in one of H numbers a row. What the next step
@@ -65,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     const int stride = REVERSE ? B : -B;
     auto pre_at = [&](word row, int block) { return (offset)row * PRE_ROW + me.unit + block * H; };
     auto at = [&](word row) { return (offset)row * H + me.unit; };
-    struct { float z[4], hn, d_h, cell, carried[CARRIED + !CARRIED], time; } given = {{}, 0, 0, 0, {}, 1};
+    struct { float z[PLACES], hn, d_h, cell, carried[CARRIED + !CARRIED], time; } given = {{}, 0, 0, 0, {}, 1};
     auto read_step = [&](int s, word row) {
         if (there) {
 #pragma unroll
@@ -123,10 +152,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         for (int i = 0; i < CARRIED; ++i) d_carried[i] = back.carried[i];
 
         // As float16, in the range of the warp's units in this row.
-        float factor[4];
+        float factor[PLACES];
         word most = 0;
 #pragma unroll
-        for (int block = 0; block < 4; ++block) {
+        for (int block = 0; block < PLACES; ++block) {
             factor[block] = block == SPLIT ? back.hn : back.z[block];
             most = max(most, magnitude(factor[block]));
         }
@@ -134,8 +163,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         most = max(most, from_partner(most, 8));
         Range range_here = range_of(most);
 #pragma unroll
-        for (int block = 0; block < 4; ++block) factor[block] *= range_here.times;
+        for (int block = 0; block < PLACES; ++block) factor[block] *= range_here.times;
         ((uint2*)(derivatives + (s & 1) * DERIVATIVES))[turned(own, me.g)] = {as_halves(factor[0], factor[1]), as_halves(factor[2], factor[3])};
+#pragma unroll
+        for (int block = 0; block < MORE; ++block) {
+            const int row = turned(2 * me.q + (me.g >> 2), me.warp), warp = block * ROUND + me.warp;
+            ((half_bits*)((uint2*)(derivatives + (s & 1) * DERIVATIVES) + OTHERS + warp * 8 + row))[me.g & 3] = (half_bits)as_halves(factor[4 + block], 0.0f);
+        }
         if ((me.g & 3) == 0)
             ((float*)(sizes + (s & 1) * SIZES))[me.warp * 8 + 2 * me.q + (me.g >> 2)] = range_here.size;
         if (there) {
@@ -159,6 +193,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         __syncthreads();
 
         float sums[PRODUCTS][4] = {};
+        float2 most_by;  // what was divided by in four warps, at most
         const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + me.q * 8 + turned(me.g, me.q);
 #pragma unroll
         for (int k = 0; k < WARPS; ++k) {
@@ -167,11 +202,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
 #pragma unroll
             for (int i = 0; i < PRODUCTS; ++i) {
                 float product[4] = {};
-                stock.times(product, k * PRODUCTS + i, d);
+                stock.times(product, Tiles::of(k) + i, d);
                 sums[i][0] = fmaf(product[0], by.x, sums[i][0]);
                 sums[i][1] = fmaf(product[1], by.y, sums[i][1]);
                 sums[i][2] = fmaf(product[2], by.x, sums[i][2]);
                 sums[i][3] = fmaf(product[3], by.y, sums[i][3]);
+            }
+            if constexpr (MORE > 0) {
+                most_by = k % 4 ? larger_of_both(most_by, by) : by;
+                if (!Tiles::is_last(k)) continue;
+                const int first = k / 4 * 4;
+                const word scale = of_largest(((const float*)(sizes + (s & 1) * SIZES))[(first + me.q) * 8 + me.g]);
+#pragma unroll
+                for (int block = 0; block < MORE; ++block) {
+                    const uint2 d = times_halves(halves[OTHERS + (block * ROUND + first) * 8], scale);
+#pragma unroll
+                    for (int i = 0; i < PRODUCTS; ++i) {
+                        float product[4] = {};
+                        stock.times(product, Tiles::more(k, block) + i, d);
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) sums[i][e] = fmaf(product[e], e & 1 ? most_by.y : most_by.x, sums[i][e]);
+                    }
+                }
             }
         }
 #pragma unroll

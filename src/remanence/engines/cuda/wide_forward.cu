@@ -2,6 +2,7 @@
 
 constexpr int SENT = CHUNKS * 64 * TILES;            // bytes of h_t
 constexpr int CHAINS = TILES == 1 ? 4 : 2;           // sums that do not wait for each other
+using Tiles = Order<SLICED, 1, true>;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const BIAS* bias_ih, const BIAS* bias_hh,
@@ -21,16 +22,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
         bool there = block < BLOCKS && me.unit_there;
         return there ? four_in_row(matrix + ((offset)block * H + me.unit) * H, 16 * k + 4 * me.q) : float4{0, 0, 0, 0};
     };
+    // The other blocks: column g is, of unit g / 2, one half of every four columns.
+    auto two_at = [&](int block, int k) {
+        int unit = me.rank * UNITS + me.warp * 4 + (me.g >> 1);
+        return unit < H ? two_in_row(matrix + ((offset)(4 + block) * H + unit) * H, 16 * k + 4 * me.q + 2 * (me.g & 1)) : float2{0, 0};
+    };
     word largest = 0;
+    for (int block = 0; block < MORE; ++block)
+#pragma unroll 4
+        for (int k = 0; k < SLICED; ++k) {
+            float2 two = two_at(block, k);
+            largest = max(largest, max(magnitude(two.x), magnitude(two.y)));
+        }
 #pragma unroll 4
     for (int k = 0; k < SLICED; ++k) largest = max(largest, max(largest_of_four(four_at(0, k)), largest_of_four(four_at(1, k))));
     const Range range = range_of(largest_of(largest));
-    Stock<SLICED> stock(shelf, overflow, me);
+    Stock<Tiles::ALL> stock(shelf, overflow, me);
 #pragma unroll
     for (int k = 0; k < SLICED; ++k) {
         float4 one = four_at(0, k), other = four_at(1, k);
         auto two = [&](float x, float y) { return as_halves(x * range.times, y * range.times); };
-        stock.keep(k, {two(one.x, one.y), two(other.x, other.y), two(one.z, one.w), two(other.z, other.w)});
+        stock.keep(Tiles::of(k), {two(one.x, one.y), two(other.x, other.y), two(one.z, one.w), two(other.z, other.w)});
+        if constexpr (MORE > 0)
+            if (Tiles::is_last(k))
+#pragma unroll
+                for (int block = 0; block < MORE; ++block) {
+                    word words[4];
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        float2 entries = two_at(block, k / 4 * 4 + e);
+                        words[e] = two(entries.x, entries.y);
+                    }
+                    stock.keep(Tiles::more(k, block), {words[0], words[1], words[2], words[3]});
+                }
     }
 
     const Bias bias = bias_of(bias_ih, bias_hh, me);
@@ -70,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
 
     const bool upper = me.g >= 4;
     for (int s = 0; s < T; ++s, here += stride) {
-        float z[TILES][4] = {}, hn[TILES], step[TILES];
+        float z[TILES][PLACES] = {}, hn[TILES], step[TILES];
 #pragma unroll
         for (int j = 0; j < TILES; ++j) {
 #pragma unroll
@@ -83,10 +107,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             wait_for(box + 8 * (s & 1), ((s - 1) >> 1) & 1);
             if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
         }
-        float sums[TILES][CHAINS][4] = {};
+        float sums[TILES][CHAINS][4] = {}, more_sums[TILES][MORE + !MORE][CHAINS / 2][4] = {};
+        Tile more[MORE + !MORE];  // of the other blocks, for two pairs of tiles
         const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + me.q * 8 + turned(me.g, me.q);
 #pragma unroll
-        for (int k = 0; k < SLICED; ++k)
+        for (int k = 0; MORE && k < SLICED; k += 2) {
+#pragma unroll
+            for (int block = 0; block < MORE; ++block)
+                if (k % 4 == 0) more[block] = stock.tile(Tiles::more(k, block));
+            const bool two = k + 1 < SLICED;
+            const Tile one = stock.tile(Tiles::of(k)), other = two ? stock.tile(Tiles::of(two ? k + 1 : k)) : one;
+#pragma unroll
+            for (int j = 0; j < TILES; ++j) {
+                const uint2 h = factor[(j * CHUNKS + 4 * k) * 8], next = two ? factor[(j * CHUNKS + 4 * (k + 1)) * 8] : uint2{0, 0};
+                const word both[4] = {h.x, h.y, next.x, next.y};
+                multiply(sums[j][k % CHAINS], one.of, h);
+                if (two) multiply(sums[j][(k + 1) % CHAINS], other.of, next);
+#pragma unroll
+                for (int block = 0; block < MORE; ++block)
+                    multiply(more_sums[j][block][k / 2 % (CHAINS / 2)], both, {more[block].of[k % 4], more[block].of[k % 4 + 1]});
+            }
+        }
+#pragma unroll
+        for (int k = 0; !MORE && k < SLICED; ++k)
 #pragma unroll
             for (int j = 0; j < TILES; ++j) stock.times(sums[j][k % CHAINS], k, factor[(j * CHUNKS + 4 * k) * 8]);
 
@@ -103,7 +146,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             hn[j] = 0.0f;
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block)
-                if (block == SPLIT) hn[j] = bias.apart + product[block]; else z[j][block] += product[block];
+                if (block < 4) {
+                    if (block == SPLIT) hn[j] = bias.apart + product[block % 4]; else z[j][block] += product[block % 4];
+                }
+#pragma unroll
+            for (int block = 0; block < MORE; ++block) {
+                const float *one = more_sums[j][block][0], *other = more_sums[j][block][CHAINS / 2 - 1];
+                z[j][4 + block] += handed_over((CHAINS == 4 ? one[0] + one[3] + (other[0] + other[3]) : one[0] + one[3]) * range.size, me);
+            }
             State next = CELL_FORWARD(z[j], hn[j], state[j], fixed.values, step[j], beta);
             if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
         }
