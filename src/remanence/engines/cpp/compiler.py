@@ -27,9 +27,9 @@ HERE = Path(__file__).parent
 PRODUCTS = (HERE / "loops.hpp", HERE / "products.cpp")
 
 
-def step_sources(gate: str) -> tuple[Path | str, ...]:
+def step_sources(gate: str, steps: str = "steps.cpp") -> tuple[Path | str, ...]:
     """What the steps of a cell with this gate are made of."""
-    return HERE / "loops.hpp", HERE / "processor.hpp", FUNCTIONS, gate, CELLS, HERE / "steps.cpp"
+    return HERE / "loops.hpp", HERE / "processor.hpp", FUNCTIONS, gate, CELLS, HERE / steps
 
 
 COMPILERS = ("g++", "c++", "clang++")
