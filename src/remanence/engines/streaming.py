@@ -10,7 +10,7 @@ from . import torch as torchs
 from .base import EngineTask
 from .cpp.one_step import one_step
 from .loop import no_autocast
-from .transforms import obstacle_to_kernels
+from .transforms import plain
 
 State = tuple[Tensor, ...]
 """`(B, width)` each, hidden first."""
@@ -26,11 +26,7 @@ def quick_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None
         state: state before the step; None for zeros.
         dt: `(B,)`, or None for unit steps.
     """
-    if torch.is_grad_enabled() or torch.compiler.is_compiling() or not inputs.is_cpu:
-        return None
-    if torch.is_autocast_enabled("cpu") or obstacle_to_kernels(()) is not None:
-        return None
-    return one_step(cell, weights, inputs, state, dt)
+    return one_step(cell, weights, inputs, state, dt) if plain() else None
 
 
 def step(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor | None) -> State:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Sequence
-from itertools import cycle
 from typing import Any
 
 import torch
@@ -184,20 +183,21 @@ class Recurrent(Weighted):
             return None
         turned = self.batch_first and input.dim() == 3
         values = input.transpose(0, 1) if turned else input
-        lead, places = values.shape[:-1], self.places
-        if len(lead) not in (1, 2) or lead[0] != 1 or values.shape[-1] != self.input_size:
+        if values.dim() not in (2, 3) or values.shape[0] != 1 or values.dtype != torch.float32:
             return None
-        if values.dtype != torch.float32 or (self.training and self.dropout + self.weight_drop > 0):
-            return None
-        parts = (state,) if isinstance(state, Tensor) else state
-        if parts is not None and not self._is_state(parts, (len(places), *lead[1:])):
+        places, parts = self.places, (state,) if isinstance(state, Tensor) else state
+        if not self._is_stacked(parts, len(places)) or (self.training and self.dropout + self.weight_drop > 0):
             return None
         times = None
         if dt is not None:
             times = self._expect_dt(Sequences.arrange(input, self.input_size, self.batch_first), dt, values.dtype)
+        before = [parts]
+        if len(places) > 1:
+            before = (
+                before * len(places) if parts is None else list(zip(*(part.split(1) for part in parts), strict=True))
+            )
         cell, after, outputs = self._cell_now(), [], []
-        before = [parts] if parts is None or len(places) == 1 else zip(*(part.split(1) for part in parts), strict=True)
-        for place, earlier in zip(places, cycle(before), strict=False):
+        for place, earlier in zip(places, before, strict=True):
             now = torch.ones_like(times) if times is not None and place.reverse else times
             found = engines.quick_step(cell, self._weights(place, values.dtype), values, earlier, now)
             if found is None:
@@ -212,16 +212,12 @@ class Recurrent(Weighted):
         final = after[0] if len(after) == 1 else tuple(map(torch.cat, zip(*after, strict=True)))
         return values.transpose(0, 1) if turned else values, final[0] if len(final) == 1 else final
 
-    def _is_state(self, parts: Any, lead: tuple[int, ...]) -> bool:
-        """Whether it is a state as this layer returns it, in float32."""
-        widths = self.cell.widths(self.hidden_size, self.output_size).values()
-        return (
-            isinstance(parts, tuple | list)
-            and len(parts) == len(widths)
-            and all(
-                isinstance(part, Tensor) and part.shape == (*lead, width)
-                for part, width in zip(parts, widths, strict=True)
-            )
+    def _is_stacked(self, parts: Any, stacked: int) -> bool:
+        """Whether it is no state, or one of so many layers and directions."""
+        if parts is None:
+            return True
+        return isinstance(parts, tuple | list) and all(
+            type(part) is Tensor and part.shape[:1] == (stacked,) for part in parts
         )
 
     def _cell_now(self) -> Cell:

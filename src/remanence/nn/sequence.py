@@ -150,6 +150,7 @@ class Sequences:
 
 
 def expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> None:
+    """Refuse an input of another dtype, number of dimensions or number of features."""
     if not values.is_floating_point():
         raise TypeError(f"expected input of a floating dtype, got {values.dtype}")
     if values.dim() not in dims:
@@ -177,6 +178,7 @@ def expect_state(parts: Any, widths: dict[str, int], lead: tuple[int, ...]) -> N
 
 
 def as_times(dt: Any) -> Tensor:
+    """Times as a tensor, if they are real numbers."""
     if not isinstance(dt, Tensor):
         try:
             dt = torch.from_numpy(numpy.array(dt))  # float64 for a list of numbers, where torch would take float32

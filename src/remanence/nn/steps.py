@@ -93,27 +93,15 @@ class RecurrentCell(Weighted):
         Returns:
             State after the step, `(B, width)` each, hidden first; of a GRU whose gate carries nothing, a tensor.
         """
-        state = self._quick(input, hx) if dt is None else None
+        state = None
+        if dt is None and self.engine != "loop" and not torch.is_grad_enabled():
+            given = (hx,) if isinstance(hx, Tensor) else hx
+            known = given is None or (isinstance(given, tuple) and all(isinstance(part, Tensor) for part in given))
+            if known and type(input) is Tensor and 0 < input.dim() < 3:
+                state = engines.quick_step(self.cell, self._weights(self._place, input.dtype), input, given, None)
         if state is None:
             state = self._step(input, hx, dt)
         return state[0] if len(state) == 1 else state
-
-    def _quick(self, input: Tensor, hx: State | None) -> tuple[Tensor, ...] | None:
-        """The short way; None where something is out of the ordinary."""
-        if torch.is_grad_enabled() or type(input) is not Tensor or self.engine == "loop":
-            return None
-        *lead, features = input.shape or (0,)
-        if len(lead) > 1 or features != self.input_size or input.dtype != torch.float32:
-            return None
-        state = (hx,) if isinstance(hx, Tensor) else hx
-        if state is not None:
-            widths = self.cell.widths(self.hidden_size, self.output_size).values()
-            if not isinstance(state, tuple) or len(state) != len(widths):
-                return None
-            for part, width in zip(state, widths, strict=True):
-                if not isinstance(part, Tensor) or part.shape != (*lead, width):
-                    return None
-        return engines.quick_step(self.cell, self._weights(self._place, input.dtype), input, state, None)
 
     def _step(self, input: Tensor, hx: State | None, dt: Any) -> tuple[Tensor, ...]:
         """The way that takes everything, and refuses what it must."""
@@ -153,9 +141,8 @@ class RecurrentCell(Weighted):
 
     def extra_repr(self) -> str:
         shown = [f"{self.input_size}, {self.hidden_size}"]
-        for name in ("proj_size", "bias", "forget_bias", "engine"):
-            if getattr(self, name) != DEFAULTS[name]:
-                shown.append(f"{name}={getattr(self, name)!r}")
+        values = {name: getattr(self, name) for name in ("proj_size", "bias", "forget_bias", "engine")}
+        shown += [f"{name}={value!r}" for name, value in values.items() if value != DEFAULTS[name]]
         timescales = self.timescales[self._place.layer]
         if timescales is not None:
             shown.append(f"timescales={timescales}")
@@ -181,7 +168,7 @@ class LSTMCell(RecurrentCell):
         engine: "loop" for the equation as it stands; all others for the shortest way there is.
     """
 
-    layer = LSTM
+    layer: ClassVar[type[Recurrent]] = LSTM
 
     @completed
     def __init__(

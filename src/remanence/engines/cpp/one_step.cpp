@@ -16,16 +16,16 @@ constexpr int BESIDE = 2;     // rows of a matrix that are read at once: what is
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-// What follows the first line is addresses; there may be none of own weights, cells after the step (of a GRU) and carried values.
+constexpr int PARTS = 1 + CELLS + CARRIED;  // of the state: hidden, cell (the GRU has none), what is carried
+
 struct OneStep {
     int64_t rows, inputs, units, width, threads;
     double beta;
-    const float *values, *weight_ih, *weight_hh, *bias_ih, *bias_hh;  // (B, I), (G H, I), (G H, W), (G H) or null
-    const float *dt, *hidden, *cell;                                  // (B) or null, (B, W), (B, H); null for a state of zeros
-    const float* more[OWN + CARRIED + 1 + CELLS + CARRIED];           // own weights (H), what is carried (B, H); then the state after it
+    const float *values, *weight_ih, *weight_hh, *bias_ih, *bias_hh, *dt;  // (B, I), (G H, I), (G H, W), (G H) or null, (B) or null
+    const float* own[OWN];                                                // (H)
+    const float* before[PARTS];                                           // (B, W), then (B, H); null for zeros
+    float* after[PARTS];                                                  // (B, H)
 };
-
-__forceinline__ float* written(const OneStep& s, int i) { return const_cast<float*>(s.more[OWN + CARRIED + i]); }
 
 // Sums over the columns of MANY rows of a matrix times one vector, added to what is there.
 template <int MANY>
@@ -70,22 +70,26 @@ static const float ZEROS[TOGETHER] = {};
 // Units from `first`, of one sequence.
 static void some_units(const OneStep& s, int64_t row, int64_t first, int64_t many) {
     float z[BLOCKS][TOGETHER], parts[BLOCKS][TOGETHER];
+    const float* hidden = s.before[0];
     for (int block = 0; block < BLOCKS; ++block) {
         const int64_t at = block * s.units + first;
         start(z[block], s.bias_ih == nullptr ? nullptr : s.bias_ih + at, many);
         start(parts[block], s.bias_hh == nullptr ? nullptr : s.bias_hh + at, many);
         add_all_products(z[block], s.weight_ih + at * s.inputs, s.values + row * s.inputs, many, s.inputs);
-        if (s.hidden != nullptr) add_all_products(parts[block], s.weight_hh + at * s.width, s.hidden + row * s.width, many, s.width);
+        if (hidden != nullptr) add_all_products(parts[block], s.weight_hh + at * s.width, hidden + row * s.width, many, s.width);
     }
     const float beta = s.beta, dt = HAS_DT ? s.dt[row] : 1.0f;
     const int64_t at = row * s.units + first;
-    const float *cell = s.cell == nullptr ? ZEROS : s.cell + at, *part = parts[SPLIT >= 0 ? SPLIT : 0];
+    const float *cell = s.before[CELLS] == nullptr ? ZEROS : s.before[CELLS] + at, *part = parts[SPLIT >= 0 ? SPLIT : 0];
     const float *own_weights[OWN + !OWN], *carried[CARRIED + !CARRIED];
-    float spare[TOGETHER], *hidden_after = written(s, 0) + at, *cell_after = CELLS ? written(s, 1) + at : spare;
+    float spare[TOGETHER], *hidden_after = s.after[0] + at, *cell_after = CELLS ? s.after[CELLS] + at : spare;
     float* carried_after[CARRIED + !CARRIED];
-    for (int i = 0; i < OWN; ++i) own_weights[i] = s.more[i] + first;
-    for (int i = 0; i < CARRIED; ++i) carried[i] = s.more[OWN + i] == nullptr ? ZEROS : s.more[OWN + i] + at;
-    for (int i = 0; i < CARRIED; ++i) carried_after[i] = written(s, 1 + CELLS + i) + at;
+    for (int i = 0; i < OWN; ++i) own_weights[i] = s.own[i] + first;
+    for (int i = 0; i < CARRIED; ++i) {
+        const float* earlier = s.before[1 + CELLS + i];
+        carried[i] = earlier == nullptr ? ZEROS : earlier + at;
+        carried_after[i] = s.after[1 + CELLS + i] + at;
+    }
     SIDE_BY_SIDE
     for (int64_t unit = 0; unit < many; ++unit) {
         float own[OWN + !OWN], fixed[FIXED + !FIXED], rows[BLOCKS];

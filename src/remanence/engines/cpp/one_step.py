@@ -1,10 +1,14 @@
-"""One step of a few sequences as a single call of compiled code, with the weights where they are."""
+"""One step of a few sequences as a single call of compiled code, with the weights where they are.
+
+A step of one sequence takes no longer than what Python does around it: every call and every tensor counts here.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import warnings
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from struct import Struct
 from typing import NamedTuple
@@ -34,8 +38,22 @@ NEAR = 1e-4
 State = tuple[Tensor, ...]
 
 
+class Compiled(NamedTuple):
+    """The step of a cell."""
+
+    function: Callable[[bytes], None]
+    layout: Struct
+    """Of what it is given, see one_step.cpp."""
+    blocks: int
+    parts: int
+    """Of the state."""
+    own: tuple[str, ...]
+    """Names of the gate's own weights."""
+    beta: float
+
+
 def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None) -> State | None:
-    """The state after a step, or None where compiled code cannot take it.
+    """The state after a step, or None where something is not as compiled code takes it.
 
     Args:
         cell: what runs.
@@ -44,33 +62,33 @@ def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, 
         state: `(..., width)` each; None for zeros.
         dt: `(...)`, or None for unit steps.
     """
-    if not 0 < inputs.numel() <= FEW * inputs.shape[-1] or type(cell) not in CELLS:
+    step = (cell.__dict__.get("_one_step") or _steps_of(cell))[dt is not None]
+    if step is None:
         return None
-    assert isinstance(cell, GatedCell)
-    step = _step_of(cell, dt is not None)
-    return None if step is None else _call(step, cell.gate.per_unit, weights, inputs, state, dt)
-
-
-def _call(
-    step: _Step,
-    own: tuple[str, ...],
-    weights: Weights,
-    inputs: Tensor,
-    state: State | None,
-    dt: Tensor | None,
-) -> State | None:
-    *lead, features = inputs.shape
+    weight_ih, weight_hh = weights["weight_ih"], weights["weight_hh"]
+    (height, width), shape, features = weight_hh.shape, inputs.shape, weight_ih.shape[1]
     rows = inputs.numel() // features
-    matrix = weights["weight_hh"]
-    height, width = matrix.shape
+    if not 0 < rows <= FEW or shape[-1] != features:
+        return None
     units = height // step.blocks
-    before = (None,) * step.parts if state is None else state
-    given = [inputs, weights["weight_ih"], matrix, weights.get("bias_ih"), weights.get("bias_hh"), dt, before[0]]
-    given += [before[step.cell], *(weights[each] for each in own), *before[step.carried :]]
-    found = []
+    given = [inputs, weight_ih, weight_hh, weights.get("bias_ih"), weights.get("bias_hh"), dt]
+    given += [weights[each] for each in step.own]
+    if state is None:
+        like = inputs.new_empty((*shape[:-1], units))
+        given += [None] * step.parts
+    else:
+        if len(state) != step.parts or state[0].shape != (*shape[:-1], width):
+            return None
+        like = state[-1]
+        after_shape = (*shape[:-1], units)
+        for part in state[1:]:
+            if part.shape != after_shape:
+                return None
+        given += state
+    addresses = []
     for tensor in given:
         if tensor is None:
-            found.append(0)
+            addresses.append(0)
         elif (
             type(tensor) in PLAIN
             and tensor.dtype is torch.float32
@@ -78,41 +96,47 @@ def _call(
             and tensor.is_contiguous()
             and not tensor.is_neg()
         ):
-            found.append(tensor.data_ptr())
+            addresses.append(tensor.data_ptr())
         else:
             return None
-    hidden = torch.empty(*lead, units, dtype=torch.float32, device="cpu")
-    after = (hidden, *(torch.empty_like(hidden) for _ in range(step.parts - 1)))
+    after = [torch.empty_like(like) for _ in range(step.parts)]
+    addresses += [part.data_ptr() for part in after]
     many = 1 if rows * height * (features + width) < ALONE else torch.get_num_threads()
-    found += [part.data_ptr() for part in after]
-    step.function(step.layout.pack(rows, features, units, width, many, step.beta, *found))
+    step.function(step.layout.pack(rows, features, units, width, many, step.beta, *addresses))
     if "weight_hr" in weights:
-        return linear(hidden, weights["weight_hr"]), *after[1:]
-    return after
+        after[0] = linear(after[0], weights["weight_hr"])
+    return tuple(after)
 
 
-class _Step(NamedTuple):
-    """A compiled step."""
+class _Steps(dict[bool, Compiled | None]):
+    """Of a cell, without and with dt, compiled when they are first asked for; a copy of the cell has none of them."""
 
-    function: Callable[[bytes], None]
-    layout: Struct
-    """Of what it is given, see one_step.cpp."""
-    blocks: int
-    parts: int
-    """Of the state."""
-    cell: int
-    """Which of them is the cell: of the GRU, which has none, the hidden state."""
-    carried: int
-    """Which is the first that the gate carries."""
-    beta: float
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+
+    def __missing__(self, has_dt: bool) -> Compiled | None:
+        self[has_dt] = found = _step_of(self.cell, has_dt)
+        return found
+
+    def __reduce__(self) -> tuple[type[dict[bool, None]], tuple[()]]:
+        return dict, ()
 
 
-_known: dict[tuple[Kind, bool], _Step | None] = {}
+def _steps_of(cell: Cell) -> _Steps:
+    found = _Steps(cell)
+    object.__setattr__(cell, "_one_step", found)  # beside the fields: cells do not change
+    return found
 
 
-def _step_of(cell: GatedCell, has_dt: bool) -> _Step | None:
+_known: dict[tuple[Kind, bool], Compiled | None] = {}
+
+
+def _step_of(cell: Cell, has_dt: bool) -> Compiled | None:
     """The step of a cell; None where it cannot be had."""
-    if lacks() is not None or derivation(cell).float32[has_dt] is not None:
+    if type(cell) not in CELLS or lacks() is not None:
+        return None
+    assert isinstance(cell, GatedCell)
+    if (has_dt and not cell.takes_dt) or derivation(cell).float32[has_dt] is not None:
         return None
     key = kind_of(cell, False, "tf32", name), has_dt
     if key not in _known:
@@ -120,31 +144,34 @@ def _step_of(cell: GatedCell, has_dt: bool) -> _Step | None:
     return _known[key]
 
 
-def _compiled(cell: GatedCell, kind: Kind, has_dt: bool) -> _Step | None:
-    first = 1 if isinstance(cell, GRUCell) else 2
-    constants = kind.constants() | {"ACTIVATED": 0, "HAS_DT": int(has_dt), "CELLS": first - 1}
+def _compiled(cell: GatedCell, kind: Kind, has_dt: bool) -> Compiled | None:
+    parts = len(cell.widths(1, 1))
+    constants = kind.constants() | {"ACTIVATED": 0, "HAS_DT": int(has_dt), "CELLS": int(not isinstance(cell, GRUCell))}
     try:
         found = library(joined(step_sources(cpp.source(kind.derived(has_dt)), "one_step.cpp")), constants)
     except CompilerError:
         return None
     found.one_step.argtypes = (ctypes.c_char_p,)
     found.one_step.restype = None
-    layout = Struct(f"@5qd{8 + kind.own + kind.carried + first + kind.carried}P")
-    step = _Step(found.one_step, layout, kind.blocks, first + kind.carried, first - 1, first, kind.beta)
+    layout = Struct(f"@5qd{6 + kind.own + 2 * parts}P")
+    step = Compiled(found.one_step, layout, kind.blocks, parts, tuple(cell.gate.per_unit), kind.beta)
     if _agrees(step, cell, has_dt):
         return step
     warnings.warn(f"a compiled step of {cell} disagrees with the loop engine; another way is used", stacklevel=2)
     return None
 
 
-def _agrees(step: _Step, cell: GatedCell, has_dt: bool) -> bool:
+def _agrees(step: Compiled, cell: GatedCell, has_dt: bool) -> bool:
     """Whether it does what the equation says, on numbers of its own."""
     device = torch.device("cpu")
     with undisturbed(device), torch.no_grad():
         task = make_task(cell, Sizes(1, 2, 21, 37), torch.float32, device, irregular=has_dt)
+        tried = copy(cell)
+        _steps_of(tried)[has_dt] = step
         dt = None if task.dt is None else task.dt[0]
-        after = _call(step, cell.gate.per_unit, task.weights, task.inputs[0], task.first_state, dt)
-        assert after is not None
-        truth = loop.run(widened(task)).state
+        after, truth = (
+            one_step(tried, task.weights, task.inputs[0], task.first_state, dt),
+            loop.run(widened(task)).state,
+        )
         near = partial(torch.allclose, rtol=NEAR, atol=NEAR, equal_nan=True)
-        return all(near(part.double(), true) for part, true in zip(after, truth, strict=True))
+        return all(near(part.double(), true) for part, true in zip(after or (), truth, strict=True))
