@@ -359,7 +359,10 @@ def test_copies_and_files_keep_what_it_computes(name: str) -> None:
     x = torch.randn(2, 3)
     with torch.no_grad():
         expected = cell(x)
-        for made in (copy.deepcopy(cell), pickle.loads(pickle.dumps(cell))):
+        again = [copy.deepcopy(cell)]
+        if type(cell.gate).__module__ != __name__:  # from where pickle could not import it
+            again.append(pickle.loads(pickle.dumps(cell)))
+        for made in again:
             assert_near(made(x), expected)
             assert repr(made) == repr(cell)
 
