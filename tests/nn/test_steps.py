@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[type[rm.nn.Recurrent], type[RecurrentCell]]] = {
 GATES = list(rm.gates.KNOWN)
 
 
+@dataclass(frozen=True)
 class Cauchy(rm.gates.Gate):
     """A gate that nobody has heard of."""
 
@@ -37,6 +39,7 @@ class Cauchy(rm.gates.Gate):
         return rm.gates.Forgetting(0.5 + share, 0.5 - share)
 
 
+@dataclass(frozen=True)
 class TwoOfEach(rm.gates.Gate):
     """Two rows, two carried values, two weights per unit, and dt."""
 

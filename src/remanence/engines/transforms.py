@@ -33,9 +33,9 @@ def obstacle(tensors: Iterable[Tensor] = ()) -> str | None:
 
 
 def plain() -> bool:
-    """Whether nothing but numbers is asked for: no gradient, tracing, transform, mode, autocast on a CPU or capture.
+    """Whether nothing but numbers is asked for: no gradient, transform, trace, fake tensor, or autocast on a CPU.
 
-    In the words of torch's core, for it is asked before every single step.
+    In few calls, for it is asked before every single step.
     """
     return not (
         torch.is_grad_enabled()

@@ -12,7 +12,7 @@ constexpr int LANES = 8;
 constexpr int LANES = 4;
 #endif
 constexpr int TOGETHER = 32;  // units
-constexpr int BESIDE = 2;     // rows of a matrix that are read at once: what is read ahead are the next, in order
+constexpr int SHORT = 512;    // columns up to which two rows of a matrix are read at once; of longer ones memory likes one better
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
@@ -56,7 +56,7 @@ static void add_products(float* sums, const float* matrix, const float* vector, 
 
 static void add_all_products(float* sums, const float* matrix, const float* vector, int64_t many, int64_t columns) {
     int64_t row = 0;
-    for (; row + BESIDE <= many; row += BESIDE) add_products<BESIDE>(sums + row, matrix + row * columns, vector, columns);
+    for (; columns <= SHORT && row + 2 <= many; row += 2) add_products<2>(sums + row, matrix + row * columns, vector, columns);
     for (; row < many; ++row) add_products<1>(sums + row, matrix + row * columns, vector, columns);
 }
 

@@ -30,8 +30,8 @@ from .engine import lacks, name
 
 FEW = 16
 """Sequences up to which going through the weights once for each is faster than preparing a product."""
-ALONE = 2**17
-"""Multiplications below which one thread is done before another has woken up."""
+SHARE = 2**20
+"""Multiplications for every thread: with less, one is done before another has woken up."""
 NEAR = 1e-4
 """How near a compiled step has to be to the equation in float64: a wrong formula is off by 1e-2 or more."""
 
@@ -101,7 +101,7 @@ def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, 
             return None
     after = [torch.empty_like(like) for _ in range(step.parts)]
     addresses += [part.data_ptr() for part in after]
-    many = 1 if rows * height * (features + width) < ALONE else torch.get_num_threads()
+    many = max(1, min(rows * height * (features + width) // SHARE, torch.get_num_threads()))
     step.function(step.layout.pack(rows, features, units, width, many, step.beta, *addresses))
     if "weight_hr" in weights:
         after[0] = linear(after[0], weights["weight_hr"])
