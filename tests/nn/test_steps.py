@@ -333,8 +333,12 @@ def test_frozen_biases_act_and_get_no_gradient() -> None:
     layer = rm.LSTM(3, 5, num_layers=2, timescales=[None, Fixed(7.0, freeze=True)])
     cell = rm.LSTMCell.of(layer, 1)
     assert {name for name, _ in cell.named_buffers()} == {"frozen_bias_ih", "frozen_bias_hh"}
-    cell(torch.randn(2, 5))[1].sum().backward()
-    forget = slice(5, 10)
+    x, state, forget = torch.randn(2, 5), some_state(cell, 2), slice(5, 10)
+    plain = rm.LSTMCell(5, 5)
+    plain.load_state_dict({name: value + getattr(cell, f"frozen_{name}", 0) for name, value in cell.named_parameters()})
+    found = cell(x, state)
+    assert_near(found, plain(x, state))
+    found[1].sum().backward()
     grad = cell.get_parameter("bias_hh").grad
     assert grad is not None
     assert not grad[forget].any()
