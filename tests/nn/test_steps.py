@@ -424,6 +424,14 @@ def test_functional_calls_and_transforms_take_part() -> None:
     assert slope.any()
 
 
+@pytest.mark.parametrize("name", ["weight_ih", "weight_hh", "bias_ih", "p_hat"])
+def test_weights_of_a_wrong_shape_are_not_read_past_their_end(name: str) -> None:
+    cell = rm.PowerLawLSTMCell(3, 5)
+    weights = {each: value.detach() for each, value in cell.named_parameters()}
+    with torch.no_grad(), pytest.raises(RuntimeError, match=r"size|shape"):
+        torch.func.functional_call(cell, weights | {name: weights[name][:-5][:2]}, (torch.randn(2, 3),))
+
+
 def test_parametrised_weights_are_used() -> None:
     class Doubled(nn.Module):
         def forward(self, weight: Tensor) -> Tensor:

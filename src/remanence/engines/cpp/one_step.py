@@ -67,12 +67,19 @@ def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, 
         return None
     weight_ih, weight_hh = weights["weight_ih"], weights["weight_hh"]
     (height, width), shape, features = weight_hh.shape, inputs.shape, weight_ih.shape[1]
-    rows = inputs.numel() // features
-    if not 0 < rows <= FEW or shape[-1] != features:
+    rows, units = inputs.numel() // features, height // step.blocks
+    if not 0 < rows <= FEW or shape[-1] != features or weight_ih.shape[0] != height:
         return None
-    units = height // step.blocks
-    given = [inputs, weight_ih, weight_hh, weights.get("bias_ih"), weights.get("bias_hh"), dt]
-    given += [weights[each] for each in step.own]
+    bias_ih, bias_hh, own = weights.get("bias_ih"), weights.get("bias_hh"), [weights[each] for each in step.own]
+    for vectors, size in (
+        ((bias_ih, bias_hh), height),
+        (own, units),
+        ((dt,), rows),
+    ):  # it reads all of what they promise
+        for vector in vectors:
+            if vector is not None and vector.numel() != size:
+                return None
+    given = [inputs, weight_ih, weight_hh, bias_ih, bias_hh, dt, *own]
     if state is None:
         like = inputs.new_empty((*shape[:-1], units))
         given += [None] * step.parts
