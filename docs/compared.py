@@ -6,7 +6,7 @@
     python docs/compared.py --table before.json after.json
 
 Run both one after the other, on a GPU that does nothing else, twice: the first run compiles. Times are medians, in
-milliseconds, of a training step and of inference, TF32; `--own` adds two gates that the package does not have.
+milliseconds, of a training step and of inference, TF32; `--own` adds gates and cells that the package does not have.
 """
 
 from __future__ import annotations
@@ -25,8 +25,16 @@ SHAPES = (
     *((150, 128, 50, 716), (70, 20, 1150, 1150), (512, 256, 64, 384), (2000, 512, 8, 64)),
 )
 """T, B, I, H."""
-BESIDE = {"own cauchy": "fast", "own two_clocks": "power_law"}
-"""Gates of one's own, and the nearest of the package."""
+BESIDE = {
+    "own cauchy": "fast",
+    "own two_clocks": "power_law",
+    "own lstm": "lstm",
+    "own gru fast": "gru fast",
+    "own janet": "janet",
+    "own peephole": "lstm",
+    "phased": "torch",
+}
+"""Gates and cells of one's own, and the nearest of the package."""
 ENOUGH = 0.3
 """Seconds of measuring."""
 
@@ -46,7 +54,43 @@ def layers(inputs: int, units: int, own: bool) -> dict[str, Callable[[], torch.n
         cauchy, two_clocks = own_gates()
         found["own cauchy"] = lambda: rm.LSTM(inputs, units, gate=cauchy)
         found["own two_clocks"] = lambda: rm.LSTM(inputs, units, gate=two_clocks, input_gate="coupled")
+        for name, cell in own_cells().items():
+            found[name] = lambda cell=cell: rm.nn.Recurrent(cell, inputs, units)
+        found["phased"] = lambda: rm.PhasedLSTM(inputs, units)
     return found
+
+
+def own_cells() -> dict:
+    """Cells of the package as if somebody else had written them, so that all of them is derived; and a new one."""
+    from remanence.cells import GRUCell, JANETCell, LSTMCell, Step
+    from remanence.gates import Fast, Sigmoid
+
+    class OwnLSTM(LSTMCell):
+        name = "own_lstm"
+
+    class OwnGRU(GRUCell):
+        name = "own_gru"
+
+    class OwnJANET(JANETCell):
+        name = "own_janet"
+
+    class Peephole(LSTMCell):
+        name = "peephole"
+
+        def shapes(self, inputs, units, outputs, bias):
+            looks = dict.fromkeys(("look_input", "look_forget", "look_output"), (units,))
+            return super().shapes(inputs, units, outputs, bias) | looks
+
+        def pointwise(self, projected, recurrent, state, weights, dt):
+            rows, cell = self.rows(projected + recurrent), state[1]
+            forget = torch.sigmoid(rows["forget"] + weights["look_forget"] * cell)
+            written = torch.sigmoid(rows["input"] + weights["look_input"] * cell)
+            cell = forget * cell + written * torch.tanh(rows["candidate"])
+            hidden = torch.sigmoid(rows["output"] + weights["look_output"] * cell) * torch.tanh(cell)
+            return Step((hidden, cell), {"cell": cell, "forget": forget})
+
+    made = {"own lstm": OwnLSTM(Sigmoid()), "own gru fast": OwnGRU(Fast()), "own janet": OwnJANET(Sigmoid())}
+    return made | {"own peephole": Peephole(Sigmoid())}
 
 
 def own_gates() -> tuple:
@@ -118,7 +162,7 @@ def measure(own: bool) -> dict[str, dict[str, list[float]]]:
 
 
 def table(paths: list[str]) -> str:
-    """Time before over time after, training / inference; of one's own gates, over the nearest before."""
+    """Time before over time after, training / inference; of one's own, over the nearest before."""
     *before, after = (json.loads(Path(path).read_text("utf-8")) for path in paths)
     names = [name for name in next(iter(after.values())) if name != "torch"]
     lines = [f"| T, B, I, H | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]

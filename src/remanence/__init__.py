@@ -1,7 +1,22 @@
 """Remanence: recurrent networks whose forgetting you can choose, set, measure and afford."""
 
 from . import cells, engines, gates, language, models, nn, timescales
-from .nn import GRU, JANET, LSTM, NRU, LockedDropout, PhasedLSTM, PowerLawLSTM, make, record, together
+from .nn import (
+    GRU,
+    JANET,
+    LSTM,
+    NRU,
+    GRUCell,
+    JANETCell,
+    LockedDropout,
+    LSTMCell,
+    PhasedLSTM,
+    PowerLawLSTM,
+    PowerLawLSTMCell,
+    make,
+    record,
+    together,
+)
 from .version import __version__
 
 __all__ = [
@@ -9,9 +24,13 @@ __all__ = [
     "JANET",
     "LSTM",
     "NRU",
+    "GRUCell",
+    "JANETCell",
+    "LSTMCell",
     "LockedDropout",
     "PhasedLSTM",
     "PowerLawLSTM",
+    "PowerLawLSTMCell",
     "__version__",
     "cells",
     "engines",

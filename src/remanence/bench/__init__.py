@@ -5,11 +5,23 @@ measure    time of calls taken in turn, and memory of a training step
 timings, growth, replicas    the sections of a report
 program    the training loop against its bare arithmetic
 language   a language model against the same on torch's own LSTM
+streaming  one step of one sequence
 machine    where it was measured
 report     all sections, as numbers and as tables
 """
 
-from .report import BenchReport, expect_writable, load, reading, run, run_language, run_programs, save, tables
+from .report import (
+    BenchReport,
+    expect_writable,
+    load,
+    reading,
+    run,
+    run_language,
+    run_programs,
+    run_streaming,
+    save,
+    tables,
+)
 from .shapes import BenchPlan, plan
 
 __all__ = [
@@ -22,6 +34,7 @@ __all__ = [
     "run",
     "run_language",
     "run_programs",
+    "run_streaming",
     "save",
     "tables",
 ]

@@ -21,6 +21,7 @@ from .measure import Clock
 from .program import Program, programs
 from .replicas import Replicas, replicas
 from .shapes import BenchPlan, Shape
+from .streaming import StreamingStep, streaming_steps
 from .timings import Say, Timing, timings
 from .work import TORCH, conditions
 
@@ -38,6 +39,7 @@ class BenchReport:
     replicas: list[Replicas]
     programs: list[Program] = field(default_factory=list)
     language: list[LanguageStep] = field(default_factory=list)
+    streaming: list[StreamingStep] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -59,6 +61,7 @@ class BenchReport:
             "replicas": [flat(row) for row in self.replicas],
             "programs": [asdict(row) | {"ratio": row.ratio} for row in self.programs],
             "language": [asdict(row) | {"ratio": row.ratio} for row in self.language],
+            "streaming": [asdict(row) | {"ratio": row.ratio} for row in self.streaming],
         }
 
 
@@ -90,6 +93,14 @@ def run_language(plan: BenchPlan, command: str, say: Say = lambda _: None) -> Be
     with conditions(plan):
         found = list(language_steps(plan.device, say))
     return BenchReport(machine, command, plan.precision, time.perf_counter() - start, [], [], [], language=found)
+
+
+def run_streaming(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
+    """Measure single steps of one sequence instead."""
+    machine, start = describe(plan.device), time.perf_counter()
+    with conditions(plan):
+        found = list(streaming_steps(plan.device, say))
+    return BenchReport(machine, command, plan.precision, time.perf_counter() - start, [], [], [], streaming=found)
 
 
 def flat(row: Timing | Growth | Replicas) -> dict[str, Any]:
@@ -128,6 +139,7 @@ def load(path: Path) -> BenchReport:
         replicas=[made(Replicas, row) for row in plain["replicas"]],
         programs=[made(Program, row) for row in plain.get("programs", ())],
         language=[made(LanguageStep, row) for row in plain.get("language", ())],
+        streaming=[made(StreamingStep, row) for row in plain.get("streaming", ())],
     )
 
 
@@ -163,6 +175,12 @@ def reading(report: BenchReport) -> str:
             "own LSTM. Ratios are torch's time over ours: above 1, ours is faster. Softmax is the part of a step that "
             "it takes by itself."
         )
+    if report.streaming:
+        return (
+            "One step of one sequence in inference, with as many inputs as units, in microseconds; each step starts "
+            "from the state that the one before left. Layers against torch.nn.LSTM, step modules against "
+            "torch.nn.LSTMCell. Ratios are torch's time over ours: above 1, ours is faster."
+        )
     against = ", the faster of its float32 and bfloat16" if report.precision == "bf16" else ""
     return (
         f"One layer in {PRECISION[report.precision]} against torch.nn.LSTM{against}. Milliseconds of inference and of "
@@ -183,6 +201,8 @@ def tables(report: BenchReport) -> list[Table]:
         found.append(program_table(report.programs))
     if report.language:
         found.append(language_table(report.language))
+    if report.streaming:
+        found.append(streaming_table(report.streaming))
     return found
 
 
@@ -279,6 +299,23 @@ def language_table(rows: list[LanguageStep]) -> Table:
             for row in rows
         ],
         words=3,
+    )
+
+
+def streaming_table(rows: list[StreamingStep]) -> Table:
+    """Single steps."""
+    theirs = {"layer": TORCH, "step module": f"{TORCH}Cell"}
+    return Table(
+        "one step of one sequence",
+        ("what", "gate", "units", "microseconds", "ratio"),
+        [
+            (
+                *((row.what, row.gate) if row.gate else (theirs[row.what], "")),
+                *(str(row.units), number(row.step_us, 1), number(row.ratio)),
+            )
+            for row in rows
+        ],
+        words=2,
     )
 
 

@@ -52,6 +52,9 @@ def command(
     language: Annotated[
         bool, typer.Option("--language", help="Measure language models of words against torch's own LSTM instead.")
     ] = False,
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="Measure single steps of one sequence against torch's instead.")
+    ] = False,
     budget: Annotated[
         float | None,
         typer.Option(help="Seconds after which the rest is left out.", metavar="SECONDS", show_default=False),
@@ -64,13 +67,14 @@ def command(
     """
     from rich.console import Console
 
-    from ..bench import expect_writable, plan, run, run_language, run_programs, save
+    from ..bench import expect_writable, plan, run, run_language, run_programs, run_streaming, save
 
     with bad_input_is_answered():
         if json is not None:
             expect_writable(json)
-        if training and language:
-            raise ValueError("expected --training or --language, got both")
+        if training + language + streaming > 1:
+            several = "both" if training + language + streaming == 2 else "all"
+            raise ValueError(f"expected one of --training, --language and --streaming, got {several}")
         planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget)
     with Console(stderr=True).status("measuring") as status:
 
@@ -81,7 +85,7 @@ def command(
         if training:
             report = run_programs(planned.device, command, say)
         else:
-            report = (run_language if language else run)(planned, command, say)
+            report = (run_language if language else run_streaming if streaming else run)(planned, command, say)
     if json is not None:
         try:
             save(report, json)

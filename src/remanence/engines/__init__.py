@@ -7,6 +7,7 @@ from .choice import choose, run, run_stacked
 from .explain import Explanation, explain
 from .kernels.contract import derivation
 from .side_by_side import stacked
+from .streaming import equation, quick_step, step
 from .table import KNOWN, check_name, runs_side_by_side
 
 __all__ = [
@@ -20,10 +21,13 @@ __all__ = [
     "check_name",
     "choose",
     "derivation",
+    "equation",
     "explain",
     "loop",
+    "quick_step",
     "run",
     "run_stacked",
     "runs_side_by_side",
     "stacked",
+    "step",
 ]

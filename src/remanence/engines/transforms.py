@@ -32,6 +32,23 @@ def obstacle(tensors: Iterable[Tensor] = ()) -> str | None:
     return _without_forward_mode()
 
 
+def plain() -> bool:
+    """Whether nothing but numbers is asked for: no gradient, transform, trace, fake tensor, or autocast on a CPU.
+
+    In few calls, for it is asked before every single step.
+    """
+    return not (
+        torch.is_grad_enabled()
+        or torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+        or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
+        or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
+        or torch.is_autocast_enabled("cpu")
+    )
+
+
 def obstacle_to_kernels(tensors: Sequence[Tensor]) -> str | None:
     """Why an engine cannot that reads numbers at their addresses."""
     if _mode("FAKE") or any(type(tensor) not in PLAIN and isinstance(tensor, FakeTensor) for tensor in tensors):

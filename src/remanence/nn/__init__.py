@@ -9,6 +9,7 @@ from .nru import NRU
 from .phased import PhasedLSTM
 from .record import record
 from .recurrent import Recurrent
+from .steps import GRUCell, JANETCell, LSTMCell, PowerLawLSTMCell, RecurrentCell
 from .together import together
 
 __all__ = [
@@ -17,10 +18,15 @@ __all__ = [
     "KNOWN",
     "LSTM",
     "NRU",
+    "GRUCell",
+    "JANETCell",
+    "LSTMCell",
     "LockedDropout",
     "PhasedLSTM",
     "PowerLawLSTM",
+    "PowerLawLSTMCell",
     "Recurrent",
+    "RecurrentCell",
     "make",
     "record",
     "together",

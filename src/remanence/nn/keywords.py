@@ -38,6 +38,16 @@ class GatedKeywords(Keywords, total=False):
     timescales: Timescales | Sequence[Timescales | None] | None
 
 
+class StepKeywords(TypedDict, total=False):
+    """Keywords of every single step, see `Recurrent`."""
+
+    forget_bias: ForgetBias
+    timescales: Timescales | Sequence[Timescales | None] | None
+    engine: str
+    device: torch.device | str | None
+    dtype: torch.dtype | None
+
+
 def completed(init: Constructor) -> Constructor:
     """A constructor that ends in `**shared` as if it had all shared keywords, with the defaults of `Recurrent`."""
     own = inspect.signature(init)
@@ -47,7 +57,7 @@ def completed(init: Constructor) -> Constructor:
     known |= {parameter.name: parameter for parameter in shared if parameter.name in keywords.__optional_keys__}
 
     @functools.wraps(init)
-    def constructor(self: Recurrent, *given: Any, **named: Any) -> None:
+    def constructor(self: Any, *given: Any, **named: Any) -> None:
         for name in named:
             if name not in known:
                 raise TypeError(f"{init.__qualname__}() got an unexpected keyword argument {name!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -14,20 +13,19 @@ from torch.nn.functional import dropout as drop
 
 from .. import engines
 from ..cells import Cell, GatedCell, wide
-from ..gates import Gate
 from ..timescales import Timescales
 from . import biases
 from .biases import ForgetBias
-from .dropout import drop_weights
 from .expect import expect_count, expect_probability, expect_size
 from .place import Place
 from .sequence import Inputs, Sequences
+from .weighted import Weighted
 
 State = Any
 """A tensor, or a tuple of tensors, `(layers * directions, B, width)` each."""
 
 
-class Recurrent(nn.Module):
+class Recurrent(Weighted):
     """Any cell over time, stacked and in one or both directions, with the arguments and manners of `torch.nn.LSTM`.
 
     Users build `LSTM`, `GRU`, `JANET`, `NRU` or `PhasedLSTM`; a new cell becomes a layer by subclassing this.
@@ -111,18 +109,6 @@ class Recurrent(nn.Module):
         return [Place(layer, reverse) for layer in range(self.num_layers) for reverse in directions]
 
     @property
-    def output_size(self) -> int:
-        """Width of the hidden state of one direction."""
-        return self.proj_size or self.hidden_size
-
-    @property
-    def gate(self) -> Gate:
-        """The forget gate."""
-        if not isinstance(self.cell, GatedCell):
-            raise ValueError(f"expected a layer with a forget gate, got {type(self).__name__}, which has none")
-        return self.cell.gate
-
-    @property
     def all_weights(self) -> list[list[nn.Parameter]]:
         """The parameters, one list per layer and direction, as in torch."""
         return [[getattr(self, name + place.suffix) for name in self._names] for place in self.places]
@@ -130,23 +116,9 @@ class Recurrent(nn.Module):
     def flatten_parameters(self) -> None:
         """Does nothing; here so that code written for `torch.nn.LSTM` runs."""
 
-    def forget_biases(self) -> list[tuple[Tensor, ...]]:
-        """For every layer and direction, the sums of the biases of the rows of the gate, `(H,)` each."""
-        return [biases.of_gate(self, place) for place in self.places]
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Draw all weights anew: U(-1/sqrt(H), 1/sqrt(H)) as in torch, then what cell, gate and timescales ask for."""
-        bound = 1 / math.sqrt(self.hidden_size)
-        for parameter in self.parameters():
-            parameter.uniform_(-bound, bound)
-        for place in self.places:
-            self.cell.initialise({name: getattr(self, name + place.suffix) for name in self._names})
-            biases.initialise(self, place)
-
     def extra_repr(self) -> str:
         shown = [f"{self.input_size}, {self.hidden_size}"]
-        for name, default in _DEFAULTS.items():
+        for name, default in DEFAULTS.items():
             value = getattr(self, name)
             if value != default:
                 shown.append(f"{name}={value!r}")
@@ -172,7 +144,11 @@ class Recurrent(nn.Module):
             The hidden state of the last layer at every step, in the form of the input, and the state after the last
             step.
         """
-        ((output, state, _),) = run([self], [input], [_one_state(state, hx)], [dt])
+        state = _one_state(state, hx)
+        quick = self._single_step(input, state, dt)
+        if quick is not None:
+            return quick
+        ((output, state, _),) = run([self], [input], [state], [dt])
         return output, state
 
     def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> engines.EngineTask:
@@ -198,39 +174,59 @@ class Recurrent(nn.Module):
         records = [{name: sequences.in_given_order(value) for name, value in values.items()} for values in recorded]
         return records, state, sequences.lengths_as_given
 
+    def _single_step(self, input: Inputs, state: State | None, dt: Any) -> tuple[Tensor, State] | None:
+        """What `forward` returns for a single step of a few sequences, in inference on a CPU; None for the usual way.
+
+        It takes nothing but what is as it should be: the usual way knows everything else, and every error.
+        """
+        if torch.is_grad_enabled() or type(input) is not Tensor or self.engine not in ("auto", "c++"):
+            return None
+        turned = self.batch_first and input.dim() == 3
+        values = input.transpose(0, 1) if turned else input
+        if values.dim() not in (2, 3) or values.shape[0] != 1 or values.dtype != torch.float32:
+            return None
+        places, parts = self.places, (state,) if isinstance(state, Tensor) else state
+        if not self._is_stacked(parts, len(places)) or (self.training and self.dropout + self.weight_drop > 0):
+            return None
+        times = None
+        if dt is not None:
+            times = self._expect_dt(Sequences.arrange(input, self.input_size, self.batch_first), dt, values.dtype)
+        before = [parts]
+        if len(places) > 1:
+            before = (
+                before * len(places) if parts is None else list(zip(*(part.split(1) for part in parts), strict=True))
+            )
+        cell, after, outputs = self._cell_now(), [], []
+        for place, earlier in zip(places, before, strict=True):
+            now = torch.ones_like(times) if times is not None and place.reverse else times
+            found = engines.quick_step(cell, self._weights(place, values.dtype), values, earlier, now)
+            if found is None:
+                return None
+            after.append(found)
+            outputs.append(found[0])
+            if len(outputs) == 1 + self.bidirectional:
+                values = torch.cat(outputs, -1) if self.bidirectional else found[0]
+                outputs = []
+        if not self.bidirectional:
+            values = values.clone()  # who changes the output must not change the state
+        final = after[0] if len(after) == 1 else tuple(map(torch.cat, zip(*after, strict=True)))
+        return values.transpose(0, 1) if turned else values, final[0] if len(final) == 1 else final
+
+    def _is_stacked(self, parts: Any, stacked: int) -> bool:
+        """Whether it is no state, or one of so many layers and directions."""
+        if parts is None:
+            return True
+        return isinstance(parts, tuple | list) and all(
+            type(part) is Tensor and part.shape[:1] == (stacked,) for part in parts
+        )
+
     def _cell_now(self) -> Cell:
         """The cell as it behaves in the present mode."""
         return self.cell
 
-    def _weights(self, place: Place, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Weights of one layer and direction as they act now: dropped, frozen, matrices in the dtype of products."""
-        weights = {name: getattr(self, name + place.suffix) for name in self._names}
-        weights["weight_hh"] = drop_weights(weights["weight_hh"], self.weight_drop, self.training)
-        weights.update(biases.acting(self, place))
-        for name, weight in weights.items():
-            if weight.dim() == 2 and weight.dtype != dtype:
-                weights[name] = weight.to(dtype)
-        return weights
-
-    def _product_dtype(self, values: Tensor) -> torch.dtype:
-        """The dtype of the matrix products: that of the weights, or autocast's."""
-        own: torch.dtype = getattr(self, self._names[0] + self.places[0].suffix).dtype
-        device = values.device.type
-        if device != "meta" and torch.is_autocast_enabled(device) and own != torch.float64:
-            return torch.get_autocast_dtype(device)
-        if values.dtype != own:
-            raise ValueError(f"expected input of dtype {own} like the weights, got {values.dtype}")
-        return own
-
     def _expect_dt(self, sequences: Sequences, dt: Any, dtype: torch.dtype) -> Tensor | None:
-        if dt is not None and not self.cell.takes_dt:
-            raise ValueError(f"expected no dt, got one: {self._describe()} has no use for the time between steps")
+        self._expect_use_of_dt(dt)
         return sequences.arrange_dt(dt, dtype)
-
-    def _describe(self) -> str:
-        if isinstance(self.cell, GatedCell):
-            return f"{type(self).__name__} with gate {self.gate.name!r}"
-        return type(self).__name__
 
     def _inputs_of(self, layer: int) -> int:
         return self.input_size if layer == 0 else self.output_size * (1 + self.bidirectional)
@@ -328,7 +324,7 @@ class _Run:
         return self.sequences.restore(self.values), self.sequences.restore_state(final), self.sequences
 
 
-_DEFAULTS = {
+DEFAULTS = {
     name: inspect.signature(Recurrent).parameters[name].default
     for name in (
         "proj_size",

@@ -35,13 +35,13 @@ class Sequences:
     def arrange(cls, input: Inputs, features: int, batch_first: bool) -> Sequences:
         """Check an input and lay it out time first."""
         if isinstance(input, PackedSequence):
-            _expect_features(input.data, features, dims=(2,))
+            expect_features(input.data, features, dims=(2,))
             in_order = PackedSequence(input.data, input.batch_sizes)
             values, lengths = pad_packed_sequence(in_order)
             return cls(values, lengths.to(values.device), lengths, input, batched=True, batch_first=batch_first)
         if not isinstance(input, Tensor):
             raise TypeError(f"expected input to be a tensor or a PackedSequence, got {type(input).__name__}")
-        _expect_features(input, features, dims=(2, 3))
+        expect_features(input, features, dims=(2, 3))
         batched = input.dim() == 3
         values = input if batched else input.unsqueeze(1)
         if batched and batch_first:
@@ -83,7 +83,7 @@ class Sequences:
     def arrange_state(self, state: Any, widths: dict[str, int], stacked: int, dtypes: dict[str, torch.dtype]) -> Any:
         """Check a state and lay it out as a tuple of `(S, B, W)`."""
         parts = (state,) if isinstance(state, Tensor) else state
-        self._expect_state(parts, widths, stacked)
+        expect_state(parts, widths, (stacked, self.batch) if self.batched else (stacked,))
         parts = tuple(
             (part if self.batched else part.unsqueeze(1)).to(dtypes[name])
             for name, part in zip(widths, parts, strict=True)
@@ -99,29 +99,13 @@ class Sequences:
             parts = tuple(part.squeeze(1) for part in parts)
         return parts[0] if len(parts) == 1 else parts
 
-    def _expect_state(self, parts: Any, widths: dict[str, int], stacked: int) -> None:
-        names = ", ".join(widths)
-        if not isinstance(parts, tuple | list) or not all(isinstance(part, Tensor) for part in parts):
-            came = type(parts).__name__
-            if isinstance(parts, tuple | list):
-                came += f" with {next(repr(part) for part in parts if not isinstance(part, Tensor))}"
-            raise TypeError(f"expected state to be the tensors ({names}), got {came}")
-        if len(parts) != len(widths):
-            missing = ", ".join(list(widths)[len(parts) :])
-            lacking = f"; {missing} is missing" if missing else ""
-            raise ValueError(f"expected state to be the {len(widths)} tensors ({names}), got {len(parts)}{lacking}")
-        for (name, width), part in zip(widths.items(), parts, strict=True):
-            shape = (stacked, self.batch, width) if self.batched else (stacked, width)
-            if tuple(part.shape) != shape:
-                raise ValueError(f"expected {name} state of shape {shape}, got {tuple(part.shape)}")
-
     # Time: dt like the input without its features.
 
     def arrange_dt(self, dt: Any, dtype: torch.dtype) -> Tensor | None:
         """Check the times between steps and lay them out as `(T, B)`; one past the end of a sequence."""
         if dt is None:
             return None
-        times = self._unpack_dt(dt) if isinstance(dt, PackedSequence) else _as_times(dt)
+        times = self._unpack_dt(dt) if isinstance(dt, PackedSequence) else as_times(dt)
         times = times.to(self.values.device, dtype)
         steps, batch = self.values.shape[:2]
         shape = (batch, steps) if self.batch_first else (steps, batch)
@@ -136,7 +120,7 @@ class Sequences:
             raise ValueError(f"expected dt of shape {either}({steps},), got {tuple(times.shape)}")
         if self.lengths is not None:
             times = torch.where(self._real(), times, 1)
-        return _expect_times(times)
+        return expect_times(times)
 
     def reversed_dt(self, dt: Tensor) -> Tensor:
         """dt for the pass from the end: the step at t comes after the one at t + 1, its first step takes one."""
@@ -165,7 +149,8 @@ class Sequences:
         return padded.transpose(0, 1) if self.batch_first else padded
 
 
-def _expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> None:
+def expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> None:
+    """Refuse an input of another dtype, number of dimensions or number of features."""
     if not values.is_floating_point():
         raise TypeError(f"expected input of a floating dtype, got {values.dtype}")
     if values.dim() not in dims:
@@ -175,7 +160,25 @@ def _expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> No
         raise ValueError(f"expected input with {features} features in its last dimension, got {values.shape[-1]}")
 
 
-def _as_times(dt: Any) -> Tensor:
+def expect_state(parts: Any, widths: dict[str, int], lead: tuple[int, ...]) -> None:
+    """Refuse what is not a tuple of tensors, each of a shape that begins with `lead` and ends with its width."""
+    names = ", ".join(widths)
+    if not isinstance(parts, tuple | list) or not all(isinstance(part, Tensor) for part in parts):
+        came = type(parts).__name__
+        if isinstance(parts, tuple | list):
+            came += f" with {next(repr(part) for part in parts if not isinstance(part, Tensor))}"
+        raise TypeError(f"expected state to be the tensors ({names}), got {came}")
+    if len(parts) != len(widths):
+        missing = ", ".join(list(widths)[len(parts) :])
+        lacking = f"; {missing} is missing" if missing else ""
+        raise ValueError(f"expected state to be the {len(widths)} tensors ({names}), got {len(parts)}{lacking}")
+    for (name, width), part in zip(widths.items(), parts, strict=True):
+        if tuple(part.shape) != (*lead, width):
+            raise ValueError(f"expected {name} state of shape {(*lead, width)}, got {tuple(part.shape)}")
+
+
+def as_times(dt: Any) -> Tensor:
+    """Times as a tensor, if they are real numbers."""
     if not isinstance(dt, Tensor):
         try:
             dt = torch.from_numpy(numpy.array(dt))  # float64 for a list of numbers, where torch would take float32
@@ -187,7 +190,7 @@ def _as_times(dt: Any) -> Tensor:
     return times
 
 
-def _expect_times(dt: Tensor) -> Tensor:
+def expect_times(dt: Tensor) -> Tensor:
     """Refuse negative and non-finite times. Where nobody can look, or a host would wait, they become NaN."""
     if dt.numel() == 0 or dt.is_meta:
         return dt

@@ -28,9 +28,9 @@ HERE = Path(__file__).parent
 PRODUCTS = (HERE / "loops.hpp", HERE / "products.cpp")
 
 
-def step_sources(cell: Iterable[Path | str]) -> tuple[Path | str, ...]:
+def step_sources(cell: Iterable[Path | str], steps: str = "steps.cpp") -> tuple[Path | str, ...]:
     """What the steps of a cell are made of, see `machine_code.cell_sources`."""
-    return HERE / "loops.hpp", HERE / "processor.hpp", *cell, HERE / "steps.cpp"
+    return HERE / "loops.hpp", HERE / "processor.hpp", *cell, HERE / steps
 
 
 COMPILERS = ("g++", "c++", "clang++")

@@ -1,0 +1,74 @@
+"""One step of one sequence: layers against `torch.nn.LSTM`, step modules against `torch.nn.LSTMCell`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from torch import nn
+
+from ..nn import LSTM, LSTMCell
+from .measure import Call
+from .program import elapsed
+from .timings import Say
+
+UNITS = (64, 256)
+GATES = ("sigmoid", "fast", "power_law")
+ROUNDS = 25
+"""Times that all are measured, in turn."""
+REPEATS = 100
+"""Steps of one measurement: as in a stream, weights may stay where the last step left them."""
+
+
+@dataclass(frozen=True)
+class StreamingStep:
+    """A step of as many inputs as units, in inference."""
+
+    what: str
+    """"layer", or "step module"."""
+    gate: str
+    """Empty for torch's own."""
+    units: int
+    step_us: float
+    torch_us: float
+
+    @property
+    def ratio(self) -> float:
+        """torch's time over this: above 1, this is faster."""
+        return self.torch_us / self.step_us
+
+
+def streaming_steps(device: torch.device, say: Say) -> Iterator[StreamingStep]:
+    """Measure every gate at every size, each step from the state that the one before left."""
+    for units in UNITS:
+        say(f"one step of one sequence: {units} units")
+        layers: dict[str, nn.Module] = {"": nn.LSTM(units, units)}
+        layers |= {gate: LSTM(units, units, gate=gate) for gate in GATES}
+        modules: dict[str, nn.Module] = {"": nn.LSTMCell(units, units)}
+        modules |= {gate: LSTMCell(units, units, gate=gate) for gate in GATES}
+        one = torch.randn(1, units, device=device)
+        calls = {("layer", gate): stream(layer.to(device), one.unsqueeze(0)) for gate, layer in layers.items()}
+        calls |= {("step module", gate): stream(module.to(device), one) for gate, module in modules.items()}
+        times: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
+        for _ in range(ROUNDS + 1):
+            for key, call in calls.items():
+                times[key].append(elapsed(call, REPEATS, device) * 1e3)
+        found = {key: median(values[1:]) for key, values in times.items()}
+        for (what, gate), step_us in found.items():
+            yield StreamingStep(what, gate, units, step_us, found[what, ""])
+
+
+def stream(module: nn.Module, inputs: torch.Tensor) -> Call:
+    """A call that goes one step on."""
+    module.eval()
+    state = None
+
+    def step() -> None:
+        nonlocal state
+        with torch.no_grad():
+            found = module(inputs, state)
+        state = found if isinstance(module, nn.LSTMCell | LSTMCell) else found[1]
+
+    return step

@@ -1,0 +1,60 @@
+"""One step of a few sequences, without what it takes to prepare many: the ways to it, the shortest first."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..cells import Cell, GRUCell, Weights, wide
+from . import torch as torchs
+from .base import EngineTask
+from .cpp.one_step import one_step
+from .loop import no_autocast
+from .transforms import plain
+
+State = tuple[Tensor, ...]
+"""`(B, width)` each, hidden first."""
+
+
+def quick_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None) -> State | None:
+    """The state after a step by compiled code, for inference on a CPU in float32; None where it is not for that.
+
+    Args:
+        cell: what runs.
+        weights: by name.
+        inputs: `(B, I)`, or with any dimensions in the place of B, as long as the others have the same.
+        state: state before the step; None for zeros.
+        dt: `(B,)`, or None for unit steps.
+    """
+    return one_step(cell, weights, inputs, state, dt) if plain() else None
+
+
+def step(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor | None) -> State:
+    """The state after a step, differentiable, anywhere: by torch's own where it has the cell, else by the equation.
+
+    Arguments are those of `quick_step`; matrices are in the dtype of the inputs.
+    """
+    task = EngineTask(cell, weights, inputs.unsqueeze(0), state, None if dt is None else dt.unsqueeze(0))
+    if torchs.refuses(task) is None and "weight_hr" not in weights:
+        return _torchs_step(cell, weights, inputs, state)
+    return equation(cell, weights, inputs, state, dt)
+
+
+def _torchs_step(cell: Cell, weights: Weights, inputs: Tensor, state: State) -> State:
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    given = [weights.get(name) for name in names]
+    with no_autocast(inputs.device.type):
+        if isinstance(cell, GRUCell):
+            return (torch.gru_cell(inputs, state[0], *given),)  # type: ignore[arg-type]
+        return torch.lstm_cell(inputs, state, *given)  # type: ignore[arg-type]
+
+
+def equation(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor | None) -> State:
+    """The same by the equation as it stands."""
+    dtype = inputs.dtype
+    with no_autocast(inputs.device.type):
+        before = tuple(part.to(wide(dtype)) for part in state)
+        hidden, *others = cell.step(
+            cell.project(inputs, weights), before, weights, None if dt is None else dt.unsqueeze(-1)
+        ).state
+        return hidden.to(dtype), *others
