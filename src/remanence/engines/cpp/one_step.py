@@ -155,9 +155,7 @@ def _compiled(cell: GatedCell, kind: Kind, has_dt: bool) -> Compiled | None:
     text = joined(step_sources(cell_sources(kind.derived(has_dt)), "one_step.cpp"))
     constants = kind.constants() | {"ACTIVATED": 0, "HAS_DT": int(has_dt), "CELLS": int(not derivation(cell).twice)}
     try:
-        found = library(
-            joined(step_sources(cell_sources(kind.derived(has_dt)), "one_step.cpp")), constants, ("one_step",)
-        )
+        found = library(text, constants, ("one_step",))
     except CompilerError:
         return None
     found.one_step.argtypes = (ctypes.c_char_p,)
