@@ -33,6 +33,8 @@ BESIDE = {
     "own janet": "janet",
     "own peephole": "lstm",
     "phased": "torch",
+    "proj fast": "torch proj",
+    "proj power_law": "torch proj",
 }
 """Gates and cells of one's own, and the nearest of the package."""
 ENOUGH = 0.3
@@ -45,6 +47,7 @@ def layers(inputs: int, units: int, own: bool) -> dict[str, Callable[[], torch.n
 
     found: dict[str, Callable[[], torch.nn.Module]] = {
         "torch": lambda: torch.nn.LSTM(inputs, units),
+        "torch proj": lambda: torch.nn.LSTM(inputs, units, proj_size=units // 2),
         "lstm": lambda: rm.LSTM(inputs, units),
         **{gate: lambda gate=gate: rm.LSTM(inputs, units, gate=gate) for gate in ("fast", "power_law", "refine")},
         "gru fast": lambda: rm.GRU(inputs, units, gate="fast"),
@@ -57,6 +60,8 @@ def layers(inputs: int, units: int, own: bool) -> dict[str, Callable[[], torch.n
         for name, cell in own_cells().items():
             found[name] = lambda cell=cell: rm.nn.Recurrent(cell, inputs, units)
         found["phased"] = lambda: rm.PhasedLSTM(inputs, units)
+        for gate in ("fast", "power_law"):
+            found[f"proj {gate}"] = lambda gate=gate: rm.LSTM(inputs, units, proj_size=units // 2, gate=gate)
     return found
 
 
@@ -150,7 +155,8 @@ def measure(own: bool) -> dict[str, dict[str, list[float]]]:
             layer = make().to("cuda")
 
             def train(layer=layer, x=x, w=w):
-                torch.autograd.backward(layer(x)[0], w)
+                output = layer(x)[0]
+                torch.autograd.backward(output, w[..., : output.shape[-1]])
                 layer.zero_grad(set_to_none=True)
 
             def infer(layer=layer, x=x):
@@ -164,7 +170,7 @@ def measure(own: bool) -> dict[str, dict[str, list[float]]]:
 def table(paths: list[str]) -> str:
     """Time before over time after, training / inference; of one's own, over the nearest before."""
     *before, after = (json.loads(Path(path).read_text("utf-8")) for path in paths)
-    names = [name for name in next(iter(after.values())) if name != "torch"]
+    names = [name for name in next(iter(after.values())) if not name.startswith("torch")]
     lines = [f"| T, B, I, H | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for shape, row in after.items():
 

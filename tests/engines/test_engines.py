@@ -475,7 +475,6 @@ REFUSED_BY_CPU: dict[str, tuple[Callable[[str], rm.nn.Recurrent], str]] = {
         lambda engine: rm.LSTM(2, 3, gate=Centred(), engine=engine),
         "no formula of gate 'centred': .* torch.mean",
     ),
-    "proj_size": (lambda engine: rm.LSTM(2, 3, proj_size=1, engine=engine), "proj_size"),
     "bfloat16": (lambda engine: rm.LSTM(2, 3, dtype=torch.bfloat16, engine=engine), "float32 and float64"),
     "float16": (lambda engine: rm.LSTM(2, 3, dtype=torch.float16, engine=engine), "float32 and float64"),
     "device": (lambda engine: rm.LSTM(2, 3, device="meta", engine=engine), "on the CPU, and the input is on meta"),

@@ -16,6 +16,7 @@ from .kernels.contract import derivation, no_formula
 from .kernels.run import tracked
 from .machine import X86, tf32_in_recurrent_layers
 from .pieces import run_in_pieces
+from .projected import Folding, is_projected
 from .table import KNOWN, check_name, runs_side_by_side
 from .transforms import obstacle
 from .triton import tiling
@@ -36,6 +37,10 @@ TRITON_WINS = 768
 on chip, win with more rows than are in clusters at once."""
 
 
+WITHOUT_PROJECTION = ("cuda", "triton", "c++", "cpu")
+"""Engines that know of no projection, see `projected`."""
+
+
 def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
     """The engine of that name, or for "auto" the fastest one that can run the task and agrees with the loop.
 
@@ -45,12 +50,18 @@ def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
         several: whether there are more tasks like it.
     """
     if name == "auto":
-        return next(engine for engine in _preferred(task, several) if _can_run(engine, task) and _trusted(engine, task))
-    engine = KNOWN[check_name(name)]
+        candidates = ((engine, _for(engine, task)) for engine in _preferred(task, several))
+        return next(fitted for engine, fitted in candidates if _can_run(fitted, task) and _trusted(engine, task))
+    engine = _for(KNOWN[check_name(name)], task)
     reason = engine.refuses(task)
     if reason is not None:
         raise ValueError(f"expected a task that engine={name!r} can run, but {reason}")
     return engine
+
+
+def _for(engine: Engine, task: EngineTask) -> Engine:
+    """The engine as it takes such tasks."""
+    return Folding(engine) if is_projected(task) and engine.name in WITHOUT_PROJECTION else engine
 
 
 def _can_run(engine: Engine, task: EngineTask) -> bool:
