@@ -194,6 +194,26 @@ class Bare(Gate):
 
 made = Cauchy()
 number = 3
+
+from remanence.cells import LSTMCell
+from remanence.gates import Sigmoid
+
+class Squashed(LSTMCell):
+    name = "squashed"
+    def pointwise(self, projected, recurrent, state, weights, dt):
+        (hidden, *rest), seen = super().pointwise(projected, recurrent, state, weights, dt)
+        return (torch.atan(hidden), *rest), seen
+
+class Levelled(LSTMCell):
+    name = "levelled"
+    def pointwise(self, projected, recurrent, state, weights, dt):
+        return super().pointwise(projected, recurrent.cumsum(-1), state, weights, dt)
+
+class Greedy(LSTMCell):
+    def __init__(self):
+        pass
+
+squashed = Squashed(Sigmoid())
 """
 
 
@@ -213,7 +233,47 @@ def test_check_of_a_gate_of_ones_own(gate, own_gates):
     assert result.exit_code == 0
     assert "cauchy" in result.stdout
     assert "sigmoid" not in result.stdout
-    assert result.stdout.endswith("10 checked, 0 wrong\n")  # four cells in two precisions
+    assert result.stdout.endswith("10 checked, 0 wrong\n")  # five cells in two precisions
+
+
+@pytest.mark.parametrize("cell", ["gates_of_mine:Squashed", "gates_of_mine:squashed"])
+def test_check_of_a_cell_of_ones_own(cell, own_gates):
+    result = call("check", "--device", "cpu", "--engines", "cpu", "--cell", cell)
+    assert result.exit_code == 0
+    assert "squashed" in result.stdout
+    assert result.stdout.endswith("2 checked, 0 wrong\n")
+    assert len(engines.check("cpu", ["cpu"], cell=sys.modules["gates_of_mine"].squashed)) == 2
+
+
+def test_check_of_a_cell_of_ones_own_with_a_gate(own_gates):
+    result = call("check", "--device", "cpu", "--engines", "cpu", "--cell", "gates_of_mine:Squashed", "--gate", "fast")
+    assert result.exit_code == 0
+    assert "fast" in result.stdout
+
+
+def test_check_says_why_a_cell_runs_on_the_loop(own_gates):
+    result = call("check", "--device", "cpu", "--engines", "cpu", "--cell", "gates_of_mine:Levelled")
+    assert result.exit_code == 0
+    assert "no kernel can be derived for cell 'levelled': it calls torch.cumsum" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--cell", "lstm"), "expected --cell to be module:Name, got 'lstm'"),
+        (("--cell", "no_such_module:Cell"), "expected --cell 'no_such_module:Cell' to name a module"),
+        (
+            ("--cell", "gates_of_mine:number"),
+            "to be a cell or a class of cells, got int",
+        ),
+        (("--cell", "gates_of_mine:Greedy"), "expected 'gates_of_mine:Greedy' to need no argument but a gate"),
+        (("--cell", "gates_of_mine:Squashed", "--warm"), "expected --warm with --gate or neither, got --cell"),
+    ],
+)
+def test_a_bad_cell_is_answered(arguments, sentence, own_gates):
+    result = call("check", "--device", "cpu", *arguments)
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
 
 
 def test_check_of_a_named_gate_is_of_that_one_alone(monkeypatch):

@@ -34,6 +34,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    cell: Annotated[
+        str | None,
+        typer.Option(
+            "--cell",
+            help="The only cell to check: module:Name for one of your own, with --gate or a sigmoid.",
+            show_default=False,
+        ),
+    ] = None,
     warm: Annotated[
         bool,
         typer.Option("--warm", help="Compile kernels ahead, for deployment, instead of comparing all engines."),
@@ -53,13 +61,13 @@ def command(
     """
     from rich.console import Console
 
-    from ..engines.check import checked, refusals, rows
-    from ..engines.kernels.derive import why_not
+    from ..engines.check import cells_with, checked, refusals, rows
+    from ..engines.kernels.contract import derivation
     from ..engines.machine import device_named
     from ..engines.warm import DTYPES
     from ..engines.warm import warm as ahead
     from ..names import lookup
-    from .own_gate import gate_of
+    from .own import cell_of, gate_of
 
     console = Console(highlight=False)
     with bad_input_is_answered():
@@ -67,6 +75,9 @@ def command(
         names = None if engines is None else engines.split(",")
         checked(names)
         only = None if gate is None else gate_of(gate)
+        own_cell = None if cell is None else cell_of(cell, only or gate_of("sigmoid"))
+        if warm and own_cell is not None:
+            raise ValueError("expected --warm with --gate or neither, got --cell: make a layer of it to compile it")
     if warm:
         with bad_input_is_answered():
             chosen = [lookup("dtype", name, DTYPES) for name in dtypes.split(",")]
@@ -74,7 +85,7 @@ def command(
         return compile_ahead(console, refusals(place, names), ahead(place, names, only, chosen, widths, batch, inputs))
     found: list[Row] = []
     with Console(stderr=True).status("checking") as status:
-        for _, group in groupby(rows(place, names, only), lambda row: (row.device, row.engine)):
+        for _, group in groupby(rows(place, names, only, own_cell), lambda row: (row.device, row.engine)):
             own: list[Row] = []
             for row in group:
                 own.append(row)
@@ -85,8 +96,13 @@ def command(
             found += own
     for engine, reason in refusals(place, names).items():
         console.print(f"engine {engine} was not checked: {reason}", markup=False)
-    if only is not None and (because := why_not(only)) is not None:
-        console.print(f"no kernel can be derived for gate {only.name!r}: {because}; it runs on the loop", markup=False)
+    if own_cell is None and only is not None:
+        own_cell = next(cells_with(only))
+    if own_cell is not None:
+        known = derivation(own_cell)
+        if known.float32[0] is not None:
+            reason = f"no kernel can be derived for {known.subject}: {known.float32[0]}; it runs on the loop"
+            console.print(reason, markup=False)
     wrong = [row for row in found if not row.ok]
     for row in wrong:
         console.print(f"wrong: {row.engine}, {row.cell}, {row.gate}, {row.dtype}: {row.reason}", markup=False)

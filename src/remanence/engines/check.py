@@ -95,6 +95,7 @@ def check(
     device: str | torch.device | None = None,
     engines: Sequence[str] | None = None,
     gate: str | gates.Gate | None = None,
+    cell: GatedCell | None = None,
 ) -> list[Row]:
     """Hold every engine to the loop engine.
 
@@ -103,20 +104,23 @@ def check(
         engines: names of those to check, if not all.
         gate: the only gate to check, by its name or as an object, such as one of your own; by default all that have a
             name.
+        cell: the only cell to check, such as one of your own, with the gate that it has.
 
     Returns:
         A row per engine, cell, gate and precision that can run there. Nothing is changed, not even random state.
     """
-    return list(rows(device, engines, gate))
+    return list(rows(device, engines, gate, cell))
 
 
 def rows(
     device: str | torch.device | None = None,
     engines: Sequence[str] | None = None,
     gate: str | gates.Gate | None = None,
+    cell: GatedCell | None = None,
 ) -> Iterator[Row]:
     """The rows of `check`, one by one: the first use of a kernel compiles, which takes a while."""
-    cells = list(every_cell() if gate is None else cells_with(gates.gate_named(gate)))
+    every = every_cell() if gate is None else cells_with(gates.gate_named(gate))
+    cells = list(every) if cell is None else [cell]
     for place in devices() if device is None else [device_named(device)]:
         for engine in checked(engines):
             for precision in PRECISIONS[place.type]:
