@@ -299,6 +299,7 @@ def test_blocks_after_the_fourth_are_in_registers_where_there_is_room() -> None:
     one, two = plan.LaunchShape(8, 16, 1), plan.LaunchShape(8, 16, 2)
     assert [plan.aside(one, 1, blocks, True) for blocks in (4, 5, 6)] == [False, False, True]
     assert [plan.aside(two, 1, 5, backward) for backward in (False, True)] == [False, True]
+    assert [plan.aside(plan.LaunchShape(8, 8, 1, together), 1, 5, True) for together in (1, 2)] == [False, True]
     assert plan.make(512, 100, 1, 1, True, 132, 16, True, 5, 2) == two
     assert plan.make(512, 100, 1, 1, True, 132, 16, True, 6, 2) == one
     assert plan.make(720, 128, 1, 1, False, 132, 16, True, 5, 2).tiles == 3

@@ -404,7 +404,7 @@ def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -
 @pytest.mark.parametrize("far", [1e-3, 1e-8, 1e-30])
 @every_scheme
 def test_units_of_other_sizes_do_not_lose_digits_of_a_fifth_block(sizes, precision, far, monkeypatch) -> None:
-    """Derivatives of four warps share a range: those of one that has far smaller ones are as nothing beside the others."""
+    """Derivatives of four warps share a range: those of one that has far smaller ones are as nothing beside others."""
     force(sizes, monkeypatch)
     task = checking.make_task(LSTMCell(Refine()), checking.Sizes(4, 3, 3, 32), torch.float32, torch.device("cpu"))
     leaves = [task.inputs.requires_grad_(), *(weight.requires_grad_() for weight in task.weights.values())]

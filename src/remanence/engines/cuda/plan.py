@@ -98,14 +98,16 @@ def more(blocks: int) -> int:
 def aside(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> bool:
     """Whether blocks after the fourth are in shared memory: where they fill registers that a step needs.
 
-    Up to so many, and with two tiles of rows back fewer, the compiler finds room for the others (`test_cuda.py`).
+    With so many in registers the compiler finds room for the rest: fewer with two tiles of rows back, and fewer still
+    where two programs share a processor.
     """
     if parts > 1 or blocks <= 4 or plan.wide:
         return False
     if plan.whole:
         return not backward and blocks % 2 == 1 and plan.warps > 8
     tiles = -(-plan.cluster // 4) * 4 if backward else plan.cluster
-    return tiles * plan.warps * blocks // 4 > (128 if backward and plan.tiles > 1 else 160)
+    most = 64 if plan.together > 1 else 128 if backward and plan.tiles > 1 else 160
+    return tiles * plan.warps * blocks // 4 > most
 
 
 def _finer_on_shelf(plan: LaunchShape, parts: int, blocks: int) -> bool:
