@@ -281,10 +281,11 @@ def test_more_blocks_find_room_in_shared_memory(parts: int, blocks: int) -> None
         if there.wide:
             needed = plan.wide_forward_shared(there, blocks), plan.wide_backward_shared(back, blocks)
         elif there.whole:
-            padded, last = 16 * -(-units // 16), plan.aside(there, 1, blocks, backward=False)
+            padded = 16 * -(-units // 16)
+            last = plan.aside(there, 1, blocks, backward=False), plan.aside(back, 1, blocks, backward=True)
             needed = (
-                max(plan.whole_forward_shared(padded, 4, blocks, blocks + pages, i, last) for i in (0, 16)),
-                plan.whole_backward_shared(padded, 4, blocks, 1 + plan.CARRIED, 2, 16, d_inputs=False),
+                max(plan.whole_forward_shared(padded, 4, blocks, blocks + pages, i, last[0]) for i in (0, 16)),
+                plan.whole_backward_shared(padded, 4, blocks, 1 + plan.CARRIED, 2, 16, False, last[1]),
             )
         else:
             left = blocks + pages

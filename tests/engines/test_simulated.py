@@ -79,7 +79,7 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
         9,
         plan.make_whole(32, backward=False),
     ),
-    "a whole layer, five blocks, one aside": (LSTMCell(Refine()), 9, 80, 3, plan.make_whole(80, backward=False)),
+    "a whole layer, five blocks, one aside": (LSTMCell(Refine()), 3, 112, 3, plan.make_whole(112, backward=False)),
     "a whole layer, five blocks, a part apart": (GRUCell(Mixture()), 3, 16, 3, plan.make_whole(16, backward=False)),
     "a whole layer, six blocks": (LSTMCell(Mixture()), 9, 20, 9, plan.make_whole(20, backward=False)),
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.LaunchShape(4, 2, 1)),
