@@ -325,10 +325,11 @@ def test_more_blocks_find_room_in_shared_memory(parts: int, blocks: int) -> None
         if there.wide:
             needed = plan.wide_forward_shared(there, blocks), plan.wide_backward_shared(back, blocks)
         elif there.whole:
-            padded, last = 16 * -(-units // 16), plan.aside(there, 1, blocks, backward=False)
+            padded = 16 * -(-units // 16)
+            last = plan.aside(there, 1, blocks, backward=False), plan.aside(back, 1, blocks, backward=True)
             needed = (
-                max(plan.whole_forward_shared(padded, 4, blocks, blocks + pages, i, last) for i in (0, 16)),
-                plan.whole_backward_shared(padded, 4, blocks, 1 + plan.CARRIED, 2, 16, d_inputs=False),
+                max(plan.whole_forward_shared(padded, 4, blocks, blocks + pages, i, last[0]) for i in (0, 16)),
+                plan.whole_backward_shared(padded, 4, blocks, 1 + plan.CARRIED, 2, 16, False, last[1]),
             )
         else:
             left = blocks + pages
@@ -343,6 +344,7 @@ def test_blocks_after_the_fourth_are_in_registers_where_there_is_room() -> None:
     one, two = plan.LaunchShape(8, 16, 1), plan.LaunchShape(8, 16, 2)
     assert [plan.aside(one, 1, blocks, True) for blocks in (4, 5, 6)] == [False, False, True]
     assert [plan.aside(two, 1, 5, backward) for backward in (False, True)] == [False, True]
+    assert [plan.aside(plan.LaunchShape(8, 8, 1, together), 1, 5, True) for together in (1, 2)] == [False, True]
     assert plan.make(512, 100, 1, 1, True, 132, 16, True, 5, 2) == two
     assert plan.make(512, 100, 1, 1, True, 132, 16, True, 6, 2) == one
     assert plan.make(720, 128, 1, 1, False, 132, 16, True, 5, 2).tiles == 3

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
         9,
         plan.make_whole(32, backward=False),
     ),
-    "a whole layer, five blocks, one aside": (LSTMCell(Refine()), 9, 80, 3, plan.make_whole(80, backward=False)),
+    "a whole layer, five blocks, one aside": (LSTMCell(Refine()), 3, 112, 3, plan.make_whole(112, backward=False)),
     "a whole layer, five blocks, a part apart": (GRUCell(Mixture()), 3, 16, 3, plan.make_whole(16, backward=False)),
     "a whole layer, six blocks": (LSTMCell(Mixture()), 9, 20, 9, plan.make_whole(20, backward=False)),
     "padding": (JANETCell(Softsign()), 1, 20, 9, plan.LaunchShape(4, 2, 1)),
@@ -404,7 +404,7 @@ def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -
 @pytest.mark.parametrize("far", [1e-3, 1e-8, 1e-30])
 @every_scheme
 def test_units_of_other_sizes_do_not_lose_digits_of_a_fifth_block(sizes, precision, far, monkeypatch) -> None:
-    """Derivatives of four warps share a range: those of one that has far smaller ones are nothing beside the others."""
+    """Derivatives of four warps share a range: those of one that has far smaller ones are as nothing beside others."""
     force(sizes, monkeypatch)
     task = checking.make_task(LSTMCell(Refine()), checking.Sizes(4, 3, 3, 32), torch.float32, torch.device("cpu"))
     leaves = [task.inputs.requires_grad_(), *(weight.requires_grad_() for weight in task.weights.values())]

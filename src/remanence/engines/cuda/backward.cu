@@ -435,8 +435,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             int block = (me.g >> 2) + 2 * (e >> 1), input = 8 * k + 2 * me.q + (e & 1);
             if (block < BLOCKS && input < INPUTS && me.unit_there)
                 totals[(offset)(TOTALS + block * INPUTS) * H + (offset)me.unit * (INPUTS - 1) + input] = d_input_slice[k][e];
-            block += 4;
-            if (block < BLOCKS && input < INPUTS && me.unit_there)
-                totals[(offset)(TOTALS + block * INPUTS) * H + (offset)me.unit * (INPUTS - 1) + input] = d_input_more[k][e];
+            if constexpr (MORE > 0) {
+                block += 4;
+                if (block < BLOCKS && input < INPUTS && me.unit_there)
+                    totals[(offset)(TOTALS + block * INPUTS) * H + (offset)me.unit * (INPUTS - 1) + input] = d_input_more[k][e];
+            }
         }
 }

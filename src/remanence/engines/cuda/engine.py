@@ -27,17 +27,15 @@ def refuses(task: EngineTask) -> str | None:
         return reason
     largest = largest_cluster(device)
     blocks = task.weights["weight_hh"].shape[0] // task.width
-    if blocks <= plan.BLOCKS and task.width > plan.most_units(
-        2, largest, blocks
-    ):  # to ask for the precision takes long
+    if blocks > plan.BLOCKS:
+        return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
+    if task.width > plan.most_units(2, largest, blocks):  # else there is room; to ask for the precision takes long
         parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
         most = plan.most_units(parts, largest, blocks)
         if task.width > most:
             exact = " in full float32" if parts > 1 else ""
             of = f" in {blocks} blocks" if blocks > 4 else ""
             return f"it has room for {most} units{of}{exact}, and there are {task.width}"
-    if blocks > plan.BLOCKS:
-        return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
     assert isinstance(task.cell, GatedCell)
     carried = len(derivation(task.cell).single)
     if carried > plan.CARRIED:

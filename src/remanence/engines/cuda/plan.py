@@ -75,7 +75,6 @@ PAGES = 3 + CARRIED
 """Numbers of a unit that a step needs beside those of its blocks, at most: h, cell, what is carried, a part apart."""
 
 
-@lru_cache(maxsize=256)
 def most_units(parts: int, largest: int, blocks: int = 4, pages: int = PAGES) -> int:
     """Units of a layer that there is room for.
 
@@ -85,6 +84,8 @@ def most_units(parts: int, largest: int, blocks: int = 4, pages: int = PAGES) ->
         blocks: of pre-activations.
         pages: numbers that a step needs beside them.
     """
+    if parts > 1 and blocks <= 4:
+        return MOST_UNITS * largest
     if parts > 1:
         return MOST_UNITS * max(c for c in range(largest + 1) if _in_registers(MOST_UNITS * c, parts, blocks, pages))
     return (MOST_UNITS_STREAMED if largest == LARGEST else MOST_UNITS_WIDE) * largest
@@ -98,14 +99,16 @@ def more(blocks: int) -> int:
 def aside(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> bool:
     """Whether blocks after the fourth are in shared memory: where they fill registers that a step needs.
 
-    Up to so many, and with two tiles of rows back fewer, the compiler finds room for the others (`test_cuda.py`).
+    With so many in registers the compiler finds room for the rest: fewer with two tiles of rows back, and fewer still
+    where two programs share a processor.
     """
     if parts > 1 or blocks <= 4 or plan.wide:
         return False
     if plan.whole:
-        return not backward and blocks % 2 == 1 and plan.warps > 8
+        return plan.warps > 6 if backward else plan.warps > 8 and blocks % 2 == 1
     tiles = -(-plan.cluster // 4) * 4 if backward else plan.cluster
-    return tiles * plan.warps * blocks // 4 > (128 if backward and plan.tiles > 1 else 160)
+    most = 64 if plan.together > 1 else 128 if backward and plan.tiles > 1 else 160
+    return tiles * plan.warps * blocks // 4 > most
 
 
 def _finer_on_shelf(plan: LaunchShape, parts: int, blocks: int) -> bool:
@@ -204,10 +207,10 @@ def _in_one(units: int, blocks: int, pages: int) -> bool:
         return False
     if blocks <= 4:
         return True
-    units, last = 16 * -(-units // 16), aside(make_whole(units, backward=False), 1, blocks, backward=False)
-    forward = max(whole_forward_shared(units, 4, blocks, blocks + pages, inputs, last) for inputs in (0, MOST_INPUTS))
-    backward = whole_backward_shared(units, 4, blocks, pages - 1, 1, MOST_INPUTS, d_inputs=False)
-    return max(forward, backward) <= SHARED
+    there, back = (aside(make_whole(units, backward), 1, blocks, backward) for backward in (False, True))
+    units = 16 * -(-units // 16)
+    forward = max(whole_forward_shared(units, 4, blocks, blocks + pages, inputs, there) for inputs in (0, MOST_INPUTS))
+    return max(forward, whole_backward_shared(units, 4, blocks, pages - 1, 1, MOST_INPUTS, False, back)) <= SHARED
 
 
 def at_once(processors: int) -> int:
@@ -343,7 +346,7 @@ def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: 
 
 
 def whole_backward_shared(
-    units: int, size: int, blocks: int, states: int, others: int, inputs: int, d_inputs: bool
+    units: int, size: int, blocks: int, states: int, others: int, inputs: int, d_inputs: bool, aside: bool = False
 ) -> int:
     """Bytes of shared memory of a program that has a whole layer, backward, see whole_backward.cu.
 
@@ -355,13 +358,15 @@ def whole_backward_shared(
         others: pages of single blocks that it needs otherwise.
         inputs: numbers that a row needs, if they are narrow.
         d_inputs: whether it computes derivatives by them.
+        aside: whether blocks after the fourth are there.
     """
     row = 8 * (32 * -(-inputs // 8) + 16) if inputs else 0
     inbox = _rows(blocks * units * size) + states * _rows(4 * units) + others * _rows(units * size) + row + 32
     ledger = 32 * units * -(-inputs // 8) * blocks
     tiles = 4 + more(blocks) if more(blocks) else 2 * -(-blocks // 2)
     by_inputs = 32 * units * (tiles + 2) if d_inputs else 0
-    return units // 16 * (512 * tiles + 64) + ledger + by_inputs + DEPTH * inbox
+    last = units // 16 * more(blocks) * 32 * units if aside else 0
+    return last + units // 16 * (512 * tiles + 64) + ledger + by_inputs + DEPTH * inbox
 
 
 def _rows(size: int) -> int:

@@ -137,8 +137,8 @@ def _does_inputs(kind: Kind, operands: Operands, sizes: plan.LaunchShape) -> boo
     unpadded = operands.weight_ih.shape[-2] == kind.blocks * units
     if not sizes.whole or kind.split >= 0 or not unpadded or not narrow:
         return False
-    size = operands.inputs.dtype.itemsize
-    return plan.whole_backward_shared(units, size, kind.blocks, 1 + kind.carried, 1, narrow, True) <= plan.SHARED
+    size, back = operands.inputs.dtype.itemsize, plan.aside(sizes, 1, kind.blocks, True)
+    return plan.whole_backward_shared(units, size, kind.blocks, 1 + kind.carried, 1, narrow, True, back) <= plan.SHARED
 
 
 def _biases(operands: Operands) -> tuple[torch.dtype, Tensor | None, Tensor | None, Tensor | None]:
@@ -302,7 +302,8 @@ def _backward(of: Variant, d_inputs: bool) -> Kernel:
     if sizes.whole:
         name, signature = "whole_backward", "24P3if"
         pages = (1 + kind.carried, 1 + parted)
-        shared = plan.whole_backward_shared(of.units, of.dtype.itemsize, kind.blocks, *pages, of.inputs, d_inputs)
+        back = plan.aside(sizes, 1, kind.blocks, True)
+        shared = plan.whole_backward_shared(of.units, of.dtype.itemsize, kind.blocks, *pages, of.inputs, d_inputs, back)
     elif sizes.wide:
         name, signature = "wide_backward", "23P3if"
         shared = plan.wide_backward_shared(sizes, kind.blocks)

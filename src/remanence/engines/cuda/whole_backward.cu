@@ -18,9 +18,10 @@ constexpr int BOARD = THREADS * 16;                  // bytes of four numbers of
 
 // Where in shared memory: two times derivatives as [warp][row][unit][block], after the fourth [block][row][unit]; two times what they were divided by as [warp][row];
 // derivatives by the matrix of the inputs; if D_INPUTS, that matrix, and two times what each warp has for derivatives by the inputs, as
-// [warp][input][row]; inbox.
+// [warp][input][row]; inbox; if ASIDE, tiles of the blocks after the fourth.
 constexpr int DIVIDED_BY = 2 * DERIVATIVES, LEDGER = DIVIDED_BY + 2 * SIZES, INPUT_MATRIX = LEDGER + EIGHTS * BLOCKS * BOARD;
 constexpr int SHARES = INPUT_MATRIX + D_INPUTS * TILES_EACH * BOARD, IN = SHARES + D_INPUTS * 2 * WARPS * 512;
+constexpr int LAST_BLOCKS = IN + DEPTH * INBOX;
 constexpr int ENTRIES = 64;                          // steps between two entries in the ledger: tensor cores do not round their sums
 // Nor do they round their factors, but cut off the thirteen bits that TF32 has not, on average 0.72 / 2048 of a number.
 constexpr float CUT_OFF = 1.0f + 0.72134752f / 2048;
@@ -75,6 +76,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                 slice[k][i][2 * e] = as_halves(one.x * range.times, other.x * range.times);
                 slice[k][i][2 * e + 1] = as_halves(one.y * range.times, other.y * range.times);
             }
+#pragma unroll
+    for (int i = 0; ASIDE && i < WARPS * MORE; ++i) {
+        const word* tile = slice[i / (MORE + !MORE)][TILES_EACH - MORE + i % (MORE + !MORE)];
+        at<uint4>(LAST_BLOCKS + i * BOARD + (int)threadIdx.x * 16) = {tile[0], tile[1], tile[2], tile[3]};
+    }
 
     // The slice of the matrix of the inputs, transposed, for this warp's derivatives alone: rows are inputs, columns as above.
     auto input_entry = [&](int input, int unit, int block) {
@@ -364,8 +370,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                 multiply(product, slice[k][2 * NEAR - 1], {other.z, other.w});
             }
 #pragma unroll
-            for (int block = 0; block < MORE; ++block)
-                multiply(product, slice[k][TILES_EACH - MORE + block], at<uint2>(from_more + k * GROUP + block * 256));
+            for (int block = 0; block < MORE; ++block) {
+                uint4 four = {};
+                if (ASIDE) four = at<uint4>(LAST_BLOCKS + (k * MORE + block) * BOARD + (int)threadIdx.x * 16);
+                const word there[4] = {four.x, four.y, four.z, four.w};
+                multiply(product, ASIDE ? there : slice[k][TILES_EACH - MORE + block], at<uint2>(from_more + k * GROUP + block * 256));
+            }
             sums[0] = fmaf(product[0], by.x, sums[0]), sums[1] = fmaf(product[1], by.y, sums[1]);
             sums[2] = fmaf(product[2], by.x, sums[2]), sums[3] = fmaf(product[3], by.y, sums[3]);
         }
