@@ -84,6 +84,13 @@ def test_torch_is_tried_first_for_inference_with_wide_layers_on_x86(monkeypatch,
         assert choice._preferred(projected, several=False)[0].name == "cuda"
 
 
+@pytest.mark.parametrize(("units", "left", "first"), [(512, 128, "torch"), (512, 256, "cuda"), (256, 16, "cuda")])
+def test_torch_is_tried_first_for_small_projections_of_wide_layers(units, left, first):
+    weights = {"weight_hr": torch.zeros(left, units)}
+    task = EngineTask(LSTMCell(Sigmoid()), weights, torch.zeros(3, 2, 4, requires_grad=True), Zeros((left, units)))
+    assert choice._preferred(task, several=False)[0].name == first
+
+
 def test_torch_is_tried_first_without_gradients_of_what_has_some_on_x86(monkeypatch):
     monkeypatch.setattr(choice, "X86", True)
     task = EngineTask(LSTMCell(Sigmoid()), {}, torch.zeros(3, 2, 4, requires_grad=True), Zeros((300, 300)))

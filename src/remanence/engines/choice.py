@@ -32,6 +32,11 @@ ONEDNN_WINS = 256
 without a projection."""
 
 
+TORCH_PROJECTS = 256
+"""Above so many units on a CPU a step is arithmetic, of which the product of both matrices of a small projection, see
+`projected`, has more than torch's LSTM."""
+
+
 TRITON_WINS = 768
 """Above so many units clusters read a part of the matrix in every step, and Triton's kernels, where they have all of it
 on chip, win with more rows than are in clusters at once."""
@@ -73,7 +78,7 @@ def _preferred(task: EngineTask, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
     if not task.inputs.is_cuda:
-        return [KNOWN["torch"], *engines] if _onednn_wins(task) else engines
+        return [KNOWN["torch"], *engines] if _onednn_wins(task) or _torch_projects(task) else engines
     if task.width > TRITON_WINS and not several and _triton_wins(task):
         engines[:2] = reversed(engines[:2])
     if (task.width <= CUDNN_WINS and not several) or (task.width > CUDNN_WINS_IN_FULL and _in_full(task)):
@@ -87,6 +92,14 @@ def _onednn_wins(task: EngineTask) -> bool:
         return False
     plain = isinstance(task.cell, LSTMCell) and "weight_hr" not in task.weights
     return plain and task.inputs.dtype == torch.float32
+
+
+def _torch_projects(task: EngineTask) -> bool:
+    """Whether torch's two products, where it has the gate, take less than the one of both matrices."""
+    if not is_projected(task):
+        return False
+    left, units = task.weights["weight_hr"].shape
+    return units > TORCH_PROJECTS and 3 * left < units
 
 
 def _in_full(task: EngineTask) -> bool:
