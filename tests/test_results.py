@@ -246,8 +246,8 @@ def test_a_draft_has_the_verdicts_that_are_missing(script, tmp_path):
     (tmp_path / "verdicts.yaml").write_text("plstm/imdb: {paper: {claims: []}}")
     text = script.draft(tmp_path)
     assert "# plstm/imdb, paper: no result any more, remove it" in text
-    assert "# plstm/pmnist-256, short: pLSTM is more accurate than the LSTM. holds: plstm 90.87 against lstm" in text
-    found = yaml.safe_load(text)["plstm/pmnist-256"]["short"]["claims"]
+    assert "# plstm/pmnist-256, paper: pLSTM is more accurate than the LSTM. holds: plstm 94.47 against lstm" in text
+    found = yaml.safe_load(text)["plstm/pmnist-256"]["paper"]["claims"]
     assert found[0] == {"claim": "pLSTM is more accurate than the LSTM.", "verdict": "holds"}
     assert {claim["verdict"] for claim in found} <= set(script.WORDS)
     assert script.draft(ROOT / "results") == ""

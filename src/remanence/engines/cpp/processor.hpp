@@ -71,8 +71,8 @@ __forceinline__ float exponential_of(float x) {
 }
 
 __forceinline__ float binary_logarithm_of(float x) {
-    float found = binary_logarithm(x), below = x == 0.0f ? -infinity() : x - x;
-    return x > 0.0f ? found : x < 0.0f ? below / below : below;
+    float found = binary_logarithm(x), other = x == 0.0f ? -infinity() : from_bits(0x7FC00000u);  // of what is negative, or no number
+    return x > 0.0f ? found : other;
 }
 
 __forceinline__ float logarithm_of(float x) {

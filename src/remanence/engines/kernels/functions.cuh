@@ -88,12 +88,13 @@ __device__ __forceinline__ float arctangent_of(float x) {
     return copysignf(a > 1.0f ? 1.5707963267948966f - angle : angle, x);
 }
 
-// What is left of x after whole y, with the sign of y, for quotients that are whole numbers in float32: it may be off by one where it is
-// next to the next.
+// What is left of x after whole y, with the sign of y. The quotient may be off by one where it is next to a whole number; of one that is
+// beyond the whole numbers that float32 has, nothing is left.
 __device__ __forceinline__ float remainder_of(float x, float y) {
     float left = fmaf(-floorf(x * reciprocal(y)), y, x);
     left = left != 0.0f && (left < 0.0f) != (y < 0.0f) ? left + y : left;
-    return fabsf(left) >= fabsf(y) ? left - y : left;
+    left = fabsf(left) >= fabsf(y) ? left - y : left;
+    return fabsf(left) >= fabsf(y) ? 0.0f : left;
 }
 
 __device__ __forceinline__ float sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x == x ? 0.0f : x; }

@@ -152,7 +152,8 @@ def power(x, n):
 
 @triton.jit
 def remainder(x, y):
-    """What is left of x after whole y, with the sign of y: the quotient may be off by one next to a whole number."""
+    """What is left of x after whole y, with the sign of y; nothing of a quotient beyond all digits of float32."""
     left = tl.fma(-tl.floor(x / y), y, x)
     left = tl.where((left != 0) & ((left < 0) != (y < 0)), left + y, left)
-    return tl.where(tl.abs(left) >= tl.abs(y), left - y, left)
+    left = tl.where(tl.abs(left) >= tl.abs(y), left - y, left)  # the quotient may be off by one
+    return tl.where(tl.abs(left) >= tl.abs(y), 0.0, left)
