@@ -4,7 +4,7 @@ trace       the equation as a formula, read off one run
 expression, operations    what formulas are made of, simplified, and their derivatives
 gate        all that kernels need of a gate
 cell        the same of a cell that has no step by hand
-fixed       what depends on weights alone
+fixed, back what depends on weights alone; the way back through a step
 printing, cpp, triton    the formulas as code
 evaluate    the formulas on tensors
 """

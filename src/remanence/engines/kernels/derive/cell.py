@@ -7,20 +7,19 @@ cell whose step is one recurrent product and a pointwise update is derived as a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from operator import add
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from ....cells import Cell, GatedCell
 from ....gates.sound import alone
+from .back import way_back
 from .evaluate import evaluated
-from .expression import Expression, apply, constant, ordered, substituted, variable, variables
+from .expression import Expression, apply, constant, substituted, variable, variables
 from .fixed import by_weights, hoisted
-from .operations import KNOWN
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS, INPUTS = 3, 5, 2
@@ -193,7 +192,7 @@ def _derived(cell: GatedCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell:
     after = hidden if twice else rest.pop(0)
     upstream = [(hidden, "d_hidden"), (after, "d_cell"), *((part, f"d_carried{i}") for i, part in enumerate(rest))]
     sources = [f"z{i}" for i in range(count)] + ["hn"] + names + [f"fixed{i}" for i in range(len(fixed))] + ["dt"]
-    slopes, back = _way_back([(part, variable(name)) for part, name in upstream], sources)
+    slopes, back = way_back([(part, variable(name)) for part, name in upstream], sources)
     single = layout.single[1:] if twice else layout.single[2:]
     found = DerivedCell(
         count,
@@ -229,59 +228,6 @@ def _with_sums(outputs: list[Expression], count: int) -> tuple[list[Expression],
     replaced = {both: variable(f"z{i}") for i, both in enumerate(sums) if i != block}
     replaced |= {inputs[block]: variable(f"z{block}"), recurrent[block]: variable("hn")}
     return substituted(outputs, replaced), block
-
-
-def _way_back(
-    outputs: Sequence[tuple[Expression, Expression]], sources: Sequence[str]
-) -> tuple[list[Expression], dict[str, Expression]]:
-    """Backpropagation in two parts: slopes that are known before it begins, and sums of products of these.
-
-    The derivative by every node is a derivative that arrives, or a sum of such, times a factor that is known. Factors
-    are multiplied on the way, until derivatives that arrive on different ways have to be added.
-
-    Args:
-        outputs: formulas, each with the variable that is the derivative by it.
-        sources: names of the variables that derivatives are wanted by.
-
-    Returns:
-        The slopes, and derivatives by source in terms of `slope0`, ... and what arrives.
-    """
-    slopes: dict[Expression, int] = {}
-    shares: dict[Expression, dict[Expression, Expression]] = {}
-    found: dict[str, Expression] = {}
-
-    def give(node: Expression, arriving: Expression, factor: Expression) -> None:
-        of_node = shares.setdefault(node, {})
-        of_node[arriving] = of_node[arriving] + factor if arriving in of_node else factor
-
-    def term(arriving: Expression, factor: Expression) -> Expression:
-        if factor.is_constant():
-            return factor.number * arriving
-        if factor.operation == "neg":
-            return -term(arriving, factor.inputs[0])
-        return arriving * variable(f"slope{slopes.setdefault(factor, len(slopes))}")
-
-    for node, arriving in outputs:
-        give(node, arriving, constant(1.0))
-    for node in reversed(ordered([node for node, _ in outputs])):
-        share = shares.pop(node, {})
-        if not share or node.operation == "constant":
-            continue
-        if node.operation == "variable":
-            if str(node.value) in sources:
-                found[str(node.value)] = _sum(term(*each) for each in share.items())
-            continue
-        if len(share) > 1:
-            share = {_sum(term(*each) for each in share.items()): constant(1.0)}
-        ((arriving, factor),) = share.items()
-        for part, slope in zip(node.inputs, KNOWN[node.operation].slopes(factor, node), strict=True):
-            if slope is not None and not part.is_condition and not slope.is_constant(0.0):
-                give(part, arriving, slope)
-    return list(slopes), {name: found[name] for name in sources if name in found}
-
-
-def _sum(terms: Iterable[Expression]) -> Expression:
-    return reduce(add, terms)
 
 
 def _called(cell: GatedCell, layout: CellLayout, tensors: Mapping[str, Tensor]) -> list[Tensor]:
