@@ -15,7 +15,7 @@ test: $(STAMP)
 
 # What `make test` leaves out.
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m long
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not slow"
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/engines -k interpreted
 
 lint: $(STAMP)

@@ -22,3 +22,15 @@ def full_float32() -> Iterator[None]:
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where simulated kernels are kept."""
     return tmp_path_factory.mktemp("simulated")
+
+
+BY_HAND = ("test_half_precision", "test_layers_side_by_side", "test_kernels_are_the_loops")
+"""Tests on a simulated chip of which more than four blocks run in CI once, and in other forms by hand: `-m slow`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        if item.path.name == "test_simulated.py" and item.name.startswith(BY_HAND):
+            if len(getattr(parameters.get("cell"), "blocks", ())) > 4 and not parameters.get("special"):
+                item.add_marker(pytest.mark.slow)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -29,11 +31,12 @@ from remanence.engines.cuda import plan, recurrence
 from remanence.engines.kernels.contract import derivation
 from remanence.engines.kernels.derive import derived_cell, why_no_cell
 from remanence.engines.machine import float32_products
-from remanence.gates import Fast, PowerLaw, Refine, Sigmoid
+from remanence.gates import Fast, Gate, PowerLaw, Refine, Sigmoid
 from remanence.nn import Recurrent
 
 checking = import_module("remanence.engines.check")
 CPU = torch.device("cpu")
+ROOT = Path(__file__).parents[2]
 compiles = pytest.mark.skipif(host.lacks() is not None, reason="no C++ compiler")
 interprets = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="Triton is not interpreted")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -100,7 +103,7 @@ def test_on_the_engine_cpp(name: str) -> None:
 
 @interprets
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy computes both sides of a choice
-@every_cell
+@pytest.mark.parametrize("name", ["peephole power law", "minimal", "ticking", "phased", "lstm five blocks"])
 def test_on_the_engine_triton_interpreted(name: str) -> None:
     with float32_products(False):
         assert_like_the_loop("triton", DERIVED[name], checking.FLOAT32)
@@ -363,3 +366,100 @@ def test_a_phased_layer_sleeps_in_evaluation() -> None:
         torch.testing.assert_close(found, expected)
         for part, true in zip(state, truth, strict=True):
             torch.testing.assert_close(part, true)
+
+
+# What was once wrong.
+
+
+class Scaled(LSTMCell):
+    """A setting that dataclasses do not know of, so that cells with other ones are equal."""
+
+    name = "scaled"
+
+    def __init__(self, gate: Gate, much: float) -> None:
+        super().__init__(gate)
+        object.__setattr__(self, "much", much)
+
+    def pointwise(self, *given: Any) -> Step:
+        (hidden, *others), seen = super().pointwise(*given)
+        return Step((self.much * hidden, *others), seen)  # type: ignore[attr-defined]
+
+
+def test_equal_cells_of_other_settings_have_formulas_of_their_own() -> None:
+    assert Scaled(Sigmoid(), 1.0) == Scaled(Sigmoid(), 3.0)
+    for much in (1.0, 3.0):
+        assert_like_the_loop("cpu", Scaled(Sigmoid(), much), checking.FLOAT64)
+
+
+class Chosen(LSTMCell):
+    """A choice that its weights make."""
+
+    name = "chosen"
+    projects = False
+
+    def shapes(self, input_size: int, hidden_size: int, output_size: int, bias: bool) -> dict[str, tuple[int, ...]]:
+        return super().shapes(input_size, hidden_size, output_size, bias) | {"side": (hidden_size,)}
+
+    def pointwise(self, projected: Tensor, recurrent: Tensor, state: Any, weights: Any, dt: Any) -> Step:
+        (hidden, *others), seen = super().pointwise(projected, recurrent, state, weights, dt)
+        return Step((torch.where(weights["side"] > 0, hidden, 0.5 * hidden), *others), seen)
+
+
+@dataclass(frozen=True)
+class Few(GatedCell):
+    """One block, and a step without slopes, or with its halves apart."""
+
+    gate: Gate
+    form: str
+
+    name: ClassVar[str] = "few"
+    blocks: ClassVar[tuple[str, ...]] = ("candidate",)  # type: ignore[misc]
+
+    def widths(self, hidden_size: int, output_size: int) -> dict[str, int]:
+        return {"hidden": hidden_size, "cell": hidden_size}
+
+    def pointwise(self, projected: Tensor, recurrent: Tensor, state: Any, weights: Any, dt: Any) -> Step:
+        if self.form == "apart":
+            cell = torch.tanh(projected * recurrent) + 0.5 * state[1]
+        elif self.form == "plain":
+            cell = torch.tanh(projected + recurrent)
+        else:
+            cell = 0.5 * state[1] + self.rows(projected + recurrent)["candidate"]
+        return Step((cell, cell), {})
+
+
+@pytest.mark.parametrize(
+    "cell", [Chosen(Sigmoid()), *(Few(Sigmoid(), form) for form in ("apart", "plain", "linear"))], ids=str
+)
+def test_unusual_cells_are_derived(cell: GatedCell) -> None:
+    assert_like_the_loop("cpu", cell, checking.FLOAT64)
+    if host.lacks() is None:
+        assert_like_the_loop("c++", cell, checking.FLOAT32)
+
+
+def test_a_layer_is_loaded_in_another_process(tmp_path: Path) -> None:
+    layer = rm.PhasedLSTM(3, 5).eval()
+    x = torch.randn(4, 2, 3)
+    torch.save((layer, x, layer(x)[0].detach()), tmp_path / "layer.pt")
+    script = (
+        f"import torch, remanence; layer, x, y = torch.load({str(tmp_path / 'layer.pt')!r}, weights_only=False); "
+        "torch.testing.assert_close(layer(x)[0], y)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    )
+
+
+def test_a_layer_on_no_device_does_not_spoil_others() -> None:
+    with torch.device("meta"):
+        assert derivation(PhasedLSTMCell(Fast(), leak=0.125)).key is not None
+
+
+def test_another_cell_of_a_phased_layer_sleeps_too() -> None:
+    layer = rm.PhasedLSTM(3, 5).eval()
+    x = torch.randn(6, 2, 3)
+    layer(x)
+    layer.cell = replace(layer.cell, gate=Fast())
+    found, _ = layer(x)
+    layer.engine = "loop"
+    torch.testing.assert_close(found, layer(x)[0])

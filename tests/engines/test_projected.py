@@ -155,3 +155,36 @@ def test_a_cell_of_ones_own_is_projected_too() -> None:
 
     task = task_of(Projected(PowerLaw()), (5, 6, 3, 9, 4), torch.float64)
     assert max(errors("cpu", task).values()) <= 1e-12
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_pieces_of_packed_sequences(bidirectional: bool) -> None:
+    """All but the first have a state, and some have sequences that have ended."""
+    layer = rm.LSTM(3, 8, proj_size=3, recompute=2, bidirectional=bidirectional)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.randn(6, 4, 3), [6, 4, 2, 1])
+    output, state = layer(packed)
+    layer.engine, layer.recompute = "loop", 0
+    expected, truth = layer(packed)
+    torch.testing.assert_close(output.data, expected.data)
+    for part, true in zip(state, truth, strict=True):
+        torch.testing.assert_close(part, true)
+
+
+def test_a_hidden_state_that_takes_part_in_the_update_is_left_to_the_loop() -> None:
+    class Blending(LSTMCell):
+        name = "blending"
+
+        def pointwise(self, projected: Any, recurrent: Any, state: Any, weights: Any, dt: Any) -> Any:
+            (hidden, *others), seen = super().pointwise(projected, recurrent, state, weights, dt)
+            return (hidden + 0.5 * state[0], *others), seen
+
+    task = task_of(Blending(Sigmoid()), (5, 6, 3, 9, 1), torch.float64)
+    assert choice.choose("auto", task) is engines.KNOWN["loop"]
+    with pytest.raises(ValueError, match="its hidden state takes part in the update of blending"):
+        choice.choose("cpu", task)
+
+
+def test_explain_says_what_runs() -> None:
+    found = rm.engines.explain(rm.LSTM(3, 8, proj_size=3, gate="fast"))
+    assert found.engine not in found.refusals

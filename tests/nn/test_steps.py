@@ -686,3 +686,29 @@ def test_a_compiled_step_that_is_wrong_is_not_used(forgotten: None, monkeypatch:
     with torch.no_grad(), pytest.warns(UserWarning, match="disagrees with the loop engine"):
         found = cell(x, state)
     assert_near(found[0], truth(x.unsqueeze(0), as_state(part.unsqueeze(0) for part in state))[0][0].detach())
+
+
+@pytest.mark.parametrize("state", [True, False])
+def test_a_matrix_of_other_sizes_is_never_read_past_its_end(state):
+    cell = rm.GRUCell(8, 512)
+    cell.weight_hh = torch.nn.Parameter(torch.randn(1536, 4))
+    with torch.no_grad(), pytest.raises((ValueError, RuntimeError)):
+        cell(torch.randn(2, 8), torch.randn(2, 4) if state else None)
+
+
+def test_a_weight_without_memory_is_not_read():
+    cell = rm.LSTMCell(8, 5)
+    cell.weight_ih.untyped_storage().resize_(0)
+    with torch.no_grad(), pytest.raises(RuntimeError):
+        cell(torch.randn(2, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_an_input_of_another_dtype_is_refused_with_and_without_gradients(dtype):
+    cell, layer = (make(8, 5, bias=False, dtype=dtype) for make in (rm.LSTMCell, rm.LSTM))
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            with pytest.raises(ValueError, match="expected input of dtype"):
+                cell(torch.randn(2, 8))
+            with pytest.raises(ValueError, match="expected input of dtype"):
+                layer(torch.randn(1, 2, 8))

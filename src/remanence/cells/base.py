@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,6 +31,11 @@ class Cell(ABC):
     name: ClassVar[str]
     projects: ClassVar[bool] = False
     """Whether `proj_size` makes sense for it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what engines have noted beside the settings: another process does not know it."""
+        noted = ("_derivation", "_formulas", "_one_step")
+        return {name: value for name, value in vars(self).items() if name not in noted}
 
     @property
     @abstractmethod

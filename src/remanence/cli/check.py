@@ -100,9 +100,10 @@ def command(
         own_cell = next(cells_with(only))
     if own_cell is not None:
         known = derivation(own_cell)
-        if known.float32[0] is not None:
-            reason = f"no kernel can be derived for {known.subject}: {known.float32[0]}; it runs on the loop"
-            console.print(reason, markup=False)
+        for when, why in zip(("", " with dt"), known.float32, strict=True):
+            if why is not None and (not when or why != known.float32[0]):
+                reason = f"no kernel can be derived for {known.subject}{when}: {why}; it runs on the loop"
+                console.print(reason, markup=False)
     wrong = [row for row in found if not row.ok]
     for row in wrong:
         console.print(f"wrong: {row.engine}, {row.cell}, {row.gate}, {row.dtype}: {row.reason}", markup=False)
@@ -134,7 +135,10 @@ def compile_ahead(console: Console, refused: dict[str, str], engines: Iterable[W
     for engine in ("cuda", "triton", "c++"):
         if engine in refused:
             console.print(f"engine {engine} has no kernels here: {refused[engine]}", markup=False, soft_wrap=True)
-    console.print(f"{cache.count('so', 'cubin')} kernels in {cache.folder()}", markup=False, soft_wrap=True)
+    try:
+        console.print(f"{cache.count('so', 'cubin')} kernels in {cache.folder()}", markup=False, soft_wrap=True)
+    except cache.UNKEPT as error:
+        console.print(f"nothing can be kept: {error}", markup=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(1)
 

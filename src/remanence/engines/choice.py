@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -55,16 +56,16 @@ def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
         several: whether there are more tasks like it.
     """
     if name == "auto":
-        candidates = ((engine, _for(engine, task)) for engine in _preferred(task, several))
+        candidates = ((engine, fitted_to(engine, task)) for engine in _preferred(task, several))
         return next(fitted for engine, fitted in candidates if _can_run(fitted, task) and _trusted(engine, task))
-    engine = _for(KNOWN[check_name(name)], task)
+    engine = fitted_to(KNOWN[check_name(name)], task)
     reason = engine.refuses(task)
     if reason is not None:
         raise ValueError(f"expected a task that engine={name!r} can run, but {reason}")
     return engine
 
 
-def _for(engine: Engine, task: EngineTask) -> Engine:
+def fitted_to(engine: Engine, task: EngineTask) -> Engine:
     """The engine as it takes such tasks."""
     return Folding(engine) if is_projected(task) and engine.name in WITHOUT_PROJECTION else engine
 
@@ -79,9 +80,10 @@ def _preferred(task: EngineTask, several: bool) -> list[Engine]:
     engines = list(KNOWN.values())
     if not task.inputs.is_cuda:
         return [KNOWN["torch"], *engines] if _onednn_wins(task) or _torch_projects(task) else engines
-    if task.width > TRITON_WINS and not several and _triton_wins(task):
+    units = task.weights["weight_hr"].shape[-1] if is_projected(task) else task.width
+    if units > TRITON_WINS and not several and not is_projected(task) and _triton_wins(task):
         engines[:2] = reversed(engines[:2])
-    if (task.width <= CUDNN_WINS and not several) or (task.width > CUDNN_WINS_IN_FULL and _in_full(task)):
+    if (units <= CUDNN_WINS and not several) or (units > CUDNN_WINS_IN_FULL and _in_full(task)):
         engines.insert(1, KNOWN["torch"])
     return engines
 
@@ -125,7 +127,10 @@ def run(name: str, tasks: Sequence[EngineTask], pieces: int = 0) -> list[EngineR
         tasks: what to run.
         pieces: if any, in how many pieces to run what is to be differentiated backward, see `run_in_pieces`.
     """
-    engine = choose(name, tasks[0], several=len(tasks) > 1)
+    first = tasks[0]
+    if pieces and is_projected(first):  # all pieces but one have a state
+        first = replace(first, state=first.first_state)
+    engine = choose(name, first, several=len(tasks) > 1)
     if pieces and torch.is_grad_enabled() and obstacle() is None:
         return run_in_pieces(partial(_run_all, engine), tasks, pieces)
     return _run_all(engine, tasks)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..cells import GatedCell
 from .base import EngineTask
-from .choice import choose
+from .choice import choose, fitted_to
 from .kernels.contract import DERIVED, derivation
 from .kernels.derive import cpp, derived, derived_cell, triton
 from .table import KNOWN
@@ -60,7 +60,7 @@ def explain(layer: Layer, steps: int = 100, batch: int = 32, dt: bool = False) -
     """
     task = layer.example_task(steps, batch, dt)
     chosen = choose(layer.engine, task)
-    reasons = {name: engine.refuses(task) for name, engine in KNOWN.items()}
+    reasons = {name: fitted_to(engine, task).refuses(task) for name, engine in KNOWN.items()}
     refusals = {name: reason for name, reason in reasons.items() if reason is not None}
     if not isinstance(task.cell, GatedCell):
         return Explanation(chosen.name, refusals, None, None, {})

@@ -19,6 +19,7 @@ from torch.nn.functional import linear
 from ..cells import GatedCell, wide
 from ..cells.base import affine
 from .base import Engine, EngineResult, EngineTask, Zeros
+from .kernels.contract import derivation
 from .loop import no_autocast
 
 MATRIX = "weight_hr"
@@ -42,6 +43,8 @@ class Folding:
         """Why it cannot run the task."""
         if not isinstance(task.cell, GatedCell):
             return f"it takes cells with one recurrent product and a pointwise update, and {task.cell.name} is none"
+        if derivation(task.cell).twice:
+            return f"its hidden state takes part in the update of {task.cell.name}, and is projected (proj_size)"
         if not isinstance(task.state, Zeros) and task.lengths is not None:
             return "it does not project from a first state where sequences have unequal lengths (proj_size)"
         state = Zeros(_widths(task)) if isinstance(task.state, Zeros) else _unprojected(task)
@@ -89,8 +92,8 @@ def _folded(task: EngineTask, like: bool = False) -> dict[str, Tensor]:
 def _unprojected(task: EngineTask) -> tuple[Tensor, ...]:
     """A first state of the right shapes."""
     assert not isinstance(task.state, Zeros)
-    hidden, cell, *others = task.state
-    return cell.to(hidden.dtype), cell, *others
+    hidden, *others = task.state
+    return hidden.new_empty(*hidden.shape[:-1], task.weights[MATRIX].shape[-1]), *others
 
 
 def _step(task: EngineTask, first: slice) -> tuple[Tensor, tuple[Tensor, ...]]:

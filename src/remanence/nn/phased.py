@@ -49,11 +49,19 @@ class PhasedLSTM(Recurrent):
         gate = gate_named(gate)
         cell = PhasedLSTMCell(gate, is_coupled(input_gate, gate), expect_number("leak", leak))
         super().__init__(cell, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **shared)
-        self._asleep = replace(cell, leak=0.0)
-        engines.derivation(self._asleep)  # now, and not while torch.compile traces
+        self._fall_asleep()  # now, and not while torch.compile traces
 
     def _cell_now(self) -> Cell:
-        return self.cell if self.training else self._asleep
+        if self.training:
+            return self.cell
+        awake, asleep = self.__dict__.get("_asleep", (None, None))
+        return asleep if awake is self.cell and asleep is not None else self._fall_asleep()
+
+    def _fall_asleep(self) -> PhasedLSTMCell:
+        asleep = replace(self.cell, leak=0.0)
+        engines.derivation(asleep)
+        self._asleep = self.cell, asleep
+        return asleep
 
     def extra_repr(self) -> str:
         leak = "" if self.cell.leak == 1e-3 else f", leak={self.cell.leak}"

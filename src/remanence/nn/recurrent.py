@@ -185,7 +185,11 @@ class Recurrent(Weighted):
         values = input.transpose(0, 1) if turned else input
         if values.dim() not in (2, 3) or values.shape[0] != 1 or values.dtype != torch.float32:
             return None
+        if getattr(self, self._names[0] + self.places[0].suffix).dtype != values.dtype:
+            return None
         places, parts = self.places, (state,) if isinstance(state, Tensor) else state
+        if parts is not None and not parts:
+            return None
         if not self._is_stacked(parts, len(places)) or (self.training and self.dropout + self.weight_drop > 0):
             return None
         times = None

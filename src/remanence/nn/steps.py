@@ -97,7 +97,8 @@ class RecurrentCell(Weighted):
         if dt is None and self.engine != "loop" and not torch.is_grad_enabled():
             given = (hx,) if isinstance(hx, Tensor) else hx
             known = given is None or (isinstance(given, tuple) and all(isinstance(part, Tensor) for part in given))
-            if known and type(input) is Tensor and 0 < input.dim() < 3:
+            own = getattr(self, self._names[0] + self._place.suffix).dtype
+            if known and type(input) is Tensor and 0 < input.dim() < 3 and input.dtype == own:
                 state = engines.quick_step(self.cell, self._weights(self._place, input.dtype), input, given, None)
         if state is None:
             state = self._step(input, hx, dt)

@@ -49,6 +49,8 @@ class Compiled(NamedTuple):
     own: tuple[str, ...]
     """Names of weights of its own, or of its gate's."""
     beta: float
+    twice: bool
+    """Whether the hidden state takes part in the update."""
 
 
 def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None) -> State | None:
@@ -61,13 +63,20 @@ def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, 
         state: `(..., width)` each; None for zeros.
         dt: `(...)`, or None for unit steps.
     """
+    weight_ih, weight_hh = weights["weight_ih"], weights["weight_hh"]
+    (height, width), shape, features = weight_hh.shape, inputs.shape, weight_ih.shape[1]
+    rows = inputs.numel() // max(1, features)
+    if not inputs.is_cpu or inputs.dtype is not torch.float32 or inputs.layout is not torch.strided:
+        return None
+    if not 0 < rows <= FEW or shape[-1] != features or weight_ih.shape[0] != height:
+        return None
     step = (cell.__dict__.get("_one_step") or _steps_of(cell))[dt is not None]
     if step is None:
         return None
-    weight_ih, weight_hh = weights["weight_ih"], weights["weight_hh"]
-    (height, width), shape, features = weight_hh.shape, inputs.shape, weight_ih.shape[1]
-    rows, units = inputs.numel() // features, height // step.blocks
-    if not 0 < rows <= FEW or shape[-1] != features or weight_ih.shape[0] != height:
+    units, matrix = height // step.blocks, weights.get("weight_hr")
+    if height != units * step.blocks:
+        return None
+    if (width != units) if matrix is None else (step.twice or matrix.shape != (width, units)):
         return None
     bias_ih, bias_hh, own = weights.get("bias_ih"), weights.get("bias_hh"), [weights[each] for each in step.own]
     for vectors, size in (
@@ -80,15 +89,12 @@ def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, 
                 return None
     given = [inputs, weight_ih, weight_hh, bias_ih, bias_hh, dt, *own]
     if state is None:
-        like = inputs.new_empty((*shape[:-1], units))
         given += [None] * step.parts
     else:
         if len(state) != step.parts or state[0].shape != (*shape[:-1], width):
             return None
-        like = state[-1]
-        after_shape = (*shape[:-1], units)
         for part in state[1:]:
-            if part.shape != after_shape:
+            if part.shape != (*shape[:-1], units):
                 return None
         given += state
     addresses = []
@@ -103,14 +109,16 @@ def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, 
             and not tensor.is_neg()
         ):
             addresses.append(tensor.data_ptr())
+            if not addresses[-1]:  # of a tensor without memory
+                return None
         else:
             return None
-    after = [torch.empty_like(like) for _ in range(step.parts)]
+    after = [inputs.new_empty((*shape[:-1], units)) for _ in range(step.parts)]
     addresses += [part.data_ptr() for part in after]
     many = max(1, min(rows * height * (features + width) // SHARE, torch.get_num_threads()))
     step.function(step.layout.pack(rows, features, units, width, many, step.beta, *addresses))
-    if "weight_hr" in weights:
-        after[0] = linear(after[0], weights["weight_hr"])
+    if matrix is not None:
+        after[0] = linear(after[0], matrix)
     return tuple(after)
 
 
@@ -161,7 +169,7 @@ def _compiled(cell: GatedCell, kind: Kind, has_dt: bool) -> Compiled | None:
     found.one_step.argtypes = (ctypes.c_char_p,)
     found.one_step.restype = None
     layout = Struct(f"@5qd{6 + kind.own + 2 * parts}P")
-    step = Compiled(found.one_step, layout, kind.blocks, parts, derivation(cell).own, kind.beta)
+    step = Compiled(found.one_step, layout, kind.blocks, parts, derivation(cell).own, kind.beta, derivation(cell).twice)
     if _agrees(step, cell, has_dt):
         return step
     warnings.warn(f"a compiled step of {cell} disagrees with the loop engine; another way is used", stacklevel=2)
@@ -172,7 +180,7 @@ def _agrees(step: Compiled, cell: GatedCell, has_dt: bool) -> bool:
     """Whether it does what the equation says, on numbers of its own."""
     device = torch.device("cpu")
     with undisturbed(device), torch.no_grad():
-        task = make_task(cell, Sizes(1, 2, 21, 37), torch.float32, device, irregular=has_dt)
+        task = make_task(cell, Sizes(1, 2, 75, 133), torch.float32, device, irregular=has_dt)
         tried = copy(cell)
         _steps_of(tried)[has_dt] = step
         dt = None if task.dt is None else task.dt[0]

@@ -94,7 +94,6 @@ class Scratch:
         self._like = like
         self._made: dict[str, Tensor] = {}
         self._full: dict[float, Tensor] = {}
-        self._apart: dict[str, Scratch] = {}
 
     def __call__(self, name: str, steps: int | None = None, dtype: torch.dtype | None = None) -> Tensor:
         """The buffer, or its first steps; of another dtype than the others, if one is given."""
@@ -109,9 +108,3 @@ class Scratch:
         if buffer is None:
             buffer = self._full[value] = torch.full(self._shape, value, dtype=self._like.dtype)
         return buffer if steps is None else buffer[:steps]
-
-    def apart(self, name: str) -> Scratch:
-        """Other buffers of the same shape, for someone who uses the same names at the same time."""
-        if name not in self._apart:
-            self._apart[name] = Scratch(self._shape, self._like)
-        return self._apart[name]

@@ -23,7 +23,7 @@ class CellRun:
     padded: Tensor | None
     """`(T, B, 1)`: whether a step lies past the end of its sequence; None where none does."""
     units: tuple[str, ...]
-    """Names of the gate's per-unit weights."""
+    """Names of what weights of a number a unit come to."""
 
 
 class Arguments(NamedTuple):

@@ -69,7 +69,9 @@ class FormulaProgram:
         returned = [f"place{n}" if n in self.placed else names[node] for n, node in enumerate(self.outputs)]
         arguments = ", ".join([*self.variables, *(f"place{number}" for number in self.placed)])
         bound = ", ".join([*kinds, *(f"k{i}" for i in range(len(self.constants)))])
-        body = "\n".join(f"        {line}" for line in [*lines, f"return ({', '.join(returned)},)"])
+        body = "\n".join(
+            f"        {line}" for line in [*lines, f"return ({''.join(f'{name}, ' for name in returned)})"]
+        )
         self.text = f"def bind({bound}):\n    def run({arguments}):\n{body}\n    return run\n"
         space: dict[str, Any] = dict(FUNCTIONS)
         exec(compile(self.text, f"<{name}>", "exec"), space)

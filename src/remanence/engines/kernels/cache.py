@@ -31,11 +31,12 @@ DIGITS = 40
 def folder() -> Path:
     """Where things are kept, for this user alone: a folder of this process where that of the cache is not private."""
     place = cache_folder() / "kernels"
-    place.parent.parent.mkdir(parents=True, exist_ok=True)
-    for each in (place.parent, place):
+    reason = _exposed_above(place)  # before anything is made there
+    if reason is None:
+        place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with suppress(FileExistsError):
-            each.mkdir(mode=0o700)
-    reason = _exposed(place)
+            place.mkdir(mode=0o700)
+        reason = _exposed_above(place) or _exposed(place)
     return place if reason is None else _private(place, reason)
 
 
@@ -108,14 +109,26 @@ def _exposed(place: Path) -> str | None:
     """Why others may have put something there, as the end of a sentence."""
     if os.name != "posix":
         return None
-    found, above = place.lstat(), place.parent.stat()
+    found = place.lstat()
     if not stat.S_ISDIR(found.st_mode):
         return "it is a link or a file"
     if not _is_own(found):
         return "it belongs to another user" if found.st_uid != os.geteuid() else "others may write to it"
-    # Who may write to the folder above can put another in its place, unless that is sticky.
-    if above.st_uid not in (0, os.geteuid()) or (above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX):
-        return f"others may write to {place.parent}"
+    return None
+
+
+def _exposed_above(place: Path) -> str | None:
+    """Why others may put another folder in its place: they may write to one above that is not sticky."""
+    if os.name != "posix":
+        return None
+    for above in place.absolute().parents:
+        with suppress(FileNotFoundError):
+            found = above.stat()
+            writes = OTHERS if above == place.absolute().parent else stat.S_IWOTH  # groups higher up are the system's
+            if found.st_uid not in (0, os.geteuid()):
+                return f"{above} belongs to another user"
+            if found.st_mode & writes and not found.st_mode & stat.S_ISVTX:
+                return f"others may write to {above}"
     return None
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
@@ -25,7 +25,15 @@ def side_by_side(jobs: Sequence[Callable[[], Value]]) -> list[Value]:
     if len(jobs) < 2:
         return [job() for job in jobs]
     with ThreadPoolExecutor(len(jobs)) as pool:
-        return [future.result() for future in [pool.submit(job) for job in jobs]]
+        futures = []
+        for job in jobs:
+            try:
+                futures.append(pool.submit(job))
+            except RuntimeError:  # no more threads, or the interpreter is about to end
+                done: Future[Value] = Future()
+                done.set_result(job())
+                futures.append(done)
+        return [future.result() for future in futures]
 
 
 def begin(job: Callable[[], object]) -> None:
@@ -35,7 +43,8 @@ def begin(job: Callable[[], object]) -> None:
         with suppress(Exception):
             job()
 
-    threading.Thread(target=attempt, name="remanence compiles").start()
+    with suppress(RuntimeError):  # no more threads: it is done when it is needed
+        threading.Thread(target=attempt, name="remanence compiles").start()
 
 
 @contextmanager
@@ -63,7 +72,8 @@ class _Clock:
             self.since = time.monotonic()
             self.timer = threading.Timer(max(0.0, PATIENCE - self.spent), self.tell)
             self.timer.daemon = True
-            self.timer.start()
+            with suppress(RuntimeError):
+                self.timer.start()
 
     def end(self) -> None:
         self.at_work -= 1
@@ -90,3 +100,14 @@ def told() -> Iterator[None]:
     finally:
         with _guard:
             _clock.end()
+
+
+def _begin_anew() -> None:
+    """After a fork: locks that another thread had are held by nobody."""
+    global _guard, _clock
+    _guard, _clock = threading.Lock(), _Clock()
+    _locks.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)

@@ -135,6 +135,9 @@ def _look_at_cell(cell: GatedCell) -> Derivation:
         narrow = padding = (narrow[0], "with dt it has another shape than without")
     key = _keep(cell.name, cell, [(dt, form.digest) for dt, form in forms])
     found = Derivation(f"cell {cell.name!r}", DERIVED, key, narrow, broad, padding)
+    if not forms:  # then there may be one in float64, for the engine `cpu`
+        wide = [(dt, reason) for dt, reason in zip(times, broad, strict=True) if reason is None]
+        forms = [(dt, derived_cell(cell, dt, torch.float64)) for dt, _ in wide]
     if not forms:
         return found
     form = forms[0][1]

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 
 import torch
 from torch import Tensor
@@ -20,11 +21,14 @@ from .back import way_back
 from .evaluate import evaluated
 from .expression import Expression, apply, constant, substituted, variable, variables
 from .fixed import by_weights, hoisted
+from .memory import remembered
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS, INPUTS = 3, 5, 2
 """Of the tensors that a cell is run with: different, so that no dimension is taken for another."""
 OTHER_ROWS, OTHER_UNITS = 2, 7
+ONE_AT_A_TIME = Lock()
+"""Of those who draw from torch's generator and put it back."""
 MATRICES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 """What a cell does not see: they are multiplied and added before it."""
 
@@ -124,10 +128,7 @@ class DerivedCell:
 
 def derived_cell(cell: GatedCell, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedCell:
     """The cell as formulas; NotDerivableError says why there are none."""
-    try:
-        found = _attempt(cell, has_dt, dtype)
-    except TypeError:  # no key of a dictionary
-        found = _attempt.__wrapped__(cell, has_dt, dtype)
+    found = remembered(cell, (has_dt, dtype), lambda: _attempt(cell, has_dt, dtype))
     if isinstance(found, str):
         raise NotDerivableError(found)
     return found
@@ -165,10 +166,9 @@ def _rests(cell: DerivedCell) -> bool:
     return True
 
 
-@lru_cache(maxsize=256)
 def _attempt(cell: GatedCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell | str:
     try:
-        with alone():
+        with alone(), torch.device("cpu"):
             return _derived(cell, has_dt, dtype)
     except NotDerivableError as error:
         return str(error)
@@ -250,7 +250,7 @@ def _sample(
     units: int = UNITS,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Numbers to run a cell with: weights as it starts with them, and blocks apart."""
-    with torch.random.fork_rng(devices=()):
+    with ONE_AT_A_TIME, torch.random.fork_rng(devices=()):  # a cell may draw its first weights from there alone
         torch.manual_seed(seed)
 
         def draw(*shape: int) -> Tensor:
@@ -296,7 +296,9 @@ def _compare_derivatives(cell: GatedCell, layout: CellLayout, derived: DerivedCe
     leaves = {name: value.requires_grad_() for name, value in (given | wide).items()}
     with torch.enable_grad():
         outputs = _called(cell, layout, leaves)
-        upstream = [torch.linspace(-1, 1.5, part.numel(), dtype=torch.float64).view_as(part) for part in outputs]
+        upstream = [
+            torch.linspace(-1, 1.5, part.numel(), dtype=torch.float64, device="cpu").view_as(part) for part in outputs
+        ]
         none = torch.stack([value.sum() for value in leaves.values()]).sum() * 0.0  # a part may depend on nothing
         total = torch.stack([(part * up).sum() for part, up in zip(outputs, upstream, strict=True)]).sum() + none
         truth = dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))

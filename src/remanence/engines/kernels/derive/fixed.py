@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .expression import Expression, constant, ordered, substituted, variable, variables
+from .expression import Expression, constant, ordered, substituted, variable, variables, where
 from .operations import gradients
 
 
@@ -10,6 +10,7 @@ def hoisted(outputs: list[Expression], own: list[str]) -> tuple[list[Expression]
     """Formulas with `fixed0`, ... for all that depends on weights of its own alone, and those formulas."""
     dependent: dict[Expression, bool] = {}
     fixed: list[Expression] = []
+    conditions: dict[Expression, Expression] = {}
     for node in ordered(outputs):
         if node.operation == "variable":
             dependent[node] = str(node.value) not in own
@@ -17,13 +18,19 @@ def hoisted(outputs: list[Expression], own: list[str]) -> tuple[list[Expression]
             dependent[node] = any(dependent[part] for part in node.inputs)
     for node in ordered(outputs):
         users = node.inputs if dependent[node] else ()
-        fixed += [part for part in users if not dependent[part] and _is_fixed(part, own) and part not in fixed]
-    fixed += [node for node in outputs if not dependent[node] and _is_fixed(node, own) and node not in fixed]
-    return substituted(outputs, {node: variable(f"fixed{i}") for i, node in enumerate(fixed)}), fixed
+        for part in users:
+            if not dependent[part] and _has_weights(part, own):
+                if part.is_condition:  # kept as one or zero
+                    conditions[part] = where(part, 1.0, 0.0)
+                fixed += [each for each in (conditions.get(part, part),) if each not in fixed]
+    fixed += [node for node in outputs if not dependent[node] and _has_weights(node, own) and node not in fixed]
+    places = {node: variable(f"fixed{i}") for i, node in enumerate(fixed)}
+    replaced = places | {part: constant(0.5) < places[number] for part, number in conditions.items()}
+    return substituted(outputs, replaced), fixed
 
 
-def _is_fixed(node: Expression, own: list[str]) -> bool:
-    return not node.is_condition and any(name in own for name in variables([node]))
+def _has_weights(node: Expression, own: list[str]) -> bool:
+    return any(name in own for name in variables([node]))
 
 
 def partials(output: Expression, sources: list[str]) -> dict[str, Expression]:

@@ -16,6 +16,7 @@ from ....gates.sound import alone
 from .evaluate import evaluated
 from .expression import Expression, constant, variable, where
 from .fixed import by_weights, hoisted, partials
+from .memory import remembered
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS = 3, 5
@@ -103,7 +104,7 @@ class DerivedGate:
 
 def derived(gate: Gate, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedGate:
     """The gate as formulas; NotDerivableError says why there are none."""
-    found = _attempt(gate, has_dt, dtype) if _is_key(gate) else _attempt.__wrapped__(gate, has_dt, dtype)
+    found = remembered(gate, (has_dt, dtype), lambda: _attempt(gate, has_dt, dtype))
     if isinstance(found, str):
         raise NotDerivableError(found)
     return found
@@ -146,18 +147,9 @@ def _is_finite_at_zero(gate: DerivedGate) -> bool:
     return True
 
 
-def _is_key(gate: Gate) -> bool:
-    try:
-        hash(gate)
-    except TypeError:
-        return False
-    return True
-
-
-@lru_cache(maxsize=256)
 def _attempt(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate | str:
     try:
-        with alone():
+        with alone(), torch.device("cpu"):
             return _derived(gate, has_dt, dtype)
     except NotDerivableError as error:
         return str(error)

@@ -71,7 +71,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for name, tensor in given.items():
             self.note(tensor, variable(name))
         for name, tensor in wide.items():
-            self.note(tensor, tuple(variable(f"{name}{i}") for i in range(tensor.shape[-1] // self.shape[-1])))
+            blocks = tuple(variable(f"{name}{i}") for i in range(tensor.shape[-1] // self.shape[-1]))
+            self.note(tensor, blocks if len(blocks) > 1 else blocks[0])
 
     def note(self, tensor: Tensor, expression: Expression | Blocks) -> None:
         self.alive.append(tensor)
@@ -107,8 +108,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if base in ("_local_scalar_dense", "item", "is_nonzero", "equal"):
             raise NotDerivableError("it looks at a value to decide what comes next")
         several = [blocks for value in (*args, *kwargs.values()) if (blocks := self.blocks_of(value)) is not None]
-        if several:
-            self._note_blocks(base, func, args, kwargs, result, len(several[0]))
+        if several or base in PIECES:
+            self._note_blocks(base, func, args, kwargs, result, len(several[0]) if several else 1)
             return result
         if not isinstance(result, Tensor):
             if base == "log_sigmoid_forward":
@@ -128,8 +129,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Note what is called with several blocks at once: pieces of them, or the same of each."""
         units = self.shape[-1]
         if name in PIECES:
-            blocks, start = self.blocks_of(args[0]), 0
-            assert blocks is not None
+            blocks, start = self.blocks_of(args[0]) or (self.expression_of(args[0]),), 0
             if name == "slice":
                 (whole, dim), begin = args[:2], args[2] if len(args) > 2 else 0
                 start = int(begin or 0) % whole.shape[dim] if dim in (-1, whole.dim() - 1) else 0

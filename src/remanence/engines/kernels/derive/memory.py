@@ -1,0 +1,63 @@
+"""What was found before, by what it was made of: the class of a gate or cell, and everything that it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from ....gates import Gate
+
+Found = TypeVar("Found")
+NOTED = ("_derivation", "_formulas", "_one_step")
+"""What engines note on a cell or gate: no setting of it."""
+
+_found: dict[Hashable, Any] = {}
+MOST = 512
+"""Of what is remembered: then all of it is forgotten."""
+
+
+def remembered(thing: Any, settings: tuple[Hashable, ...], make: Callable[[], Found]) -> Found:
+    """What `make` makes of a gate or cell with these settings, made once. What it raises is not remembered."""
+    key = identity(thing)
+    if key is None and not hasattr(thing, "__dict__"):
+        return make()
+    if key is None:  # by itself, then
+        places: dict[Hashable, Any] = vars(thing).get("_formulas", {})
+        object.__setattr__(thing, "_formulas", places)
+        key = ()
+    else:
+        places = _found
+        if len(places) > MOST:
+            places.clear()
+    full = (key, settings)
+    if full not in places:
+        places[full] = make()
+    found: Found = places[full]
+    return found
+
+
+def identity(thing: Any) -> Hashable | None:
+    """Equal for things of one class that were given the same; None where what was given cannot be compared.
+
+    Not `==`, which a subclass of a dataclass inherits, and which then does not know of what it adds.
+    """
+    own = {name: value for name, value in sorted(_settings(thing).items()) if name not in NOTED}
+    parts = [(name, identity(value) if isinstance(value, Gate) else value) for name, value in own.items()]
+    if any(value is None and isinstance(own[name], Gate) for name, value in parts):
+        return None
+    key = (type(thing), tuple((name, type(value), value) for name, value in parts))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _settings(thing: Any) -> dict[str, Any]:
+    slots = [name for kind in type(thing).__mro__ for name in _names(getattr(kind, "__slots__", ()))]
+    found = {name: getattr(thing, name) for name in slots if name != "__dict__" and hasattr(thing, name)}
+    return found | (dict(vars(thing)) if hasattr(thing, "__dict__") else {})
+
+
+def _names(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
