@@ -31,6 +31,6 @@ BY_HAND = ("test_half_precision", "test_layers_side_by_side", "test_kernels_are_
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if item.path.name == "test_simulated.py" and item.name.startswith(BY_HAND):
-            if len(getattr(parameters.get("cell"), "blocks", ())) > 4 and not parameters.get("special"):
-                item.add_marker(pytest.mark.slow)
+        many = len(getattr(parameters.get("cell"), "blocks", ())) > 4 and not parameters.get("special")
+        if many and item.path.name == "test_simulated.py" and item.name.startswith(BY_HAND):
+            item.add_marker(pytest.mark.slow)
