@@ -20,7 +20,7 @@ from ....gates.sound import alone
 from .back import way_back
 from .evaluate import evaluated
 from .expression import Expression, apply, constant, substituted, variable, variables
-from .fixed import by_weights, hoisted
+from .fixed import by_weights, hoisted, sums_by_weights
 from .memory import remembered
 from .trace import NotDerivableError, formulas
 
@@ -118,12 +118,7 @@ class DerivedCell:
 
     def derivatives_by_own(self) -> list[Expression]:
         """By the weights, from `d_fixed0`, ..."""
-        sums = [constant(0.0)] * self.weights
-        for i, row in enumerate(self.by_own):
-            for place, slope in enumerate(row):
-                if not slope.is_constant(0.0):
-                    sums[place] = sums[place] + variable(f"d_fixed{i}") * slope
-        return sums
+        return sums_by_weights(self.by_own, self.weights)
 
 
 def derived_cell(cell: GatedCell, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedCell:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .expression import Expression, constant, ordered, substituted, variable, variables, where
 from .operations import gradients
 
@@ -43,3 +45,13 @@ def partials(output: Expression, sources: list[str]) -> dict[str, Expression]:
 def by_weights(fixed: list[Expression], own: list[str]) -> list[list[Expression]]:
     """Of each fixed value by each of the weights."""
     return [[partials(value, own).get(name, constant(0.0)) for name in own] for value in fixed]
+
+
+def sums_by_weights(by_own: Sequence[Sequence[Expression]], weights: int) -> list[Expression]:
+    """Derivatives by so many weights, from those by fixed values, `d_fixed0`, ..., and what `by_weights` returned."""
+    sums = [constant(0.0)] * weights
+    for i, row in enumerate(by_own):
+        for place, slope in enumerate(row):
+            if not slope.is_constant(0.0):
+                sums[place] = sums[place] + variable(f"d_fixed{i}") * slope
+    return sums

@@ -15,7 +15,7 @@ from ....gates import Gate
 from ....gates.sound import alone
 from .evaluate import evaluated
 from .expression import Expression, constant, variable, where
-from .fixed import by_weights, hoisted, partials
+from .fixed import by_weights, hoisted, partials, sums_by_weights
 from .memory import remembered
 from .trace import NotDerivableError, formulas
 
@@ -87,12 +87,7 @@ class DerivedGate:
 
     def derivatives_by_own(self) -> list[Expression]:
         """By the weights, from `d_fixed0`, ..."""
-        sums = [constant(0.0)] * self.weights
-        for i, row in enumerate(self.by_own):
-            for place, slope in enumerate(row):
-                if not slope.is_constant(0.0):
-                    sums[place] = sums[place] + variable(f"d_fixed{i}") * slope
-        return sums
+        return sums_by_weights(self.by_own, self.weights)
 
     def places(self) -> dict[str, str]:
         """How code writes variables: the i-th entry of what they are counted in."""
