@@ -466,6 +466,7 @@ def filled(tmp_path_factory):
     return kernels, [ended(process) for process in both]
 
 
+@pytest.mark.long
 @compiles
 def test_two_processes_fill_the_folder_at_once(filled):
     kernels, found = filled
@@ -482,6 +483,7 @@ def test_another_process_neither_compiles_nor_looks(filled):
     assert ended(started(kernels)) == {"looked": 0, "compiled": 0, "told": []}
 
 
+@pytest.mark.long
 @compiles
 def test_libraries_that_were_damaged_are_compiled_again_and_nothing_breaks(filled, tmp_path):
     kernels = tmp_path / "cache" / "kernels"
@@ -496,6 +498,7 @@ def test_libraries_that_were_damaged_are_compiled_again_and_nothing_breaks(fille
     assert ended(started(kernels))["compiled"] == 0
 
 
+@pytest.mark.long
 @compiles
 def test_libraries_of_other_functions_are_compiled_again(filled, tmp_path, monkeypatch):
     kernels = tmp_path / "cache" / "kernels"
