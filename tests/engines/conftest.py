@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import simulation
 import torch
+
+from remanence.engines.cuda import plan, recurrence
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +25,19 @@ def full_float32() -> Iterator[None]:
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where simulated kernels are kept."""
     return tmp_path_factory.mktemp("simulated")
+
+
+@pytest.fixture
+def simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    simulation.stand_in(recurrence, libraries, monkeypatch)
+    monkeypatch.setattr(recurrence, "processors", lambda device: 132)
+    monkeypatch.setattr(recurrence, "largest_cluster", lambda device: plan.LARGEST)
+    kernels = (recurrence._forward, recurrence._backward)
+    for known in kernels:
+        known.cache_clear()
+    yield monkeypatch
+    for known in kernels:
+        known.cache_clear()
 
 
 BY_HAND = ("test_half_precision", "test_layers_side_by_side", "test_kernels_are_the_loops")

@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +26,7 @@ from remanence import engines
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell, PhasedLSTMCell, Step
 from remanence.engines import choice
 from remanence.engines.cpp import engine as host
-from remanence.engines.cuda import plan, recurrence
+from remanence.engines.cuda import plan
 from remanence.engines.kernels.contract import derivation
 from remanence.engines.kernels.derive import derived_cell, why_no_cell
 from remanence.engines.machine import float32_products
@@ -160,19 +159,6 @@ SIMULATED: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {
 }
 SOON = ("phased", "a part apart, whole")
 """Of these, what `make test` runs."""
-
-
-@pytest.fixture
-def simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    simulation.stand_in(recurrence, libraries, monkeypatch)
-    monkeypatch.setattr(recurrence, "processors", lambda device: 132)
-    monkeypatch.setattr(recurrence, "largest_cluster", lambda device: plan.LARGEST)
-    kernels = (recurrence._forward, recurrence._backward)
-    for known in kernels:
-        known.cache_clear()
-    yield monkeypatch
-    for known in kernels:
-        known.cache_clear()
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")

@@ -6,10 +6,9 @@ import copy
 import os
 import pickle
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -25,7 +24,7 @@ from remanence import engines
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from remanence.engines import choice
 from remanence.engines.cpp import engine as host
-from remanence.engines.cuda import plan, recurrence
+from remanence.engines.cuda import plan
 from remanence.engines.kernels import contract
 from remanence.engines.kernels.derive import derived, why_not
 from remanence.engines.kernels.run import unsuited
@@ -133,19 +132,6 @@ SIMULATED: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {
     "a weight unused": (GRUCell(Steep()), 5, 20, 9, plan.make_whole(20, backward=False)),
     "weights that must not be zero": (JANETCell(OWN[6]), 5, 20, 9, plan.LaunchShape(4, 2, 1)),
 }
-
-
-@pytest.fixture
-def simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    simulation.stand_in(recurrence, libraries, monkeypatch)
-    monkeypatch.setattr(recurrence, "processors", lambda device: 132)
-    monkeypatch.setattr(recurrence, "largest_cluster", lambda device: plan.LARGEST)
-    kernels = (recurrence._forward, recurrence._backward)
-    for known in kernels:
-        known.cache_clear()
-    yield monkeypatch
-    for known in kernels:
-        known.cache_clear()
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")

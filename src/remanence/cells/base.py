@@ -16,6 +16,10 @@ Weights = Mapping[str, Tensor]
 """The weights of one layer and direction by name, without the `_l0` of the layer."""
 
 
+NOTED = ("_derivation", "_formulas", "_one_step")
+"""What engines note on a cell or gate: no setting of it."""
+
+
 class Step(NamedTuple):
     """What one step in time gives."""
 
@@ -34,8 +38,7 @@ class Cell(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what engines have noted beside the settings: another process does not know it."""
-        noted = ("_derivation", "_formulas", "_one_step")
-        return {name: value for name, value in vars(self).items() if name not in noted}
+        return {name: value for name, value in vars(self).items() if name not in NOTED}
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...cells import GatedCell
 from ..base import EngineResult, EngineTask
-from ..kernels.contract import derivation, no_formula
+from ..kernels.contract import derivation, for_every_unit, no_formula, one_a_sequence
 from ..transforms import obstacle
 from ..untraced import untraced
 from . import cells
@@ -62,7 +62,7 @@ def run(task: EngineTask) -> EngineResult:
             output, *state = history.output(plan), *rest
         if plan.padded is not None:
             output = output.masked_fill(plan.padded, 0)
-        return EngineResult(output, _narrowed(plan.kernel.cell, tuple(state)))
+        return EngineResult(output, one_a_sequence(derivation(plan.kernel.cell), tuple(state)))
 
 
 def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
@@ -79,22 +79,9 @@ def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
         weights.bias,
         weights.bias_hh,
         tuple(weights.units.values()),
-        _widened(cell, tuple(part.to(dtype) for part in task.first_state)),
+        for_every_unit(derivation(cell), tuple(part.to(dtype) for part in task.first_state)),
     )
     return CellRun(kernel, task.reverse, _padding(task), tuple(weights.units)), given
-
-
-def _widened(cell: GatedCell, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """With a copy for every unit of what is one number a sequence."""
-    single = derivation(cell).single
-    own = len(state) - len(single)
-    return (*state[:own], *(p.expand_as(state[0]) if one else p for p, one in zip(state[own:], single, strict=True)))
-
-
-def _narrowed(cell: GatedCell, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    single = derivation(cell).single
-    own = len(state) - len(single)
-    return (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], single, strict=True)))
 
 
 def _padding(task: EngineTask) -> Tensor | None:

@@ -106,6 +106,19 @@ def derivation(cell: GatedCell) -> Derivation:
     return found
 
 
+def for_every_unit(known: Derivation, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """A state with a copy for every unit of what is one number a sequence."""
+    own = len(state) - len(known.single)
+    copies = (p.expand_as(state[0]) if one else p for p, one in zip(state[own:], known.single, strict=True))
+    return (*state[:own], *copies)
+
+
+def one_a_sequence(known: Derivation, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The other way round."""
+    own = len(state) - len(known.single)
+    return (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], known.single, strict=True)))
+
+
 def no_formula(cell: GatedCell, dtype: torch.dtype, has_dt: bool) -> str | None:
     """Why a cell has no formula for numbers of this dtype, as the end of a sentence; None if it has."""
     known = derivation(cell)

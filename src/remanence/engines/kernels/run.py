@@ -11,7 +11,7 @@ from ...cells import GatedCell
 from ..base import EngineResult, EngineTask, Zeros
 from ..machine import tf32_in_recurrent_layers
 from ..transforms import obstacle_to_kernels
-from .contract import DERIVED, Kind, Operands, derivation, several
+from .contract import DERIVED, Kind, Operands, derivation, for_every_unit, one_a_sequence, several
 from .operator import run_kernels
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -54,8 +54,7 @@ def run_with(kernels: str, task: EngineTask) -> EngineResult:
     if outputs.shape[-1] != units:
         outputs, state = outputs[..., :units], tuple(part[..., :units] for part in state)
     if any(known.single):
-        own = len(state) - len(known.single)
-        state = (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], known.single, strict=True)))
+        state = one_a_sequence(known, state)
     return EngineResult(ended(task, outputs), state)
 
 
@@ -105,10 +104,7 @@ def operands_of(task: EngineTask) -> Operands:
     if not isinstance(state, Zeros):
         hidden = state[0].to(task.inputs.dtype)
         cell = hidden if known.twice else state[1]
-        others = state[len(state) - len(known.single) :]
-        carried = several(
-            tuple(part.expand_as(hidden) if one else part for part, one in zip(others, known.single, strict=True)), -3
-        )
+        carried = several(for_every_unit(known, state)[len(state) - len(known.single) :], -3)
     return Operands(
         task.inputs,
         weights["weight_ih"],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq", "and", "or"})
 CONDITIONS = frozenset({"lt", "le", "eq", "not", "and", "or", "isnan"})
@@ -44,6 +45,10 @@ class Expression:
     def is_condition(self) -> bool:
         """Whether it is true or false."""
         return self.operation in CONDITIONS
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is the same object: equal formulas are."""
+        return _node, (self.operation, self.inputs, self.value)
 
     def __neg__(self) -> Expression:
         return apply("neg", self)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+from ....cells.base import NOTED
 from ....gates import Gate
 
 Found = TypeVar("Found")
-NOTED = ("_derivation", "_formulas", "_one_step")
-"""What engines note on a cell or gate: no setting of it."""
 
 _found: dict[Hashable, Any] = {}
 MOST = 512
