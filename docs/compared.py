@@ -1,12 +1,13 @@
 """Two versions of the package on one GPU: is what kernels are derived from as fast as what was there before?
 
     git worktree add ../before COMMIT
-    PYTHONPATH=../before/src python docs/compared.py > before.json
-    PYTHONPATH=src python docs/compared.py --own > after.json
-    python docs/compared.py --table before.json after.json
+    PYTHONPATH=../before/src python docs/compared.py > before.txt
+    PYTHONPATH=src python docs/compared.py --own > after.txt
+    python docs/compared.py --table before.txt after.txt
 
-Run both one after the other, on a GPU that does nothing else, twice: the first run compiles. Times are medians, in
-milliseconds, of a training step and of inference, TF32; `--own` adds gates and cells that the package does not have.
+Run both one after the other, on a GPU that does nothing else. Times are medians, in milliseconds, of a training step
+and of inference, TF32; `--own` adds gates and cells that the package does not have. A line is a shape, printed when it
+is done.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -145,31 +147,43 @@ def median(call: Callable[[], object]) -> float:
     return round(statistics.median(times), 4)
 
 
-def measure(own: bool) -> dict[str, dict[str, list[float]]]:
+def measure(own: bool) -> Iterator[tuple[str, dict[str, list[float]]]]:
     """Training step and inference of everything, by shape and name."""
-    found = {}
     for steps, batch, inputs, units in SHAPES:
         x, w = torch.randn(steps, batch, inputs, device="cuda"), torch.randn(steps, batch, units, device="cuda")
-        row = found[f"{steps}, {batch}, {inputs}, {units}"] = {}
-        for name, make in layers(inputs, units, own).items():
-            layer = make().to("cuda")
 
-            def train(layer=layer, x=x, w=w):
-                output = layer(x)[0]
-                torch.autograd.backward(output, w[..., : output.shape[-1]])
-                layer.zero_grad(set_to_none=True)
+        def train(layer, x=x, w=w):
+            output = layer(x)[0]
+            torch.autograd.backward(output, w[..., : output.shape[-1]])
+            layer.zero_grad(set_to_none=True)
 
-            def infer(layer=layer, x=x):
-                with torch.no_grad():
-                    layer(x)
+        def infer(layer, x=x):
+            with torch.no_grad():
+                layer(x)
 
-            row[name] = [median(train), median(infer)]
-    return found
+        def once(layer, train=train, infer=infer):
+            torch.cuda.synchronize()
+            train(layer)
+            infer(layer)
+
+        made = {name: make().to("cuda") for name, make in layers(inputs, units, own).items()}
+        with ThreadPoolExecutor(8) as pool:  # kernels compile side by side
+            list(pool.map(once, made.values()))
+        yield (
+            f"{steps}, {batch}, {inputs}, {units}",
+            {
+                name: [
+                    median(lambda layer=layer, train=train: train(layer)),
+                    median(lambda layer=layer, infer=infer: infer(layer)),
+                ]
+                for name, layer in made.items()
+            },
+        )
 
 
 def table(paths: list[str]) -> str:
     """Time before over time after, training / inference; of one's own, over the nearest before."""
-    *before, after = (json.loads(Path(path).read_text("utf-8")) for path in paths)
+    *before, after = (dict(map(json.loads, Path(path).read_text("utf-8").splitlines())) for path in paths)
     names = [name for name in next(iter(after.values())) if not name.startswith("torch")]
     lines = [f"| T, B, I, H | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
     for shape, row in after.items():
@@ -193,4 +207,5 @@ if __name__ == "__main__":
     else:
         torch.manual_seed(0)
         torch.backends.cudnn.rnn.fp32_precision = torch.backends.cuda.matmul.fp32_precision = "tf32"
-        print(json.dumps(measure("--own" in sys.argv), indent=1))
+        for row in measure("--own" in sys.argv):
+            print(json.dumps(row), flush=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .. import engines
-from .layers import KNOWN as LAYERS
 from .measure import Clock, milliseconds
 from .shapes import BenchPlan, Shape
 from .timings import Say, compile_together, over
@@ -49,7 +48,7 @@ def growth(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Growth]:
         ran = dict.fromkeys(found, "torch")
         for layer in layers:
             found[layer] = ours(layer, "auto", shape, plan, inputs)
-            ran[layer] = engines.choose("auto", blank_task(LAYERS[layer](1, 1).cell, shape, plan)).name
+            ran[layer] = engines.choose("auto", blank_task(layer, shape, plan)).name
         for layer, work in found.items():
             rows.setdefault(layer, Growth(base, layer, ran[layer]))
             calls[f"{layer}/{size}"] = work

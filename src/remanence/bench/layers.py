@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import gates
-from ..nn import GRU, JANET, LSTM, PhasedLSTM, Recurrent
+from ..nn import GRU, JANET, LSTM, NRU, PhasedLSTM, Recurrent
 
 Maker = Callable[..., Recurrent]
 
@@ -19,10 +19,28 @@ def gated(gate: str) -> Maker:
     return maker
 
 
+def projected(gate: str) -> Maker:
+    """The same with half as many outputs as units."""
+
+    def maker(inputs: int, units: int, **keywords: object) -> Recurrent:
+        return LSTM(inputs, units, gate=gate, proj_size=units // 2, **keywords)  # type: ignore[arg-type]
+
+    return maker
+
+
+PROJECTED = "proj-"
+"""What names of projected layers begin with."""
 KNOWN: dict[str, Maker] = {
     **{gate: gated(gate) for gate in gates.KNOWN},
     "gru": GRU,
     "janet": JANET,
     "phased": PhasedLSTM,
+    "nru": NRU,
+    **{PROJECTED + gate: projected(gate) for gate in ("fast", "power_law")},
 }
-"""The LSTM with every gate, by the name of the gate; GRU, JANET and the phased LSTM."""
+"""The LSTM with every gate, by the name of the gate; GRU, JANET, the phased LSTM and the NRU; projected LSTMs."""
+
+
+def projection(layer: str, units: int) -> int:
+    """The `proj_size` of a layer, or of torch's LSTM that it is compared to; 0 without one."""
+    return units // 2 if PROJECTED in layer else 0

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import engines
 from .layers import KNOWN as LAYERS
+from .layers import projection
 from .measure import Call, Clock, milliseconds, replayed
 from .shapes import BenchPlan, Shape
 from .timings import Say, over
@@ -45,7 +46,7 @@ class Together:
         tasks = []
         for _ in range(count):
             made = LAYERS[layer](shape.inputs, shape.units, device=plan.device, dtype=plan.dtype)
-            blank = blank_task(made.cell, shape, plan)
+            blank = blank_task(layer, shape, plan)
             weights = {name.removesuffix("_l0"): weight.detach() for name, weight in made.named_parameters()}
             state = tuple(torch.zeros_like(part) for part in blank.first_state)
             tasks.append(replace(blank, weights=weights, inputs=make_inputs(shape, plan), state=state))
@@ -73,8 +74,9 @@ def run_alone(name: str, task: engines.EngineTask) -> engines.EngineResult:
 
 def takes_replicas(layer: str, shape: Shape, plan: BenchPlan) -> bool:
     """Whether the engine that "auto" takes runs replicas side by side."""
-    engine = engines.choose("auto", blank_task(LAYERS[layer](1, 1).cell, shape, plan))
-    return engines.runs_side_by_side(engine)
+    if projection(layer, shape.units):
+        return False
+    return engines.runs_side_by_side(engines.choose("auto", blank_task(layer, shape, plan)))
 
 
 def replicas(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Replicas]:

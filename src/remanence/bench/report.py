@@ -23,7 +23,7 @@ from .replicas import Replicas, replicas
 from .shapes import BenchPlan, Shape
 from .streaming import StreamingStep, streaming_steps
 from .timings import Say, Timing, timings
-from .work import TORCH, conditions
+from .work import TORCH, TORCH_PROJECTED, conditions
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,8 @@ def reading(report: BenchReport) -> str:
         )
     against = ", the faster of its float32 and bfloat16" if report.precision == "bf16" else ""
     return (
-        f"One layer in {PRECISION[report.precision]} against torch.nn.LSTM{against}. Milliseconds of inference and of "
+        f"One layer in {PRECISION[report.precision]} against torch.nn.LSTM{against}, projected ones (to half as many "
+        "outputs as units) against torch's with as many. Milliseconds of inference and of "
         "a training step, each with torch's time over ours: above 1, ours is faster. Memory of a training step over T, "
         "with torch's over ours: above 1, ours is smaller."
     )
@@ -322,14 +323,14 @@ def streaming_table(rows: list[StreamingStep]) -> Table:
 def layer_named(layer: str) -> str:
     """A gate is that of an LSTM; GRU and JANET have the sigmoid."""
     if layer.startswith(TORCH):
-        return TORCH
-    return layer.upper() if layer in ("gru", "janet") else layer
+        return f"{TORCH}, projected" if layer.startswith(TORCH_PROJECTED) else TORCH
+    return layer.upper() if layer in ("gru", "janet", "nru") else layer
 
 
 def engine_named(layer: str, engine: str, ran: str) -> str:
     """The engine that ran, and whether it was chosen; torch's own layer has at most a dtype."""
     if layer.startswith(TORCH):
-        return layer.removeprefix(TORCH).strip()
+        return layer.removeprefix(TORCH_PROJECTED).removeprefix(TORCH).strip()
     return f"auto: {ran}" if engine == "auto" else engine
 
 

@@ -9,10 +9,9 @@ import torch
 
 from .. import engines
 from ..engines.machine import threads
-from .layers import KNOWN as LAYERS
 from .measure import Clock, milliseconds, training_bytes
 from .shapes import FEW_STEPS, BenchPlan, Shape
-from .work import Work, blank_task, make_inputs, ours, references, why
+from .work import Work, blank_task, make_inputs, ours, references, rival, why
 
 Say = Callable[[str], None]
 
@@ -104,16 +103,20 @@ def at(shape: Shape, plan: BenchPlan, clock: Clock, shares: int, say: Say) -> li
         training = milliseconds({name: work.train for name, work in ready.items()}, plan.device, share.left * 0.8)
     except Exception as error:
         return [replace(row, reason=row.reason or why(error)) for row in rows]
-    names = [key(row) for row in rows if row.engine == "" and row.reason is None]
-    memory = [row.bytes_per_step for row in rows if row.engine == "" and row.bytes_per_step is not None]
+
+    def best(row: Timing, of: Callable[[Timing], float | None]) -> float | None:
+        """That of torch's layers to which a row is compared."""
+        theirs = (of(other) for other in rows if other.engine == "" and rival(other.layer) == rival(row.layer))
+        return min((value for value in theirs if value is not None), default=None)
+
     return [
         replace(
             row,
             forward_ms=forward.get(key(row)),
             training_ms=training.get(key(row)),
-            torch_forward_ms=min((forward[name] for name in names), default=None),
-            torch_training_ms=min((training[name] for name in names), default=None),
-            torch_bytes_per_step=min(memory, default=None),
+            torch_forward_ms=best(row, lambda other: forward.get(key(other))),
+            torch_training_ms=best(row, lambda other: training.get(key(other))),
+            torch_bytes_per_step=best(row, lambda other: other.bytes_per_step),
         )
         for row in rows
     ]
@@ -127,19 +130,19 @@ def key(row: Timing) -> str:
 def candidates(shape: Shape, plan: BenchPlan) -> Iterator[Timing]:
     """Rows to fill; those that cannot be have a reason."""
     for layer in plan.layers:
-        cell = LAYERS[layer](1, 1).cell
-        task = blank_task(cell, shape, plan)
+        task = blank_task(layer, shape, plan)
+        refusals = {name: engines.fitted_to(engine, task).refuses(task) for name, engine in engines.KNOWN.items()}
         automatic = engines.choose("auto", task).name
         if plan.engines is not None:
             names = plan.engines
         else:
-            others = [name for name in engines.KNOWN if name != automatic and engines.KNOWN[name].refuses(task) is None]
+            others = [name for name, reason in refusals.items() if name != automatic and reason is None]
             names = ("auto", *(name for name in others if name != "loop" or shape.steps <= FEW_STEPS))
         for name in names:
             if name == "auto":
                 yield Timing(shape, layer, name, automatic)
             else:
-                yield Timing(shape, layer, name, name, reason=engines.KNOWN[name].refuses(task))
+                yield Timing(shape, layer, name, name, reason=refusals[name])
 
 
 def warm(row: Timing, work: Work, plan: BenchPlan, clock: Clock) -> Timing:

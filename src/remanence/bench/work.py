@@ -12,9 +12,11 @@ from .. import engines
 from ..cells import Cell, wide
 from ..engines.machine import float32_products
 from .layers import KNOWN as LAYERS
+from .layers import PROJECTED, projection
 from .shapes import BenchPlan, Shape
 
 TORCH = "torch.nn.LSTM"
+TORCH_PROJECTED = f"{TORCH} {PROJECTED}"
 
 
 class Work:
@@ -48,32 +50,42 @@ def make_inputs(shape: Shape, plan: BenchPlan) -> Tensor:
 def ours(layer: str, engine: str, shape: Shape, plan: BenchPlan, inputs: Tensor) -> Work:
     """A layer of this package."""
     made = LAYERS[layer](shape.inputs, shape.units, engine=engine, device=plan.device, dtype=plan.dtype)
-    return Work(made, inputs, shape.units)
+    return Work(made, inputs, projection(layer, shape.units) or shape.units)
 
 
 def references(shape: Shape, plan: BenchPlan, inputs: Tensor) -> dict[str, Work]:
     """What to beat: torch's layer in the same precision; against bfloat16, the faster of that and float32."""
-    dtypes = {TORCH: plan.dtype}
+    dtypes = {"": plan.dtype}
     if plan.precision == "bf16":
-        dtypes = {f"{TORCH} bfloat16": torch.bfloat16, f"{TORCH} float32": torch.float32}
+        dtypes = {" bfloat16": torch.bfloat16, " float32": torch.float32}
+    names = dict.fromkeys(rival(layer) for layer in plan.layers)
     return {
-        name: Work(
-            nn.LSTM(shape.inputs, shape.units, device=plan.device, dtype=dtype),
-            inputs.to(dtype),
-            shape.units,
-        )
-        for name, dtype in dtypes.items()
+        f"{name}{suffix}": torchs(shape, plan, inputs.to(dtype), projection(name, shape.units))
+        for name in names
+        for suffix, dtype in dtypes.items()
     }
 
 
-def blank_task(cell: Cell, shape: Shape, plan: BenchPlan) -> engines.EngineTask:
+def rival(layer: str) -> str:
+    """What a layer is compared to."""
+    return TORCH_PROJECTED if PROJECTED in layer else TORCH
+
+
+def torchs(shape: Shape, plan: BenchPlan, inputs: Tensor, proj_size: int) -> Work:
+    """A layer of torch's."""
+    made = nn.LSTM(shape.inputs, shape.units, proj_size=proj_size, device=plan.device, dtype=inputs.dtype)
+    return Work(made, inputs, proj_size or shape.units)
+
+
+def blank_task(layer: str, shape: Shape, plan: BenchPlan) -> engines.EngineTask:
     """A task of these sizes with nothing in it, to ask engines about."""
+    cell, outputs = cell_of(layer, shape), projection(layer, shape.units) or shape.units
 
     def blank(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return torch.empty(size, device=plan.device, dtype=dtype)
 
-    weights = cell.shapes(shape.inputs, shape.units, shape.units, bias=True)
-    widths = cell.widths(shape.units, shape.units)
+    weights = cell.shapes(shape.inputs, shape.units, outputs, bias=True)
+    widths = cell.widths(shape.units, outputs)
     return engines.EngineTask(
         cell=cell,
         weights={name: blank(size, plan.dtype) for name, size in weights.items()},
@@ -83,6 +95,11 @@ def blank_task(cell: Cell, shape: Shape, plan: BenchPlan) -> engines.EngineTask:
             for name, width in widths.items()
         ),
     )
+
+
+def cell_of(layer: str, shape: Shape) -> Cell:
+    """Its cell, which may depend on the number of units."""
+    return LAYERS[layer](1, shape.units, device="meta").cell
 
 
 @contextmanager

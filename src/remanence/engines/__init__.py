@@ -3,7 +3,7 @@
 from . import loop
 from .base import Engine, EngineResult, EngineTask, Zeros
 from .check import check
-from .choice import choose, run, run_stacked
+from .choice import choose, fitted_to, run, run_stacked
 from .explain import Explanation, explain
 from .kernels.contract import derivation
 from .side_by_side import stacked
@@ -23,6 +23,7 @@ __all__ = [
     "derivation",
     "equation",
     "explain",
+    "fitted_to",
     "loop",
     "quick_step",
     "run",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import gates
-from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, PhasedLSTMCell, wide
+from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell, PhasedLSTMCell, wide
 from ..gates.sound import alone
 from ..names import lookup
 from . import agreement, loop
@@ -119,7 +119,7 @@ def rows(
     cell: GatedCell | None = None,
 ) -> Iterator[Row]:
     """The rows of `check`, one by one: the first use of a kernel compiles, which takes a while."""
-    every = every_cell() if gate is None else cells_with(gates.gate_named(gate))
+    every = (*every_cell(), *UNGATED) if gate is None else cells_with(gates.gate_named(gate))
     cells = list(every) if cell is None else [cell]
     for place in devices() if device is None else [device_named(device)]:
         for engine in checked(engines):
@@ -128,7 +128,7 @@ def rows(
 
 
 def every_row(
-    engine: Engine, cells: Sequence[GatedCell], precision: Precision, device: torch.device
+    engine: Engine, cells: Sequence[Cell], precision: Precision, device: torch.device
 ) -> Iterable[Row | None]:
     """A row, or None, for every cell. On CUDA devices in threads, so that kernels compile side by side."""
     if device.type != "cuda":
@@ -172,9 +172,13 @@ def cells_with(gate: gates.Gate) -> Iterator[GatedCell]:
     yield PhasedLSTMCell(gate)
 
 
-def compare(engine: Engine, cell: GatedCell, precision: Precision, device: torch.device) -> Row | None:
+UNGATED: tuple[Cell, ...] = (NRUCell(memory_size=36, heads=4),)
+"""Cells with kernels of their own."""
+
+
+def compare(engine: Engine, cell: Cell, precision: Precision, device: torch.device) -> Row | None:
     """A row over those variants the engine takes; None if it takes none. Precision of products is as torch is set."""
-    row = Row(str(device), engine.name, named(cell), cell.gate.name, precision.name, 0, 0, precision.tolerance, True)
+    row = Row(str(device), engine.name, named(cell), gate_of(cell), precision.name, 0, 0, precision.tolerance, True)
     with undisturbed(device):
         tasks = [task for task in variants(cell, precision.dtype, device) if engine.refuses(task) is None]
         for task in tasks:
@@ -196,7 +200,7 @@ def compare(engine: Engine, cell: GatedCell, precision: Precision, device: torch
     return row if tasks else None
 
 
-def variants(cell: GatedCell, dtype: torch.dtype, device: torch.device) -> Iterator[EngineTask]:
+def variants(cell: Cell, dtype: torch.dtype, device: torch.device) -> Iterator[EngineTask]:
     """Forward over full sequences of unit steps, and backward over sequences of unequal length and irregular steps."""
     yield trained(make_task(cell, SIZES, dtype, device))
     yield trained(make_task(cell, WIDE, dtype, device, seed=1, irregular=cell.takes_dt, unequal=True, reverse=True))
@@ -209,32 +213,38 @@ def trained(task: EngineTask) -> EngineTask:
 
 # Once per engine and kind of device, before it is trusted.
 
-_seen: dict[tuple[str, str], str | None] = {}
+_seen: dict[tuple[str, str, str], str | None] = {}
 
 
-def self_check(engine: Engine, device: torch.device) -> str | None:
+def self_check(engine: Engine, device: torch.device, family: str = "") -> str | None:
     """Why an engine is not to be trusted on this kind of device, as a sentence; None if it agrees with the loop.
 
-    Looks once per engine and kind of device, at small LSTMs in float32, in the precision torch is set to; and not at
-    all where it agreed in an earlier process, see `agreement`. While a graph is captured, torch.func transforms or
-    tensors are fake, it looks at nothing and says what it saw before; while a compiler traces, it says None. Changes
-    nothing, not even random state.
+    Looks once per engine, family of cells and kind of device, at small LSTMs, or what else the family is, in float32,
+    in the precision torch is set to; and not at all where it agreed in an earlier process, see `agreement`. While a
+    graph is captured, torch.func transforms or tensors are fake, it looks at nothing and says what it saw before; while
+    a compiler traces, it says None. Changes nothing, not even random state.
     """
     if torch.compiler.is_compiling():
         return None
-    key = (engine.name, kind_of(device))
+    key = (engine.name, kind_of(device), family)
     if key not in _seen:
         if not can_look(device):
             return None
         with undisturbed(device):
             precision = precision_of(device)
-            if agreement.is_known(engine, device, precision.name):
+            what = f"{precision.name} {family}".strip()
+            if agreement.is_known(engine, device, what):
                 _seen[key] = None
             else:
-                _seen[key] = look(engine, device, precision)
+                _seen[key] = look(engine, device, precision, family)
                 if _seen[key] is None:
-                    agreement.note(engine, device, precision.name)
+                    agreement.note(engine, device, what)
     return _seen[key]
+
+
+def family_of(cell: Cell) -> str:
+    """Cells that run on kernels of their own by name; all gated cells are one family, without a name."""
+    return "" if isinstance(cell, GatedCell) else cell.name
 
 
 def prepare(engine: Engine, task: EngineTask) -> None:
@@ -242,7 +252,7 @@ def prepare(engine: Engine, task: EngineTask) -> None:
     if torch.compiler.is_compiling() or not hasattr(engine, "prepare"):
         return
     device = task.inputs.device
-    if (engine.name, kind_of(device)) not in _seen and can_look(device):
+    if (engine.name, kind_of(device), "") not in _seen and can_look(device):
         engine.prepare(task, partial(to_be_looked_at, engine, device))
 
 
@@ -271,8 +281,11 @@ def precision_of(device: torch.device) -> Precision:
     return TF32 if device.type == "cuda" and tf32_in_recurrent_layers() else FLOAT32
 
 
-def tasks_of(device: torch.device, precision: Precision) -> list[EngineTask]:
+def tasks_of(device: torch.device, precision: Precision, family: str = "") -> list[EngineTask]:
     """A power-law LSTM, and on CUDA devices, where kernels depend on how wide inputs are, a plain one before it."""
+    if family:
+        others = [cell for cell in UNGATED if cell.name == family]
+        return [trained(make_task(cell, SIZES, precision.dtype, device)) for cell in others]
     cells = [(LSTMCell(gates.Sigmoid()), SIZES), (LSTMCell(gates.PowerLaw(), coupled=True), WIDE)]
     return [
         trained(make_task(cell, sizes, precision.dtype, device))
@@ -280,9 +293,9 @@ def tasks_of(device: torch.device, precision: Precision) -> list[EngineTask]:
     ]
 
 
-def look(engine: Engine, device: torch.device, precision: Precision) -> str | None:
+def look(engine: Engine, device: torch.device, precision: Precision, family: str = "") -> str | None:
     """Compare them; on CUDA devices in threads, so that kernels compile side by side."""
-    tasks = [task for task in tasks_of(device, precision) if engine.refuses(task) is None]
+    tasks = [task for task in tasks_of(device, precision, family) if engine.refuses(task) is None]
     if device.type != "cuda":
         return next(filter(None, (disagreement(engine, task, precision) for task in tasks)), None)
     with threads(device) as pool:
@@ -291,7 +304,7 @@ def look(engine: Engine, device: torch.device, precision: Precision) -> str | No
 
 def disagreement(engine: Engine, task: EngineTask, precision: Precision) -> str | None:
     """In what an engine and the loop differ at a task, as a sentence."""
-    device, cell = task.inputs.device, cast(GatedCell, task.cell)
+    device, cell = task.inputs.device, task.cell
     with undisturbed(device):  # what a caller is in is of its thread
         errors = errors_of(engine, task)
     wrong = errors if isinstance(errors, str) else errors.beyond(precision.tolerance)
@@ -299,7 +312,7 @@ def disagreement(engine: Engine, task: EngineTask, precision: Precision) -> str 
         return None
     return (
         f'engine "{engine.name}" disagrees with the loop engine on {device} '
-        f"({named(cell)} with gate {cell.gate.name}): {wrong}"
+        f"({named(cell)}{f' with gate {gate_of(cell)}' if gate_of(cell) else ''}): {wrong}"
     )
 
 
@@ -478,9 +491,14 @@ def widened(task: EngineTask) -> EngineTask:
     )
 
 
-def named(cell: GatedCell) -> str:
+def named(cell: Cell) -> str:
     """The cell in a word or two."""
     return f"{cell.name} coupled" if isinstance(cell, LSTMCell) and cell.coupled else cell.name
+
+
+def gate_of(cell: Cell) -> str:
+    """The name of its gate, empty where it has none."""
+    return cell.gate.name if isinstance(cell, GatedCell) else ""
 
 
 def described(task: EngineTask) -> str:

@@ -12,7 +12,7 @@ import torch
 from ..cells import GatedCell, LSTMCell
 from . import cuda, side_by_side
 from .base import Engine, EngineResult, EngineTask
-from .check import prepare, self_check
+from .check import family_of, prepare, self_check
 from .kernels.contract import derivation, no_formula
 from .kernels.run import tracked
 from .machine import X86, tf32_in_recurrent_layers
@@ -165,7 +165,7 @@ def _trusted(engine: Engine, task: EngineTask) -> bool:
         return True
     if engine not in (KNOWN["cuda"], KNOWN["triton"], KNOWN["c++"]):
         return True
-    reason = self_check(engine, task.inputs.device)
+    reason = self_check(engine, task.inputs.device, family_of(task.cell))
     if reason is not None:
         _tell(f"{reason}; another engine is used")
     return reason is None

@@ -26,6 +26,7 @@ from .contract import (
     backend,
 )
 from .layout import Blocks, padded
+from .room import room
 
 
 def prepared(kind: Kind, operands: Operands) -> tuple[Operands, Tensor | None]:
@@ -48,14 +49,15 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, 
     *lead, steps, rows, _ = inputs.shape
     units = operands.weight_hh.shape[-1]
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
+    keep = partial(room, dtype=torch.float32, device=inputs.device)
     pre = _projected(kind, operands, terms, save)
     shape, state = (*lead, steps, rows, units), (*lead, rows, units)
     outputs = torch.empty(shape, dtype=inputs.dtype, device=inputs.device)
     kept = Kept(
         outputs,
         pre if save else None,
-        new(shape) if save else None,
-        new(*lead, steps, *among(kind), rows, units) if save and kind.carried else None,
+        keep(*shape) if save else None,
+        keep(*lead, steps, *among(kind), rows, units) if save and kind.carried else None,
         torch.empty_like(outputs) if save and kind.split >= 0 else None,
         torch.empty_like(outputs) if save and rows and terms.keeps_before else None,
     )
@@ -80,7 +82,9 @@ def _projected(kind: Kind, operands: Operands, terms: Terms, save: bool) -> Tens
     if not terms.multiplies_inputs:
         with matrix_products(kind.precision == "tf32"):
             return products.by_weight(inputs, weight)
-    return inputs.new_empty(*inputs.shape[:-1], weight.shape[-2]) if save else None
+    if not save:
+        return None
+    return room(*inputs.shape[:-1], weight.shape[-2], dtype=inputs.dtype, device=inputs.device)
 
 
 def backward(

@@ -128,10 +128,11 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return _no_second_derivative()
+        return no_second_derivative()
 
 
-def _no_second_derivative(*_: Any) -> None:
+def no_second_derivative(*_: Any) -> None:
+    """Refuse it, in the place of a derivative of a backward pass."""
     raise NotImplementedError(
         'expected first derivatives only, got a second one: kernels have none, engine="loop" does'
     )
@@ -266,4 +267,4 @@ def _differentiate_compiled(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | N
 
 
 fused_forward.register_autograd(_differentiate_compiled, setup_context=_keep)
-fused_backward.register_autograd(_no_second_derivative)
+fused_backward.register_autograd(no_second_derivative)

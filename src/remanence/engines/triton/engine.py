@@ -6,10 +6,12 @@ import os
 
 import torch
 
+from ...cells import NRUCell
 from ..base import EngineResult, EngineTask
 from ..kernels.contract import Backend, register
 from ..kernels.run import run_with, unsuited
 from ..machine import described
+from . import nru
 
 name = "triton"
 SIDE_BY_SIDE = True
@@ -20,7 +22,7 @@ def refuses(task: EngineTask) -> str | None:
     device = task.inputs.device
     if device.type != "cuda" and not interpreting():
         return f"it runs on CUDA devices, and the input is on {device.type}"
-    reason = unsuited(task)
+    reason = nru.unsuited(task) if isinstance(task.cell, NRUCell) else unsuited(task)
     if reason is not None:
         return reason
     try:
@@ -37,7 +39,7 @@ def interpreting() -> bool:
 
 def run(task: EngineTask) -> EngineResult:
     """Run a task, or several side by side, in one launch."""
-    return run_with(name, task)
+    return nru.run(task) if isinstance(task.cell, NRUCell) else run_with(name, task)
 
 
 def made_of(device: torch.device) -> tuple[str, ...]:

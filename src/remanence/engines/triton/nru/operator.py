@@ -1,0 +1,228 @@
+"""Both passes over the NRU as operators of torch's: what is made before and after the kernels, and its derivatives.
+
+Shapes and names are those of `kernels`; N replicas are always there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...kernels import products
+from ...kernels.layout import Blocks
+from ...kernels.operator import no_second_derivative
+from ...machine import matrix_products
+from .. import starting, tiling
+
+ROWS = 16
+"""Of a tile: the fewest that tensor cores multiply."""
+WARPS = 8
+TILES = ((128, 64, 3), (128, 32, 3), (64, 32, 2), (32, 16, 1))
+"""Columns and depth of what is multiplied at a time, and how many of these are on their way: the best that has room."""
+AT_A_TIME = 512
+"""Numbers that are worked on at a time, for each row."""
+
+
+class Given(NamedTuple):
+    """What both passes start from."""
+
+    inputs: Tensor
+    """`(N, T, B, I)`, in the order of steps."""
+    weight_ih: Tensor
+    weight_hh: Tensor
+    weight_mh: Tensor
+    weight_write: Tensor
+    bias_ih: Tensor | None
+    bias_write: Tensor | None
+    hidden: Tensor
+    """`(N, B, H)` in the dtype of the inputs."""
+    memory: Tensor
+    """`(N, B, M)` float32."""
+    lengths: Tensor | None
+    """`(N, B)` int32."""
+
+
+GIVEN = (
+    "Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor weight_mh, Tensor weight_write, Tensor? bias_ih, "
+    "Tensor? bias_write, Tensor hidden, Tensor memory, Tensor? lengths"
+)
+KIND = "int heads, int side, bool reverse, str precision"
+FIELDS, PARTS = GIVEN.count(",") + 1, KIND.count(",") + 1
+STATES = "Tensor states, Tensor memories, Tensor writes, Tensor norms"
+
+
+@torch.library.custom_op(
+    "remanence::nru_forward", mutates_args=(), schema=f"({GIVEN}, {KIND}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
+    """All hidden states and the first, `(N, T + 1, B, H)`, the last memory, all memories, the writes, their norms."""
+    from .kernels import forward_kernel
+
+    given, (heads, side, reverse, precision) = Given(*arguments[:FIELDS]), arguments[FIELDS:]
+    count, steps, rows, _ = given.inputs.shape
+    units, size = given.weight_mh.shape[1:]
+    with matrix_products(precision == "tf32"):
+        projected = products.by_weight(given.inputs.flatten(1, 2), given.weight_ih)[..., :units].contiguous()
+    new = given.memory.new_empty
+    states = given.inputs.new_empty(count, steps + 1, rows, units)
+    memories = new(count, steps + 1, rows, size)
+    states[:, 0], memories[:, 0] = given.hidden, given.memory
+    writes, norms = (new(count, steps, rows, width) for width in (given.weight_write.shape[1], 2 * heads))
+    tensors = (
+        *(projected, *_matrices(given, precision), given.bias_ih, given.bias_write, given.lengths),
+        *(states, memories, writes, norms),
+    )
+    _start(forward_kernel, given, (heads, side, reverse, precision), tensors)
+    return states, memories[:, -1].clone(), memories, writes, norms
+
+
+@torch.library.custom_op(
+    "remanence::nru_backward",
+    mutates_args=(),
+    schema=f"({GIVEN}, {STATES}, Tensor? d_states, Tensor? d_last, bool needs_inputs, {KIND}) "
+    f"-> ({', '.join(['Tensor'] * 9)})",
+)
+def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    """Derivatives by all that was given but the lengths; by inputs, which may be large, where they are needed."""
+    from .kernels import backward_kernel
+
+    given, (heads, side, reverse, precision) = Given(*arguments[:FIELDS]), arguments[-PARTS:]
+    states, memories, writes, norms, d_states, d_last, needs_inputs = arguments[FIELDS:-PARTS]
+    count, steps, rows, _ = given.inputs.shape
+    units = states.shape[-1]
+    d_hidden = given.memory.new_zeros(count, rows, units)
+    d_memory = torch.zeros_like(given.memory) if d_last is None else d_last.clone()
+    d_states = torch.zeros_like(states) if d_states is None else d_states.contiguous()
+    d_pre = given.inputs.new_empty(count, steps, rows, units)
+    d_writes = given.inputs.new_empty(writes.shape)
+    tensors = (
+        *(*_matrices(given, precision), given.lengths, states, writes, norms),
+        *(d_states, d_hidden, d_memory, d_pre, d_writes, norms.new_empty(count, rows, 2 * heads)),
+    )
+    _start(backward_kernel, given, (heads, side, reverse, precision), tensors)
+    with matrix_products(precision == "tf32"):
+        pre, wrote = d_pre.flatten(1, 2), d_writes.flatten(1, 2)
+        before = memories[:, :-1].to(given.inputs.dtype).flatten(1, 2)
+        after = states[:, 1:].flatten(1, 2)
+
+        def by_weight(slopes: Tensor, factors: Tensor) -> Tensor:
+            return products.derivatives_by_weight(slopes, factors, Blocks(1, slopes.shape[-1], slopes.shape[-1]))
+
+        return (
+            torch.bmm(pre, given.weight_ih).view(given.inputs.shape) if needs_inputs else pre.new_empty(0),
+            by_weight(pre, given.inputs.flatten(1, 2)),
+            by_weight(pre, states[:, :-1].flatten(1, 2)),
+            by_weight(pre, before),
+            torch.cat((by_weight(wrote, after), by_weight(wrote, before)), -1),
+            products.sum_over_rows(pre),
+            products.sum_over_rows(wrote),
+            d_hidden,
+            d_memory,
+        )
+
+
+def _matrices(given: Given, precision: str) -> tuple[Tensor, ...]:
+    """The recurrent ones; for TF32 rounded to nearest, as tensor cores would cut off."""
+    found = (given.weight_hh, given.weight_mh, given.weight_write)
+    if precision != "tf32" or given.inputs.dtype != torch.float32:
+        return tuple(one.contiguous() for one in found)
+    return tuple(((one.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32) for one in map(_owned, found))
+
+
+def _owned(matrix: Tensor) -> Tensor:
+    return matrix.detach().contiguous()
+
+
+def _start(kernel: Any, given: Given, kind: tuple[int, int, bool, str], tensors: tuple[Tensor | None, ...]) -> None:
+    count, steps, rows, _ = given.inputs.shape
+    units, size = given.weight_mh.shape[1:]
+    if not rows:
+        return
+    chip = tiling.chip(given.inputs.device)
+    tile = next(tile for tile in TILES if _bytes(tile, given.inputs.itemsize) <= chip.shared or tile is TILES[-1])
+    starting.start(
+        kernel,
+        _constants,
+        (*kind, size, tile, units),
+        (count * -(-rows // ROWS),),
+        tensors,
+        (steps, rows, units),
+    )
+
+
+def _bytes(tile: tuple[int, int, int], itemsize: int) -> int:
+    """Of shared memory, with some for what threads exchange."""
+    columns, depth, stages = tile
+    return stages * (columns + ROWS) * depth * itemsize + 2**15
+
+
+def _constants(
+    heads: int, side: int, reverse: bool, precision: str, size: int, tile: tuple[int, int, int], units: int
+) -> dict[str, Any]:
+    power = tiling.power_of_two
+    columns, depth, stages = tile
+    every, square = power(2 * heads, 1), power(side, 1)
+    return {
+        "M": size,
+        "HEADS": 2 * heads,
+        "SIDE": side,
+        "ALL_HEADS": every,
+        "ALL_SIDE": square,
+        "ENTRIES": min(power(size, 1), max(1, AT_A_TIME // every)),
+        "LEFT": min(square, max(1, AT_A_TIME // square)),
+        "ROWS": ROWS,
+        "COLUMNS": min(columns, max(32, power(units))),
+        "DEPTH": depth,
+        "PRECISION": precision,
+        "REVERSE": reverse,
+        "num_warps": WARPS,
+        "num_stages": stages,
+    }
+
+
+@nru_forward.register_fake
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    given, heads = Given(*arguments[:FIELDS]), arguments[FIELDS]
+    count, steps, rows, _ = given.inputs.shape
+    units, size = given.weight_mh.shape[1:]
+    new = given.memory.new_empty
+    return (
+        given.inputs.new_empty(count, steps + 1, rows, units),
+        new(count, rows, size),
+        new(count, steps + 1, rows, size),
+        new(count, steps, rows, given.weight_write.shape[1]),
+        new(count, steps, rows, 2 * heads),
+    )
+
+
+@nru_backward.register_fake
+def _(*arguments: Any) -> tuple[Tensor, ...]:
+    given, needs_inputs = Given(*arguments[:FIELDS]), arguments[-PARTS - 1]
+    biases = (
+        given.memory.new_empty(given.inputs.shape[0], one.shape[1]) for one in (given.weight_hh, given.weight_write)
+    )
+    like = (given.inputs if needs_inputs else given.inputs.new_empty(0), *given[1:5])
+    first = (given.memory.new_empty(part.shape) for part in (given.hidden, given.memory))
+    return *(one.new_empty(one.shape) for one in like), *biases, *first
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.kind = inputs[FIELDS:]
+    states, _, *kept = output
+    ctx.save_for_backward(*inputs[:FIELDS], states, *kept)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    saved = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    slopes = nru_backward(*saved, *grads[:2], needs[0], *ctx.kind)
+    given = zip(saved, slopes, needs, strict=False)
+    found = (slope.to(value.dtype) if needed else None for value, slope, needed in given)
+    return *found, *(None,) * (1 + PARTS)
+
+
+nru_forward.register_autograd(_differentiate, setup_context=_keep)
+nru_backward.register_autograd(no_second_derivative)

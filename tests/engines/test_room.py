@@ -1,0 +1,100 @@
+"""Memory that one training step after another uses on a CPU."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import torch
+
+import remanence as rm
+from remanence.engines.kernels import room
+
+CPU = torch.device("cpu")
+make = partial(room.room, dtype=torch.float32, device=CPU)
+MANY = room.LARGE // 4
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    room.forget()
+    yield
+    room.forget()
+
+
+def test_what_is_freed_is_used_again() -> None:
+    first = make(2, MANY)
+    place = first.data_ptr()
+    assert make(2, MANY).data_ptr() != place  # somebody has it
+    del first
+    again = make(MANY, 2)
+    assert (again.data_ptr(), again.shape) == (place, (MANY, 2))
+
+
+def test_a_view_is_enough_to_hold_it() -> None:
+    first = make(2, MANY)
+    place, part = first.data_ptr(), first[1, :3]
+    del first
+    assert make(2, MANY).data_ptr() != place
+    del part
+    assert place in {make(2, MANY).data_ptr() for _ in range(2)}
+
+
+def test_much_larger_pieces_and_small_ones_are_not_used() -> None:
+    place = make(5, MANY).data_ptr()
+    assert make(2, MANY).data_ptr() != place
+    assert make(3, MANY).data_ptr() == place
+    kept = len(room._kept)
+    make(3)
+    assert len(room._kept) == kept
+
+
+def test_no_more_is_kept_than_a_bound() -> None:
+    share = room.MOST // 4 // 3
+    held = [make(share) for _ in range(5)]
+    assert sum(piece.nbytes() for piece in room._kept) <= room.MOST
+    assert len({piece.data_ptr() for piece in held}) == 5
+
+
+def test_threads_get_pieces_of_their_own() -> None:
+    found: list[torch.Tensor] = []
+
+    def take() -> None:
+        found.extend(make(MANY) for _ in range(4))
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({piece.data_ptr() for piece in found}) == 16
+
+
+def test_two_layers_before_one_backward_pass_do_not_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LARGE", 1)
+    layer, inputs = rm.LSTM(3, 5, gate="fast"), torch.randn(2, 6, 4, 3)
+
+    def gradients() -> list[torch.Tensor | None]:
+        layer.zero_grad()
+        outputs = [layer(each)[0] for each in inputs]  # both keep what they need
+        sum(output.square().sum() for output in outputs).backward()
+        return [weight.grad for weight in layer.parameters()]
+
+    found = gradients()
+    layer.engine = "loop"
+    for one, true in zip(found, gradients(), strict=True):
+        torch.testing.assert_close(one, true)
+
+
+def test_a_second_step_has_the_memory_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LARGE", 1)
+    layer, inputs = rm.LSTM(3, 5, gate="fast"), torch.randn(6, 4, 3)
+    if rm.engines.explain(layer).engine != "c++":
+        pytest.skip("no C++ compiler")
+    for _ in range(3):
+        layer(inputs)[0].sum().backward()
+    kept = {piece.data_ptr() for piece in room._kept}
+    layer(inputs)[0].sum().backward()
+    assert {piece.data_ptr() for piece in room._kept} == kept
