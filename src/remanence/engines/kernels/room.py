@@ -35,7 +35,7 @@ def room(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
             _keep(new.untyped_storage())
             return new
         _keep(found)
-        return torch.empty(0, dtype=dtype, device=device).set_(found, 0, shape)
+        return torch.empty(0, dtype=dtype, device=device).set_(found, 0, shape)  # type: ignore[call-overload, no-any-return]
 
 
 def forget() -> None:
@@ -46,7 +46,7 @@ def forget() -> None:
 
 def _is_free(piece: UntypedStorage) -> bool:
     """Whether nobody but the list has it."""
-    return bool(torch._C._storage_Use_Count(piece._cdata) == 1)  # type: ignore[attr-defined]
+    return bool(torch._C._storage_Use_Count(piece._cdata) == 1)
 
 
 def _keep(piece: UntypedStorage) -> None:
