@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -63,6 +63,9 @@ class GateSlopes:
     """Of each part of the state after the step, by source."""
 
 
+Decide = Callable[[int], Decision]
+"""What a gate decides at a step, by its number."""
+
 SMOOTH = frozenset({"add", "mul", "neg", "where", "lt", "le"})
 """Operations that lose nothing where sigmoid(z) is computed as 1 - sigmoid(-z)."""
 
@@ -107,17 +110,24 @@ class GateKernel:
         values = evaluated(self.derived.fixed, own)
         return {f"fixed{i}": value for i, value in enumerate(values)}
 
-    def stepper(self, scratch: Scratch) -> Callable[[Reading], Decision]:
-        """A function that goes one step, in these buffers."""
+    def stepper(self, read: Reading, turn: Callable[[Tensor], Sequence[Tensor]], scratch: Scratch) -> Decide:
+        """A function that goes a step of a stretch, by its number in turn, in these buffers.
+
+        Args:
+            read: the whole stretch.
+            turn: its steps, in turn.
+            scratch: of one step.
+        """
         run = self._parts.forward.bound(scratch)
-        variables = self._parts.forward.variables
+        given = self._given(read)
+        steps = [turn(given[name]) for name in self._parts.forward.variables] + [turn(part) for part in read.after]
+        arguments, complement = list(zip(*steps, strict=True)), self.complement
 
-        def step(read: Reading) -> Decision:
-            given = self._given(read)
-            found = run(*(given[name] for name in variables), *read.after)
-            return Decision(found[0], found[1] if self.complement else None)
+        def decide(t: int) -> Decision:
+            found = run(*arguments[t])
+            return Decision(found[0], found[1] if complement else None)
 
-        return step
+        return decide
 
     def slopes(self, read: Reading, slopes: GateSlopes, scratch: Scratch) -> Decision:
         """Derivatives of all steps of a stretch, and what was decided at them."""

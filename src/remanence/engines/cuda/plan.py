@@ -75,6 +75,7 @@ PAGES = 3 + CARRIED
 """Numbers of a unit that a step needs beside those of its blocks, at most: h, cell, what is carried, a part apart."""
 
 
+@lru_cache(maxsize=256)
 def most_units(parts: int, largest: int, blocks: int = 4, pages: int = PAGES) -> int:
     """Units of a layer that there is room for.
 

@@ -25,8 +25,10 @@ _lock = threading.Lock()
 
 def room(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Like `torch.empty`."""
+    if device.type != "cpu":
+        return torch.empty(shape, dtype=dtype, device=device)
     size = prod(shape) * dtype.itemsize
-    if device.type != "cpu" or not LARGE <= size <= MOST:
+    if not LARGE <= size <= MOST:
         return torch.empty(shape, dtype=dtype, device=device)
     with _lock:
         found = next((piece for piece in _kept if size <= piece.nbytes() <= 2 * size and _is_free(piece)), None)

@@ -59,8 +59,9 @@ class GRUKernel(AroundGate):
         gates = turn(track.pre[:, :, 1 : 2 + self.logistic_rows])
         candidates, resets = (turn(self.block(track.pre, name)) for name in ("candidate", "candidate_reset"))
         recurrent, hidden = turn(track.kept["recurrent"]), turn(track.hidden)
-        readings, decide = self.readings(track), self.gate.stepper(scratch)
+        decide = self.gate.stepper(self.reading(track), turn, scratch)
         padded = None if track.padded is None else turn(track.padded)
+        readings = () if padded is None else self.readings(track)
         weight_gates, weight_candidate = weight_hh[:, :-units], weight_hh[:, -units:]
 
         for t in range(len(track.stretch)):
@@ -68,7 +69,7 @@ class GRUKernel(AroundGate):
             torch.addmm(bias_hh, hidden[t], weight_candidate, out=recurrent[t])
             gates[t].sigmoid_()
             candidates[t].addcmul_(resets[t], recurrent[t]).tanh_()
-            decision = decide(readings[t])
+            decision = decide(t)
             torch.mul(decision.forget, hidden[t], out=hidden[t + 1]).addcmul_(decision.written, candidates[t])
             if padded is not None:
                 hold(padded[t], (hidden[t], *readings[t].before), (hidden[t + 1], *readings[t].after))

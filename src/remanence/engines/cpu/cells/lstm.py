@@ -48,14 +48,15 @@ class LSTMKernel(AroundGate):
         outputs, candidates = (turn(self.block(track.pre, name)) for name in ("output", "candidate"))
         inputs = None if self.cell.coupled else turn(self.block(track.pre, "input"))
         hidden, cell = turn(track.hidden), turn(track.state["cell"])
-        readings, decide = self.readings(track), self.gate.stepper(scratch)
+        decide = self.gate.stepper(self.reading(track), turn, scratch)
         padded = None if track.padded is None else turn(track.padded)
+        readings = () if padded is None else self.readings(track)
 
         for t in range(steps):
             pre[t].addmm_(hidden[t], weight_hh)
             gates[t].sigmoid_()
             candidates[t].tanh_()
-            decision = decide(readings[t])
+            decision = decide(t)
             written = decision.written if inputs is None else inputs[t]
             torch.mul(decision.forget, cell[t], out=cell[t + 1]).addcmul_(written, candidates[t])
             torch.tanh(cell[t + 1], out=hidden[t + 1]).mul_(outputs[t])

@@ -262,16 +262,16 @@ def backward_kernel(
         if lengths is not None:
             real = (back if REVERSE else T - 1 - back) < length
         norm = tl.load(norms + row[:, None] * HEADS + head[None, :], head_ok, 1.0)
-        total = tl.zeros((ROWS, ALL_HEADS), tl.float32)
+        reached = tl.zeros((ROWS, ALL_HEADS), tl.float32)
         for first in range(0, M, ENTRIES):
             entry = first + tl.arange(0, ENTRIES)
             ok = row_ok[:, None] & (entry < M)[None, :]
             slope = tl.load(d_memory + row[:, None] * M + entry[None, :], ok, 0.0)
-            total += tl.sum(slope[:, None, :] * entries(writes, row, row_ok, head, entry, M, HEADS, SIDE), 2)
-        total = total / norm
-        tl.store(reach + row[:, None] * HEADS + head[None, :], total, head_ok)
+            reached += tl.sum(slope[:, None, :] * entries(writes, row, row_ok, head, entry, M, HEADS, SIDE), 2)
+        reached = reached / norm
+        tl.store(reach + row[:, None] * HEADS + head[None, :], reached, head_ok)
         sign = tl.where(head < HEADS // 2, 2.0 / HEADS, -2.0 / HEADS)[None, :]
-        by_head = tl.where(real[:, None], sign * total, 0.0).to(d_writes.dtype.element_ty)
+        by_head = tl.where(real[:, None], sign * reached, 0.0).to(d_writes.dtype.element_ty)
         tl.store(d_writes + row[:, None] * W + head[None, :], by_head, head_ok)
         tl.debug_barrier()
         for erases in tl.static_range(2):
