@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from remanence import bench, engines, gates
-from remanence.bench import growth, layers, measure, replicas, report, shapes, timings, work
+from remanence.bench import growth, measure, replicas, report, shapes, timings, work
 
 CPU = torch.device("cpu")
 
@@ -40,7 +40,7 @@ def test_the_shapes_of_the_goals_are_all_there():
 
 def test_a_plan_has_every_gate_and_full_precision_on_a_cpu_unless_told_otherwise():
     plan = bench.plan("cpu")
-    assert plan.layers == (*gates.KNOWN, "gru", "janet", "phased")
+    assert plan.layers == (*gates.KNOWN, "gru", "janet", "phased", "nru", "proj-fast", "proj-power_law")
     assert (plan.precision, plan.dtype, plan.engines) == ("full", torch.float32, None)
     assert plan.shapes == shapes.CPU
     assert plan.budget < 300
@@ -134,9 +134,32 @@ def test_unasked_every_engine_that_can_run_is_measured_once():
     rows = run(tiny()).timings[1:]
     automatic = rows[0]
     assert automatic.engine == "auto"
-    task = work.blank_task(layers.KNOWN["fast"](1, 1).cell, tiny().shapes[0], tiny())
+    task = work.blank_task("fast", tiny().shapes[0], tiny())
     able = {name for name, engine in engines.KNOWN.items() if engine.refuses(task) is None}
     assert sorted(row.ran for row in rows) == sorted(able)
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+def test_projected_layers_are_compared_to_projected_ones_and_others_to_others():
+    found = run(tiny(layers=["fast", "proj-fast"], engine_names=["loop"]))
+    plain, projected, ours, ours_projected = found.timings
+    assert (plain.layer, projected.layer) == (work.TORCH, work.TORCH_PROJECTED)
+    assert (ours.torch_training_ms, ours.torch_forward_ms) == (plain.training_ms, plain.forward_ms)
+    assert ours_projected.torch_training_ms == projected.training_ms
+    assert ours_projected.torch_bytes_per_step == projected.bytes_per_step
+    table = bench.tables(found)[0]
+    assert [row[0] for row in table.rows] == ["torch.nn.LSTM", "torch.nn.LSTM, projected", "fast", "proj-fast"]
+
+
+def test_only_projected_layers_need_no_plain_rival():
+    assert list(work.references(tiny().shapes[0], tiny(layers=["proj-fast"]), torch.zeros(2, 1, 10))) == [
+        work.TORCH_PROJECTED
+    ]
+
+
+def test_an_nru_has_the_memory_of_its_size():
+    shape = shapes.shape_named("T3-B2-H128")
+    assert work.blank_task("nru", shape, tiny()).cell.memory_size == 64
 
 
 def test_the_loop_is_not_waited_for_on_long_sequences_unless_asked_for():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -50,6 +51,41 @@ def activated(after: tuple[Expression, ...], slopes: tuple[Expression, ...], blo
             replaced, activations[name] = {apply("tanh", z): z}, "tanh"
         forward, backward = substituted(forward, replaced), substituted(backward, replaced)
     return Activated(tuple(forward), tuple(backward), signs, activations)
+
+
+class SharedFactors(NamedTuple):
+    """The way back through a step, of which several planes may be multiplied at once."""
+
+    scaled: dict[str, tuple[int, int]]
+    """Planes that are a slope, by its number, times something that arrives, and with which sign."""
+    factors: dict[str, int]
+    """For these, where in what the program returns that is."""
+    others: tuple[str, ...]
+    """Planes that the program writes."""
+    run: FormulaProgram
+
+
+@lru_cache(maxsize=256)
+def shared_factors(back: tuple[tuple[str, Expression], ...]) -> SharedFactors:
+    """Derivatives by name with those apart that are a slope, which nothing else needs, times something."""
+    uses = Counter(part for node in ordered([by for _, by in back]) for part in node.inputs)
+    scaled: dict[str, tuple[int, int]] = {}
+    factors: dict[str, Expression] = {}
+    for name, by in back:
+        product, sign = (by.inputs[0], -1) if by.operation == "neg" else (by, 1)
+        if product.operation != "mul" or uses[product] > (sign < 0):
+            continue
+        for slope, other in (product.inputs, product.inputs[::-1]):
+            if slope.operation == "variable" and str(slope.value).startswith("slope") and uses[slope] == 1:
+                scaled[name] = int(str(slope.value).removeprefix("slope")), sign
+                factors[name] = other
+                break
+    others = {name: by for name, by in back if name not in scaled}
+    outputs = (*others.values(), *dict.fromkeys(factors.values()))
+    first = len(others)
+    numbers = {factor: first + i for i, factor in enumerate(outputs[first:])}
+    where = {name: numbers[factor] for name, factor in factors.items()}
+    return SharedFactors(scaled, where, tuple(others), program(outputs, tuple(range(first)), "back"))
 
 
 class DerivedKernel(CellKernel):
@@ -145,16 +181,21 @@ class DerivedKernel(CellKernel):
 
     def backward(self, track: Track, gradients: Gradients, weight_hh: Tensor, scratch: Scratch) -> None:
         back, state, steps = track.stretch.back, gradients.state, len(track.stretch)
-        slopes = [scratch(f"slope {i}", steps) for i in range(len(self.derived.slopes))]
-        self._slopes.bound(scratch, steps)(*self._given(track, self._slopes), *slopes)
-
         names = self._names_of_planes(gradients)
         for name in names.keys() - self._back.keys():
             gradients.plane(names[name]).zero_()
-        found: dict[str, Expression] = {name: self._back[name] for name in names if name in self._back}
-        run_back = program(tuple(found.values()), tuple(range(len(found))), "back")
-        run = run_back.bound(Scratch(tuple(track.hidden.shape[1:]), track.hidden))
-        places = [back(gradients.plane(names[name])) for name in found]
+        way = shared_factors(tuple((name, self._back[name]) for name in names if name in self._back))
+        slopes = [scratch(f"slope {i}", steps) for i in range(len(self.derived.slopes))]
+        for name, (slope, _) in way.scaled.items():
+            slopes[slope] = gradients.plane(names[name])
+        self._slopes.bound(scratch, steps)(*self._given(track, self._slopes), *slopes)
+        for name, (_, sign) in way.scaled.items():
+            if sign < 0:
+                gradients.plane(names[name]).neg_()
+
+        run = way.run.bound(Scratch(tuple(track.hidden.shape[1:]), track.hidden))
+        places = [back(gradients.plane(names[name])) for name in way.others]
+        spans = [(number, back(span)) for number, span in self._spans_of(way, gradients, names)]
         known = {f"slope{i}": back(slope) for i, slope in enumerate(slopes)}
         hidden, planes = back(gradients.hidden.squeeze(2)), back(gradients.planes)
         passed = back(gradients.plane("hidden")) if self.derived.twice else None
@@ -165,8 +206,10 @@ class DerivedKernel(CellKernel):
         for t in range(steps):
             arriving = {f"d_{self.names[name]}": part.squeeze(1) for name, part in state.items()}
             arriving["d_hidden"] = hidden[t]
-            values = (arriving[name] if name in arriving else known[name][t] for name in run_back.variables)
-            run(*values, *(place[t] for place in places))
+            values = (arriving[name] if name in arriving else known[name][t] for name in way.run.variables)
+            found = run(*values, *(place[t] for place in places))
+            for number, span in spans:
+                span[t].mul_(found[number].unsqueeze(1))
             if padded is not None:  # of a sequence that has ended all derivatives go on as they are
                 planes[t].masked_fill_(padded[t].unsqueeze(-1), 0)
                 for name, part in state.items():
@@ -176,6 +219,17 @@ class DerivedKernel(CellKernel):
             if passed is not None:
                 hidden[t + 1].add_(passed[t])
             hidden[t + 1].addmm_(rows[t], weight_hh)
+
+    def _spans_of(self, way: SharedFactors, gradients: Gradients, names: dict[str, str]) -> list[tuple[int, Tensor]]:
+        """Planes side by side that are multiplied by the same: the number of that, and `(steps, B, planes, H)`."""
+        factors = {gradients.names.index(names[name]): number for name, number in way.factors.items()}
+        found: list[tuple[int, int, int]] = []
+        for at, number in sorted(factors.items()):
+            if found and found[-1][0] == number and found[-1][2] == at:
+                found[-1] = (number, found[-1][1], at + 1)
+            else:
+                found.append((number, at, at + 1))
+        return [(number, gradients.planes[:, :, first:end]) for number, first, end in found]
 
     def _spans(self) -> tuple[slice, slice]:
         """Where the blocks for the sigmoid are, and those for the tanh."""
