@@ -162,6 +162,28 @@ def test_self_check_says_what_disagrees(run, words):
 
 
 @pytest.mark.usefixtures("fresh")
+def test_self_check_looks_at_cells_with_kernels_of_their_own_by_themselves():
+    cells = []
+
+    def run(task):
+        cells.append(task.cell.name)
+        return wrong_values(task) if task.cell.name == "nru" else loop.run(task)
+
+    assert checking.self_check(fake(run), CPU) is None
+    sentence = checking.self_check(fake(run), CPU, "nru")
+    assert sentence.startswith('engine "fake" disagrees with the loop engine on cpu (nru): ')
+    assert checking.self_check(fake(run), CPU) is None
+    assert cells == ["lstm", "nru"]
+
+
+@pytest.mark.usefixtures("fresh")
+def test_self_check_allows_a_cell_that_magnifies_what_the_loop_is_off_by(monkeypatch):
+    monkeypatch.setattr(checking, "own_error", lambda task: 10.0)
+    assert checking.self_check(fake(wrong_values), CPU, "nru") is None
+    assert checking.self_check(fake(wrong_values), CPU) is not None
+
+
+@pytest.mark.usefixtures("fresh")
 def test_self_check_looks_once():
     runs = []
 

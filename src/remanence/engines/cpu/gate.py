@@ -23,11 +23,14 @@ class Reading(NamedTuple):
     """What a gate reads and writes: at one step, `(B, H)` each, or over a stretch, `(steps, B, H)` each."""
 
     rows: tuple[Tensor, ...]
-    """The gate's pre-activations, times `signs`, those in `logistic` already through the sigmoid."""
+    """The gate's pre-activations, times `signs`, those in `logistic` already through the sigmoid. A step may leave
+    something better there, see `Gate.kept`."""
     before: tuple[Tensor, ...]
     """The gate's state before the step."""
     after: tuple[Tensor, ...]
     """The gate's state after the step, which a step writes."""
+    kept: tuple[Tensor, ...]
+    """What else a step leaves for its slopes, see `GateKernel.kept`."""
     units: Mapping[str, Tensor]
     """What its weights come to, `(H,)` each."""
     dt: Tensor | None
@@ -87,6 +90,8 @@ class GateKernel:
         self.derived = derived(gate, dt, dtype)
         parts = _programs(self.derived, complement)
         self.signs, self.logistic = parts.signs, parts.logistic
+        self.kept = ("complement",) if parts.keeps_complement else ()
+        """Names of what a step leaves beside its state."""
         self._parts = parts
         self._names = {variable: name for name, variable in self._variables().items()}
         self.depends = {
@@ -120,7 +125,9 @@ class GateKernel:
         """
         run = self._parts.forward.bound(scratch)
         given = self._given(read)
-        steps = [turn(given[name]) for name in self._parts.forward.variables] + [turn(part) for part in read.after]
+        left = read.rows if self._parts.leaves_row else ()
+        places = [turn(place) for place in (*read.kept, *read.after, *left)]
+        steps = [turn(given[name]) for name in self._parts.forward.variables] + places
         arguments, complement = list(zip(*steps, strict=True)), self.complement
 
         def decide(t: int) -> Decision:
@@ -158,6 +165,7 @@ class GateKernel:
     def _given(self, read: Reading) -> dict[str, Tensor]:
         given = {f"z{i}": row for i, row in enumerate(read.rows)}
         given |= {f"carried{i}": part for i, part in enumerate(read.before)}
+        given |= dict(zip(self.kept, read.kept, strict=True))
         # In the shape of all else: what depends on these alone goes into the same buffers.
         given |= {name: value.expand_as(read.rows[0]) for name, value in read.units.items()}
         return given if read.dt is None else given | {"dt": read.dt.expand_as(read.rows[0])}
@@ -168,6 +176,9 @@ class _Programs(NamedTuple):
     """The factor, 1 or -1, with which the engine hands over each row. It costs nothing: weights are turned."""
     logistic: tuple[bool, ...]
     """Which rows come through the sigmoid, in one call with those of the cell."""
+    keeps_complement: bool
+    leaves_row: bool
+    """Whether a step leaves in the place of its row what slopes are computed from."""
     forward: FormulaProgram
     decided: tuple[Expression, ...]
     slopes: tuple[Expression, ...]
@@ -176,6 +187,11 @@ class _Programs(NamedTuple):
 @lru_cache(maxsize=256)
 def _programs(gate: DerivedGate, complement: bool) -> _Programs:
     decided = [gate.forget, *([gate.complement] if complement else [])]
+    first = len(decided)
+    if gate.kept is not None:
+        left = program((*decided, gate.kept), (first,), "forward")
+        again = (*gate.from_kept[:first], gate.from_kept[2])
+        return _Programs((1,), (False,), False, True, left, again[:first], again[first:])
     forward, backward = [*decided, *gate.carried], [*decided, *gate.slopes]
     signs, logistic = [], []
     for i in range(gate.rows):
@@ -187,11 +203,19 @@ def _programs(gate: DerivedGate, complement: bool) -> _Programs:
             passed, other = ("sigmoid", "sigmoid_complement") if sign > 0 else ("sigmoid_complement", "sigmoid")
             replaced = {apply(passed, z): z, apply(other, z): constant(1.0) - z}
             forward, backward = substituted(forward, replaced), substituted(backward, replaced)
-    first = len(decided)
+    # Of a power the complement has all digits, and what is forgotten follows from it without another logarithm.
+    power = forward[1].inputs[0] if complement and forward[1].operation == "neg" else None
+    keeps = power is not None and power.operation == "expm1"
+    if keeps and power is not None:
+        kept, exponent = variable("complement"), power.inputs[0]
+        backward = substituted(backward, {power: -kept, apply("exp", exponent): constant(1.0) - kept})
+    placed = range(first - keeps, len(forward))
     return _Programs(
         tuple(signs),
         tuple(logistic),
-        program(tuple(forward), tuple(range(first, len(forward))), "forward"),
+        keeps,
+        False,
+        program(tuple(forward), tuple(placed), "forward"),
         tuple(backward[:first]),
         tuple(backward[first:]),
     )

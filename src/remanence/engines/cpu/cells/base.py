@@ -158,7 +158,9 @@ class CellKernel(ABC):
         bias = sum(biases[1:], biases[0]) if biases else weights["weight_hh"].new_zeros(rows)
         bias_hh = bias.new_empty(0)
         bias = self._in_order(bias, self.input_blocks)
-        if self.kept:  # the first block of the inputs stays apart from the last of these
+        if (
+            self.recurrent_blocks != self.input_blocks
+        ):  # the first block of the inputs stays apart from the last of these
             bias, bias_hh = self._apart(weights, bias)
         return Arranged(
             self._in_order(weights["weight_ih"], self.input_blocks),
@@ -229,6 +231,10 @@ class AroundGate(CellKernel):
     def state(self) -> tuple[str, ...]:
         return (*self.own_state, *self.cell.gate.carries)
 
+    @property
+    def kept(self) -> tuple[str, ...]:
+        return self.gate.kept
+
     def planes(self, extra: tuple[str, ...]) -> tuple[str, ...]:
         return (*self.input_blocks, *self.cell.gate.carries, *extra, self.passed)
 
@@ -246,6 +252,7 @@ class AroundGate(CellKernel):
             tuple(self.block(track.pre, name) for name in self.cell.gate.rows),
             tuple(track.stretch.before(slot) for slot in slots),
             tuple(track.stretch.after(slot) for slot in slots),
+            tuple(track.kept[name] for name in self.gate.kept),
             track.units,
             track.dt,
         )
@@ -280,9 +287,12 @@ class AroundGate(CellKernel):
 def in_turn(read: Reading, track: Track) -> list[Reading]:
     """One reading per step, in turn."""
     turn, steps = track.stretch.in_turn, len(track.stretch)
-    parts = [list(zip(*map(turn, part), strict=True)) or [()] * steps for part in read[:3]]
+    parts = [list(zip(*map(turn, part), strict=True)) or [()] * steps for part in read[:4]]
     times: Sequence[Tensor | None] = [None] * steps if read.dt is None else turn(read.dt)
-    return [Reading(rows, before, after, read.units, dt) for rows, before, after, dt in zip(*parts, times, strict=True)]
+    return [
+        Reading(rows, before, after, kept, read.units, dt)
+        for rows, before, after, kept, dt in zip(*parts, times, strict=True)
+    ]
 
 
 def hold(padded: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:

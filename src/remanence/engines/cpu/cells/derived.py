@@ -53,6 +53,42 @@ def activated(after: tuple[Expression, ...], slopes: tuple[Expression, ...], blo
     return Activated(tuple(forward), tuple(backward), signs, activations)
 
 
+MOST_FOUND = 2
+"""Values of a step that are kept for its slopes, at most: each is as large as the cell."""
+DEAR = frozenset(
+    {"sigmoid", "sigmoid_complement", "tanh", "sinh", "cosh", "asinh", "exp", "expm1", "log", "log1p", "pow", "erf"}
+    | {"sin", "cos", "tan", "atan"}
+)
+"""Functions that take longer than to read what came out of them."""
+
+
+class FoundAgain(NamedTuple):
+    """Formulas of slopes that need not compute everything anew."""
+
+    kept: tuple[Expression, ...]
+    """What a step keeps, for slopes `found0`, ..."""
+    slopes: tuple[Expression, ...]
+
+
+@lru_cache(maxsize=256)
+def found_again(after: tuple[Expression, ...], slopes: tuple[Expression, ...]) -> FoundAgain:
+    """The dear functions that both a step and its slopes need, those that need others first."""
+    needed = set(ordered(slopes))
+    common = [node for node in ordered(after) if node.operation in DEAR and node in needed]
+    kept: list[Expression] = []
+    found = list(slopes)
+    for node in reversed(common):
+        if node in ordered(found) and len(kept) < MOST_FOUND:
+            name = variable(f"found{len(kept)}")
+            replaced = {node: name}
+            if node.operation in ("sigmoid", "sigmoid_complement"):
+                other = "sigmoid_complement" if node.operation == "sigmoid" else "sigmoid"
+                replaced[apply(other, *node.inputs)] = constant(1.0) - name
+            found = substituted(found, replaced)
+            kept.append(node)
+    return FoundAgain(tuple(kept), tuple(found))
+
+
 class SharedFactors(NamedTuple):
     """The way back through a step, of which several planes may be multiplied at once."""
 
@@ -106,8 +142,11 @@ class DerivedKernel(CellKernel):
         after = (derived.hidden, *(() if derived.twice else (derived.cell,)), *derived.carried)
         parts = activated(after, derived.slopes, self._others)
         self.signs, self.activations = parts.signs, parts.activations
-        self._forward = program(parts.after, tuple(range(len(after))), "forward")
-        self._slopes = program(parts.slopes, tuple(range(len(derived.slopes))), "slopes")
+        again = found_again(parts.after, parts.slopes)
+        self._found = tuple(f"found{i}" for i in range(len(again.kept)))
+        forward = (*parts.after, *again.kept)
+        self._forward = program(forward, tuple(range(len(forward))), "forward")
+        self._slopes = program(again.slopes, tuple(range(len(derived.slopes))), "slopes")
         self._back = {name: -by if self.signs.get(name) == -1 else by for name, by in derived.back.items()}
         if derived.twice:  # the hidden state has one derivative
             none = {variable("d_cell"): constant(0.0)}
@@ -139,6 +178,10 @@ class DerivedKernel(CellKernel):
 
     @property
     def kept(self) -> tuple[str, ...]:
+        return (*self._apart_plane, *self._found)
+
+    @property
+    def _apart_plane(self) -> tuple[str, ...]:
         return () if self.derived.split < 0 else ("hn",)
 
     @property
@@ -147,7 +190,7 @@ class DerivedKernel(CellKernel):
 
     def planes(self, extra: tuple[str, ...]) -> tuple[str, ...]:
         hidden = ("hidden",) if self.derived.twice else ()
-        return (*self.input_blocks, *self.kept, *self.state, *extra, *hidden)
+        return (*self.input_blocks, *self._apart_plane, *self.state, *extra, *hidden)
 
     def units(self, weights: Weights) -> dict[str, Tensor]:
         if not self.derived.fixed:
@@ -165,18 +208,23 @@ class DerivedKernel(CellKernel):
         hidden, state = turn(track.hidden), [turn(track.state[name]) for name in self.state]
         padded = None if track.padded is None else turn(track.padded)
         run, given = self._forward.bound(scratch), self._given(track, self._forward)
-        steps = [turn(value) for value in given]
-        sigmoids, tangents = (turn(track.pre[:, :, span]) for span in self._spans())
+        found = [turn(track.kept[name]) for name in self._found]
+        places = (hidden[1:], *(slots[1:] for slots in state), *found)
+        arguments = list(zip(*map(turn, given), *places, strict=True))
+        spans = [turn(track.pre[:, :, span]) for span in self._spans()]
+        sigmoids, tangents = (() if not span[0].numel() else span for span in spans)
 
         for t in range(len(track.stretch)):
             pre[t].addmm_(hidden[t], weight)
             if split:
                 torch.addmm(bias_hh, hidden[t], weight_apart, out=recurrent[t])
-            sigmoids[t].sigmoid_()
-            tangents[t].tanh_()
-            after = (hidden[t + 1], *(slots[t + 1] for slots in state))
-            run(*(value[t] for value in steps), *after)
+            if sigmoids:
+                sigmoids[t].sigmoid_()
+            if tangents:
+                tangents[t].tanh_()
+            run(*arguments[t])
             if padded is not None:
+                after = (hidden[t + 1], *(slots[t + 1] for slots in state))
                 hold(padded[t], (hidden[t], *(slots[t] for slots in state)), after)
 
     def backward(self, track: Track, gradients: Gradients, weight_hh: Tensor, scratch: Scratch) -> None:
@@ -199,26 +247,26 @@ class DerivedKernel(CellKernel):
         known = {f"slope{i}": back(slope) for i, slope in enumerate(slopes)}
         hidden, planes = back(gradients.hidden.squeeze(2)), back(gradients.planes)
         passed = back(gradients.plane("hidden")) if self.derived.twice else None
-        states = {name: back(gradients.span(name, name)) for name in self.state}
+        # By the state: what arrives at the last step, and what each step leaves for the one before it.
+        states = {name: (state[name].squeeze(1), *back(gradients.plane(name))) for name in self.state}
+        known |= {f"d_{self.names[name]}": parts for name, parts in states.items()} | {"d_hidden": hidden}
+        arguments = list(zip(*(known[name][:steps] for name in way.run.variables), *places, strict=True))
         rows = back(gradients.rows(self.recurrent_planes))
         padded = None if track.padded is None else back(track.padded)
 
         for t in range(steps):
-            arriving = {f"d_{self.names[name]}": part.squeeze(1) for name, part in state.items()}
-            arriving["d_hidden"] = hidden[t]
-            values = (arriving[name] if name in arriving else known[name][t] for name in way.run.variables)
-            found = run(*values, *(place[t] for place in places))
+            found = run(*arguments[t]) if arguments else ()
             for number, span in spans:
                 span[t].mul_(found[number].unsqueeze(1))
             if padded is not None:  # of a sequence that has ended all derivatives go on as they are
                 planes[t].masked_fill_(padded[t].unsqueeze(-1), 0)
-                for name, part in state.items():
-                    states[name][t].add_(part * padded[t].unsqueeze(-1))
+                for parts in states.values():
+                    parts[t + 1].add_(parts[t] * padded[t])
                 hidden[t + 1].add_(hidden[t] * padded[t])
-            state.update({name: places_of[t] for name, places_of in states.items()})
             if passed is not None:
                 hidden[t + 1].add_(passed[t])
             hidden[t + 1].addmm_(rows[t], weight_hh)
+        state.update({name: parts[steps].unsqueeze(1) for name, parts in states.items()})
 
     def _spans_of(self, way: SharedFactors, gradients: Gradients, names: dict[str, str]) -> list[tuple[int, Tensor]]:
         """Planes side by side that are multiplied by the same: the number of that, and `(steps, B, planes, H)`."""
@@ -240,7 +288,7 @@ class DerivedKernel(CellKernel):
 
     def _names_of_planes(self, gradients: Gradients) -> dict[str, str]:
         """Planes by the names of formulas."""
-        own = {name: name for name in (*self.block_names, *self.kept, *gradients.extra)}
+        own = {name: name for name in (*self.block_names, *self._apart_plane, *gradients.extra)}
         own |= {formula: name for name, formula in self.names.items()}
         return own | ({"cell": "hidden"} if self.derived.twice else {})
 

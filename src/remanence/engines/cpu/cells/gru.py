@@ -44,7 +44,7 @@ class GRUKernel(AroundGate):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        return ("recurrent",)
+        return ("recurrent", *self.gate.kept)
 
     @property
     def passed(self) -> str:
