@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..version import __version__
-from . import bench, check, data, demo, figure, inspect, report, run, show
+from . import bench, check, data, demo, figure, inspect, report, run, show, sweep
 from . import list as list_
 
 KNOWN: dict[str, Callable[..., None]] = {
@@ -16,6 +16,7 @@ KNOWN: dict[str, Callable[..., None]] = {
     "list": list_.command,
     "show": show.command,
     "run": run.command,
+    "sweep": sweep.command,
     "report": report.command,
     "figure": figure.command,
     "inspect": inspect.command,

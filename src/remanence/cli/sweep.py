@@ -1,0 +1,257 @@
+"""`remanence sweep`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .answers import bad_input_is_answered, split
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..sweeps import Grid, Sweep
+
+
+def command(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(help="Experiments of `remanence list`, or one YAML file with the grid.", metavar="ID..|FILE"),
+    ] = None,
+    preset: Annotated[
+        list[str] | None, typer.Option(help="Presets; short by default.", metavar="NAME,..", show_default=False)
+    ] = None,
+    models: Annotated[
+        list[str] | None, typer.Option(help="Models; all by default.", metavar="NAME,..", show_default=False)
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="1,2,3 or 1-5; by default those of the experiment.", metavar="N,..", show_default=False),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="Values to go through, such as train.lr=1e-3,3e-4; several paths are a grid.",
+            metavar="PATH=VALUE,..",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder of the sweep.", metavar="DIR")] = Path("sweep"),
+    launcher: Annotated[str, typer.Option(help="local, ray or slurm.", metavar="NAME")] = "local",
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            help="cpu, cuda, or cuda:0,cuda:1; by default every GPU, or the CPU.", metavar="NAME,..", show_default=False
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Units at a time: on each GPU (1 by default), on the CPU (one for each core), of SLURM's jobs.",
+            min=1,
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None,
+    together: Annotated[
+        int | None,
+        typer.Option(
+            help="Seeds trained side by side as one unit; by default all on GPUs, one on a CPU.",
+            min=1,
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a launcher should know: address=..., partition=..., timeout_min=...",
+            metavar="NAME=VALUE",
+            show_default=False,
+        ),
+    ] = None,
+    status: Annotated[bool, typer.Option("--status", help="Show how far the sweep of DIR is, and do nothing.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again what failed.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Lines of JSON instead of tables.")] = False,
+) -> None:
+    """Run a grid of experiments, models, seeds and values, on this machine, Ray or SLURM.
+
+    Stopping it loses nothing: the same command goes on, and so does another machine that shares the folder. When it is
+    finished, the same command shows its tables.
+    """
+    from .. import sweeps
+
+    with bad_input_is_answered():
+        if status:
+            shown(sweeps.Sweep.open(out), as_json)
+            return
+        start = sweeps.launcher_named(launcher)
+        places = where(launcher, devices, workers, option)
+        grid = grid_of(what or [], preset, models, seeds, set_)
+        one = 1 if places.devices == ["cpu"] else None
+        sweep = sweeps.Sweep(out, grid, together or one)
+        sweep.make()
+        if retry:
+            sweep.forgive()
+    with answered(), live(sweep, as_json) as look:
+        start(sweep, places, look)
+    finish(sweep, as_json)
+
+
+def grid_of(
+    what: list[str], preset: list[str] | None, models: list[str] | None, seeds: str | None, sets: list[str] | None
+) -> Grid:
+    """The grid that was typed, or that of a file."""
+    from .. import sweeps
+    from .run import read_seeds
+
+    if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
+        if preset or models or seeds or sets:
+            raise ValueError(f"expected a grid in {what[0]} or in options, got both")
+        try:
+            return sweeps.read(Path(what[0]).read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"expected a YAML file with a grid, got {what[0]}: {error}") from None
+    if not what:
+        raise ValueError("expected experiments of `remanence list`, or a YAML file with the grid, got none")
+    values: dict[str, list[str]] = {}
+    for word in sets or []:
+        path, equals, rest = word.partition("=")
+        if not equals or not path.strip():
+            raise ValueError(f"expected --set PATH=VALUE,.., such as train.lr=1e-3,3e-4, got {word!r}")
+        values.setdefault(path.strip(), []).extend(part.strip() for part in rest.split(",") if part.strip())
+    return sweeps.Grid(list(dict.fromkeys(what)), split(preset) or ["short"], split(models), read_seeds(seeds), values)
+
+
+def where(launcher: str, devices: str | None, workers: int | None, options: list[str] | None) -> sweeps.Places:  # type: ignore[name-defined]  # noqa: F821
+    """Where units run."""
+    import os
+
+    import torch
+
+    from .. import sweeps
+    from ..engines.machine import device_named
+
+    names = split([devices] if devices else None)
+    if launcher == "local":
+        if not names or names == ["cuda"]:
+            count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            if names and not count:
+                raise ValueError("expected a CUDA device of this machine, got 'cuda', and torch sees no CUDA device")
+            names = [f"cuda:{number}" for number in range(count)] or ["cpu"]
+        names = [str(device_named(name)) for name in names]
+    known = {}
+    for word in options or []:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"expected --option NAME=VALUE, got {word!r}")
+        known[name.strip()] = value.strip()
+    names = names or ["cpu"]
+    usual = (os.cpu_count() or 1) if names == ["cpu"] else 1
+    return sweeps.Places(names, workers or usual, known)
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """One sentence and exit code 2 for a launcher that cannot start; Ctrl-C is no error."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("remanence: stopped; the same command goes on", err=True)
+        raise typer.Exit(130) from None
+    except ValueError as error:
+        if not str(error).startswith("expected "):
+            raise
+        typer.echo(f"remanence: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def live(sweep: Sweep, as_json: bool) -> Iterator[Callable[[], None]]:
+    """Something to call now and then, which shows how far everything is: a table that changes, or lines."""
+    import sys
+
+    from ..sweeps import tables
+    from ..training.interruption import on_signals
+
+    before: dict[str, str] = {}
+
+    def lines() -> None:
+        for row in tables.plain_status(sweep):
+            if before.get(row["unit"]) != row["state"]:
+                before[row["unit"]] = row["state"]
+                if as_json:
+                    typer.echo(json.dumps(row, ensure_ascii=False))
+                else:
+                    typer.echo(f"{row['unit']}: {row['state']}{row['reason'] and ': ' + row['reason']}", err=True)
+
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    import signal
+
+    with on_signals(ended, (signal.SIGTERM,)):
+        if as_json or not sys.stderr.isatty():
+            yield lines
+            lines()
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        with Live(console=Console(stderr=True), refresh_per_second=2, transient=True) as screen:
+
+            def table() -> None:
+                from rich.table import Table as RichTable
+
+                found = tables.status(sweep)
+                shown_table = RichTable(title=found.title, title_justify="left", box=None)
+                for heading in found.headings:
+                    shown_table.add_column(heading)
+                busy = [row for row in found.rows if row[1] in ("running", "failed")]
+                for row in busy[:30]:
+                    shown_table.add_row(*row)
+                screen.update(shown_table)
+
+            yield table
+
+
+def shown(sweep: Sweep, as_json: bool) -> None:
+    """How far a sweep is."""
+    from ..sweeps import tables
+    from .tables import show_table
+
+    if as_json:
+        for row in tables.plain_status(sweep):
+            typer.echo(json.dumps(row, ensure_ascii=False))
+        return
+    show_table(tables.status(sweep), wrap=("",))
+
+
+def finish(sweep: Sweep, as_json: bool) -> None:
+    """Tables of what came out, also as a file; exit code 1 if something failed."""
+    from ..experiments import results
+    from ..sweeps import tables
+    from .tables import say, show_table
+
+    results.save(sweep.folder / "table.json", tables.plain_outcomes(sweep))
+    if as_json:
+        typer.echo(json.dumps({"results": tables.plain_outcomes(sweep)}, ensure_ascii=False))
+    else:
+        for table in tables.outcomes(sweep):
+            show_table(table, wrap=("single runs",))
+            typer.echo()
+        say(f"Results: {sweep.folder}")
+    failures = [(unit, reason) for unit in sweep.units if (reason := sweep.failure(unit)) is not None]
+    for unit, reason in failures:
+        typer.echo(f"remanence: {unit} failed: {reason}", err=True)
+    left = sum(not sweep.is_done(unit) for unit in sweep.units) - len(failures)
+    if left:
+        typer.echo(f"remanence: {left} units are not done; the same command goes on", err=True)
+    if failures or left:
+        raise typer.Exit(1)

@@ -1,0 +1,7 @@
+"""Many runs: a grid of experiments, models, seeds and values, on one machine or many."""
+
+from .folder import State, Sweep
+from .grid import Grid, Unit, read, units
+from .launchers import Launcher, Places, launcher_named
+
+__all__ = ["Grid", "Launcher", "Places", "State", "Sweep", "Unit", "launcher_named", "read", "units"]

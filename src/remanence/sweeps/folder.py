@@ -1,0 +1,183 @@
+"""The folder of a sweep.
+
+sweep.yaml               the grid; another sweep is refused
+points/VALUES/ID/PRESET  runs, as `remanence run` keeps them
+leases/UNIT              who works on a unit
+ended/UNIT.json          units that failed, with a sentence
+logs/                    what workers said
+table.json               all results, once there are any
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .. import files
+from ..experiments import results
+from ..experiments.campaign import is_finished
+from ..experiments.text import read as read_yaml
+from . import lease
+from .grid import Grid, Unit, read, units
+
+NAMES = ("queued", "running", "done", "failed")
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a unit is."""
+
+    name: str
+    """One of `NAMES`."""
+    who: str = ""
+    """Who works on it."""
+    share: float = 0.0
+    """Of the work that is done."""
+    seconds: float = 0.0
+    """Since somebody began."""
+    reason: str = ""
+    """Why it failed."""
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until it is done, about; None where nothing is known."""
+        return self.seconds * (1 - self.share) / self.share if self.name == "running" and self.share > 0 else None
+
+
+class Sweep:
+    """A sweep in its folder.
+
+    Args:
+        folder: where.
+        grid: what it runs.
+        together: seeds of a unit; None for all.
+    """
+
+    def __init__(self, folder: Path, grid: Grid, together: int | None = None) -> None:
+        self.folder, self.grid, self.together = folder, grid, together
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """What there is to do, in order."""
+        return units(self.grid, self.together)
+
+    @classmethod
+    def open(cls, folder: Path) -> Sweep:
+        """The sweep of a folder."""
+        path = folder / "sweep.yaml"
+        try:
+            words = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"expected a sweep in {folder}, got no readable {path.name}: {error}") from None
+        found = read_yaml(words)
+        together = found.pop("together", None) if isinstance(found, dict) else None
+        return cls(folder, read(words_of(found)), together)
+
+    def make(self) -> None:
+        """Write what it is, where nothing is yet; another sweep is refused."""
+        path = self.folder / "sweep.yaml"
+        if self.folder.is_file():
+            raise ValueError(f"expected a folder for the sweep, got the file {self.folder}")
+        if path.exists():
+            there = Sweep.open(self.folder)
+            for name, before in (there.grid.plain() | {"together": there.together}).items():
+                now = (self.grid.plain() | {"together": self.together})[name]
+                if before != now:
+                    raise ValueError(
+                        f"expected {name} to be {before!r} as in {path}, got {now!r}; give another folder (--out)"
+                    )
+            return
+        if self.folder.exists() and any(self.folder.iterdir()):
+            raise ValueError(f"expected a new folder or that of this sweep, got {self.folder}, which has other files")
+        self.units  # noqa: B018  everything that can be wrong is said before anything is written
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files.write(path, words_of(self.grid.plain() | {"together": self.together}).encode())
+
+    # Units.
+
+    def out(self, unit: Unit) -> Path:
+        """Where `remanence run` would keep its runs."""
+        return self.folder / "points" / unit.point
+
+    def lease(self, unit: Unit) -> Path:
+        """Where its lease is."""
+        return self.folder / "leases" / unit.name
+
+    def beginning(self, unit: Unit) -> Path:
+        """Where it says when somebody began."""
+        return self.folder / "leases" / f"{unit.name}.began"
+
+    def is_done(self, unit: Unit) -> bool:
+        """Whether it has all of its results."""
+        experiment = unit.experiment
+        if not unit.model:
+            return (results.folder_of(self.out(unit), experiment) / "result.json").exists()
+        model = experiment.models[unit.model]
+        return all(is_finished(self.out(unit), experiment, model, seed) for seed in unit.seeds)
+
+    def failure(self, unit: Unit) -> str | None:
+        """Why it failed, if it did."""
+        try:
+            return str(json.loads(self._ended(unit).read_text("utf-8"))["reason"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def fail(self, unit: Unit, reason: str) -> None:
+        """Note that it failed."""
+        path = self._ended(unit)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write(path, (json.dumps({"unit": str(unit), "reason": reason}, ensure_ascii=False) + "\n").encode())
+
+    def forgive(self) -> int:
+        """Let what failed be tried again; how many."""
+        found = [unit for unit in self.units if self.failure(unit) is not None]
+        for unit in found:
+            self._ended(unit).unlink(missing_ok=True)
+        return len(found)
+
+    def state(self, unit: Unit) -> State:
+        """How far it is."""
+        if self.is_done(unit):
+            return State("done", share=1.0)
+        reason = self.failure(unit)
+        if reason is not None:
+            return State("failed", reason=reason)
+        path = self.lease(unit)
+        held = lease.look(path)
+        if held is None or not lease.is_held(path):
+            return State("queued", share=self.share(unit))
+        try:
+            began = float(self.beginning(unit).read_text("utf-8"))
+        except (OSError, ValueError):
+            began = 0.0
+        return State("running", held[0], self.share(unit), max(0.0, time.time() - began) if began else 0.0)
+
+    def share(self, unit: Unit) -> float:
+        """Of its work that is done, as far as evaluations tell."""
+        if not unit.model:
+            return 0.0
+        experiment = unit.experiment
+        training = experiment.models[unit.model].training
+        shares = []
+        for seed in unit.seeds:
+            path = results.run_folder(self.out(unit), experiment, unit.model, seed) / "metrics.jsonl"
+            try:
+                last = json.loads(path.read_bytes().splitlines()[-1])
+                shares.append(min(1.0, float(last["epoch"]) / max(1e-9, float(training.epochs or 1))))
+            except (OSError, ValueError, IndexError, KeyError, TypeError):
+                shares.append(0.0)
+        return sum(shares) / len(shares)
+
+    def _ended(self, unit: Unit) -> Path:
+        return self.folder / "ended" / f"{unit.name}.json"
+
+
+def words_of(content: dict[str, Any]) -> str:
+    """Plain data as YAML."""
+    import yaml
+
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

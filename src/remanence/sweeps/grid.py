@@ -1,0 +1,162 @@
+"""What a sweep runs: a grid of experiments, models, seeds and values, cut into units of work."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from .. import experiments
+from ..experiments import text
+from ..experiments.build import build
+from ..experiments.schema import Experiment
+
+LONGEST = 60
+"""Letters of a folder's name."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of what is listed."""
+
+    ids: list[str]
+    """Experiments."""
+    presets: list[str] = field(default_factory=lambda: ["short"])
+    models: list[str] = field(default_factory=list)
+    """Empty for all that an experiment has."""
+    seeds: list[int] = field(default_factory=list)
+    """Empty for those of the experiment."""
+    set: dict[str, list[Any]] = field(default_factory=dict)
+    """Values by path, as `--set` takes them."""
+
+    def points(self) -> Iterator[tuple[str, ...]]:
+        """Every combination of values, each as `--set` takes it."""
+        for values in itertools.product(*self.set.values()):
+            yield tuple(f"{path}={written(value)}" for path, value in zip(self.set, values, strict=True))
+
+    def plain(self) -> dict[str, Any]:
+        """As a file has it."""
+        return asdict(self) | {"set": {path: [meant(value) for value in values] for path, values in self.set.items()}}
+
+
+def read(words: str) -> Grid:
+    """A grid from a YAML file."""
+    found = text.read(words)
+    if not isinstance(found, Mapping):
+        raise ValueError(f"expected a sweep to be a mapping with ids, got {type(found).__name__}")
+    listed: dict[str, Any] = {
+        name: value if isinstance(value, list | Mapping) else [value] for name, value in found.items()
+    }
+    if isinstance(listed.get("set"), Mapping):
+        values = listed["set"].items()
+        listed["set"] = {path: value if isinstance(value, list) else [value] for path, value in values}
+    return build(Grid, listed, "sweep")
+
+
+def meant(value: Any) -> Any:
+    """What somebody meant who wrote a value as `--set` takes it: 1e-3 is a number, and the same as 0.001."""
+    return text.read(value) if isinstance(value, str) else value
+
+
+def written(value: Any) -> str:
+    """A value as `--set` takes it, always the same for the same."""
+    value = meant(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list | dict):
+        import json
+
+        return json.dumps(value)
+    return str(value)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one process does at a time: some seeds of a model, side by side, at one point of the grid."""
+
+    id: str
+    preset: str
+    model: str
+    """Empty for an experiment that trains none."""
+    seeds: tuple[int, ...]
+    sets: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """A name for files, of its own for every unit."""
+        words = [self.id.replace("/", "_"), self.preset, self.model, *self.sets, *(f"seed-{s}" for s in self.seeds[:1])]
+        whole = "-".join(word for word in words if word)
+        return f"{slug(whole)}-{digest(repr(self))}"
+
+    @property
+    def point(self) -> str:
+        """The folder of its values."""
+        return point_folder(self.sets)
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is run, with its values."""
+        return _found(self.id, self.preset, self.sets)
+
+    def __str__(self) -> str:
+        seeds = f"seed{'s' if len(self.seeds) > 1 else ''} {','.join(map(str, self.seeds))}" if self.seeds else ""
+        return " ".join(word for word in (self.id, self.preset, self.model, *self.sets, seeds) if word)
+
+
+@lru_cache(maxsize=4096)
+def _found(id: str, preset: str, sets: tuple[str, ...]) -> Experiment:
+    return experiments.find(id, preset, sets)
+
+
+def units(grid: Grid, together: int | None = None) -> list[Unit]:
+    """The units of a grid, of which everything that can be wrong is said now.
+
+    Args:
+        grid: what is run.
+        together: seeds of a unit; None for all.
+    """
+    found: list[Unit] = []
+    for values in grid.set.values():
+        if not values:
+            raise ValueError("expected values for every path of a sweep, got none for one of them")
+    for id, preset, sets in itertools.product(grid.ids, grid.presets, grid.points()):
+        experiment = _found(id, preset, sets)
+        experiments.check(experiment, grid.models)
+        if experiment.kind != "training":
+            found.append(Unit(id, preset, "", (), sets))
+            continue
+        for model in grid.models or experiment.models:
+            seeds = grid.seeds or experiment.seeds
+            found += [Unit(id, preset, model, tuple(some), sets) for some in batched(seeds, together or len(seeds))]
+    if not found:
+        raise ValueError("expected something to run, got a sweep without experiments, models or seeds")
+    return list(dict.fromkeys(found))
+
+
+def batched(seeds: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    """So many at a time."""
+    for start in range(0, len(seeds), size):
+        yield seeds[start : start + size]
+
+
+def point_folder(sets: Sequence[str]) -> str:
+    """A name for the values of a point, of its own for every one."""
+    if not sets:
+        return "as-it-is"
+    whole = ",".join(sets)
+    safe = slug(whole)
+    return safe if safe == whole else f"{safe}-{digest(whole)}"
+
+
+def slug(words: str) -> str:
+    """Letters that every file system takes, and not too many of them."""
+    return re.sub(r"[^A-Za-z0-9._=,+-]+", "_", words)[:LONGEST].rstrip(".")
+
+
+def digest(words: str) -> str:
+    """A short word for others."""
+    return hashlib.blake2b(words.encode(), digest_size=4).hexdigest()

@@ -1,0 +1,84 @@
+"""Processes of this machine, each doing one unit after the other."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...experiments.campaign import stop
+from .. import lease
+from ..folder import Sweep
+from . import Places
+
+AGAIN = 3
+"""How often a worker that died in the middle of the same unit is started again."""
+PATIENCE = 30.0
+"""Seconds that workers have to save what they are doing."""
+MOMENT = 0.5
+"""Seconds between looks."""
+
+
+@dataclass
+class Worker:
+    """A process, and the name under which it holds leases."""
+
+    device: str
+    owner: str
+    process: subprocess.Popen[bytes]
+
+
+def launch(sweep: Sweep, places: Places, look: Callable[[], None]) -> None:
+    """See `Launcher`."""
+    slots = [device for device in places.devices for _ in range(places.workers)]
+    threads = max(1, (os.cpu_count() or 1) // len(slots))
+    left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
+    workers = [start(sweep, device, threads) for device in slots[: len(left)]]
+    deaths: dict[str, int] = {}
+    try:
+        while workers:
+            time.sleep(MOMENT)
+            look()
+            for worker in [one for one in workers if one.process.poll() is not None]:
+                workers.remove(worker)
+                if worker.process.returncode == 0:
+                    continue
+                for unit in sweep.units:  # what it was doing is free at once: it is known to be gone
+                    held = lease.look(sweep.lease(unit))
+                    if held is None or held[0] != worker.owner:
+                        continue
+                    sweep.lease(unit).unlink(missing_ok=True)
+                    deaths[unit.name] = deaths.get(unit.name, 0) + 1
+                    if deaths[unit.name] > AGAIN and sweep.failure(unit) is None:
+                        times, code = deaths[unit.name], worker.process.returncode
+                        sweep.fail(
+                            unit, f"its process ended {times} times, with {code}; see {log_of(sweep, worker.owner)}"
+                        )
+                workers.append(start(sweep, worker.device, threads))
+    finally:
+        stop([worker.process for worker in workers], PATIENCE)
+    look()
+
+
+def start(sweep: Sweep, device: str, threads: int) -> Worker:
+    """A worker."""
+    owner = f"{socket.gethostname()}:{secrets.token_hex(4)}"
+    log = log_of(sweep, owner)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "remanence.sweeps.work", str(sweep.folder), device, owner]
+    environment = {"OMP_NUM_THREADS": str(threads), **os.environ}
+    with log.open("ab") as file:
+        # Of its own session: Ctrl-C goes to the launcher, which tells workers to save.
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
+    return Worker(device, owner, process)
+
+
+def log_of(sweep: Sweep, owner: str) -> Path:
+    """Where a worker writes."""
+    return sweep.folder / "logs" / f"{owner.replace(':', '-')}.log"

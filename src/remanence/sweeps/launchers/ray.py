@@ -1,0 +1,71 @@
+"""A task of Ray's for every unit, on whatever cluster there is.
+
+A node that dies gives its units back: Ray starts the task again elsewhere, and it goes on from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..folder import Sweep
+from . import Places
+
+AGAIN = 10
+"""How often a task whose node or process died is started again."""
+
+
+def launch(sweep: Sweep, places: Places, look: Callable[[], None]) -> None:
+    """See `Launcher`. `workers` is how many share a GPU; `address` is Ray's, if it is not the usual."""
+    ray = _ray()
+    mine = not ray.is_initialized()
+    if mine:
+        try:
+            ray.init(address=places.options.get("address"), logging_level="ERROR", log_to_driver=False)
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0]
+            raise ValueError(f"expected a cluster of Ray that can be reached, got: {first}") from None
+    try:
+        cuda = places.devices[0].startswith("cuda")
+        if cuda and not ray.cluster_resources().get("GPU"):
+            raise ValueError("expected a cluster of Ray with GPUs, got one without; --devices cpu uses its processors")
+        resources = {"num_gpus": 1 / places.workers, "num_cpus": 0} if cuda else {"num_cpus": 1}
+        task = ray.remote(**resources, max_retries=AGAIN, max_calls=1 if cuda else 0)(do_unit)
+        left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
+        folder = str(sweep.folder.resolve())
+        waiting = [task.remote(folder, unit.name, "cuda" if cuda else "cpu") for unit in left]
+        while waiting:
+            done, waiting = ray.wait(waiting, timeout=1.0)
+            for one in done:
+                ray.get(one)
+            look()
+    finally:
+        if mine:
+            ray.shutdown()
+    look()
+
+
+def do_unit(folder: str, name: str, device: str) -> None:
+    """What a task does."""
+    from pathlib import Path
+
+    import ray  # type: ignore[import-not-found]
+
+    from remanence.sweeps.folder import Sweep
+    from remanence.sweeps.work import do
+    from remanence.training.progress import Quiet
+
+    sweep = Sweep.open(Path(folder))
+    unit = next(unit for unit in sweep.units if unit.name == name)
+    # The same name when it is started again: then the process before is gone.
+    do(sweep, unit, device, f"ray:{ray.get_runtime_context().get_task_id()}", Quiet())
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError(
+            f"expected Ray for this launcher, got: {error}; pip install 'remanence[ray]' brings it"
+        ) from None
+    return ray

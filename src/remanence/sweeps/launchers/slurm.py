@@ -1,0 +1,83 @@
+"""A job array of SLURM's, by submitit: a job for every unit, queued again when its time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..folder import Sweep
+from . import Places
+
+MOMENT = 1.0
+"""Seconds between looks."""
+TOLD = ("partition", "account", "qos", "constraint", "timeout_min", "mem_gb", "cpus_per_task")
+"""Options that are handed on to SLURM."""
+
+
+def launch(sweep: Sweep, places: Places, look: Callable[[], None]) -> None:
+    """See `Launcher`. `workers` is how many jobs run at a time; `cluster=local` is submitit's own, without SLURM."""
+    submitit = _submitit()
+    cuda = places.devices[0].startswith("cuda")
+    executor = submitit.AutoExecutor(folder=sweep.folder / "logs" / "%j", cluster=places.options.get("cluster"))
+    if executor.cluster == "slurm" and not submitit.SlurmExecutor.affinity() > 0:
+        raise ValueError("expected SLURM on this machine, got none: sbatch is not there")
+    parameters: dict[str, Any] = {
+        "timeout_min": 60,
+        "gpus_per_node": int(cuda),
+        "slurm_array_parallelism": places.workers,
+    }
+    known = {name: value for name, value in places.options.items() if name in TOLD}
+    for name, value in known.items():
+        number = int(value) if value.isdigit() else value
+        parameters[name if name in ("timeout_min", "mem_gb", "cpus_per_task") else f"slurm_{name}"] = number
+    executor.update_parameters(name="remanence", **parameters)
+    left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
+    device = "cuda" if cuda else "cpu"
+    folder = str(sweep.folder.resolve())
+    jobs = executor.map_array(Job(), [folder] * len(left), [unit.name for unit in left], [device] * len(left))
+    try:
+        while not all(job.done() for job in jobs):
+            time.sleep(MOMENT)
+            look()
+    except BaseException:
+        for job in jobs:
+            job.cancel(check=False)
+        raise
+    for unit, job in zip(left, jobs, strict=True):
+        if job.exception() is not None and not sweep.is_done(unit) and sweep.failure(unit) is None:
+            sweep.fail(unit, f"its job ended with {str(job.exception()).strip().partition(chr(10))[0]}")
+    look()
+
+
+class Job:
+    """What a job does. When its time is over submitit asks for what goes on in its place: the same."""
+
+    def __call__(self, folder: str, name: str, device: str) -> None:
+        """Do a unit."""
+        import os
+        from pathlib import Path
+
+        from remanence.sweeps.folder import Sweep
+        from remanence.sweeps.work import do, owner_of_this_process
+        from remanence.training.progress import Quiet
+
+        sweep = Sweep.open(Path(folder))
+        unit = next(unit for unit in sweep.units if unit.name == name)
+        job = os.environ.get("SLURM_ARRAY_JOB_ID", ""), os.environ.get("SLURM_ARRAY_TASK_ID", "")
+        # A job that is queued again has its number: then the process before is gone.
+        do(sweep, unit, device, f"slurm:{'_'.join(job)}" if all(job) else owner_of_this_process(), Quiet())
+
+    def checkpoint(self, folder: str, name: str, device: str) -> Any:
+        """What goes on."""
+        return _submitit().helpers.DelayedSubmission(self, folder, name, device)
+
+
+def _submitit() -> Any:
+    try:
+        import submitit  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise ValueError(
+            f"expected submitit for this launcher, got: {error}; pip install 'remanence[slurm]' brings it"
+        ) from None
+    return submitit
