@@ -127,7 +127,7 @@ def nothing_compiled(monkeypatch, tmp_path):
         each.cache_clear()
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
     monkeypatch.setattr(import_module("remanence.engines.check"), "_seen", {})
-    monkeypatch.setattr(import_module("remanence.engines.check"), "tasks_of", lambda device, precision: [])
+    monkeypatch.setattr(import_module("remanence.engines.check"), "tasks_of", lambda *_: [])
     monkeypatch.setattr(import_module("remanence.engines.warm"), "cells_with", lambda gate: [JANETCell(gate)])
     yield tmp_path / "kernels"
     for each in known:

@@ -158,9 +158,7 @@ class CellKernel(ABC):
         bias = sum(biases[1:], biases[0]) if biases else weights["weight_hh"].new_zeros(rows)
         bias_hh = bias.new_empty(0)
         bias = self._in_order(bias, self.input_blocks)
-        if (
-            self.recurrent_blocks != self.input_blocks
-        ):  # the first block of the inputs stays apart from the last of these
+        if self.recurrent_planes != self.input_blocks:  # the first block of inputs stays apart from the last of these
             bias, bias_hh = self._apart(weights, bias)
         return Arranged(
             self._in_order(weights["weight_ih"], self.input_blocks),
