@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,14 @@ def command(
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda or cuda:N; by default CUDA where there is one.", show_default=False)
+    ] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            help="Several, cuda:0,cuda:1: models and groups of seeds are spread over them.",
+            metavar="NAME,..",
+            show_default=False,
+        ),
     ] = None,
     budget: Annotated[
         str | None,
@@ -70,12 +79,27 @@ def command(
     from .tables import say, show_table
 
     with bad_input_is_answered():
+        expect_alone()
         limit = Budget() if budget is None else Budget.parse(budget)
         experiment = experiments.find(id, preset, set_ or ())
         chosen, numbers = split(models), read_seeds(seeds)
-        place = device_named(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        several = split([devices] if devices else None)
+        if several and (device or budget or logger or experiment.kind != "training"):
+            other = (
+                "--device"
+                if device
+                else "--budget"
+                if budget
+                else "--logger"
+                if logger
+                else f"the {experiment.kind} {id}"
+            )
+            raise ValueError(f"expected --devices for a plain training, got it with {other}")
+        place = device_named(device or (several[0] if several else "cuda" if torch.cuda.is_available() else "cpu"))
         experiments.check(experiment, chosen)
         others = [loggers.make(name) for name in split(logger)]
+    if several:
+        spread(id, preset, chosen, numbers, set_ or [], several, together, out)
     with answered(), Quiet() if quiet else Progress() as progress:
         way = experiments.Way(out, place, limit, together, progress, others)
         try:
@@ -89,6 +113,49 @@ def command(
     for claim in experiment.claims:
         say(f"Published: {claim}")
     say(f"Results: {out / experiment.id / experiment.preset}")
+
+
+def expect_alone() -> None:
+    """Refuse to be one of several processes that were started for one run: they would all do the same."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size.isdigit() and int(size) > 1:
+        raise ValueError(
+            f"expected one process, got one of {size} (WORLD_SIZE, as torchrun sets it): a run is not split; "
+            "--devices spreads its models and seeds, and so does `remanence sweep`"
+        )
+
+
+def spread(
+    id: str,
+    preset: str,
+    models: list[str],
+    seeds: list[int],
+    sets: list[str],
+    devices: list[str],
+    together: int | None,
+    out: Path,
+) -> None:
+    """Let processes on several devices train what is not trained yet; what is left to do is the table."""
+    from .. import sweeps
+    from ..sweeps.grid import digest, slug
+    from . import sweep as sweep_command
+
+    with bad_input_is_answered():
+        values = {path: [value] for path, _, value in (word.partition("=") for word in sets)}
+        grid = sweeps.Grid([id], [preset], models, seeds, dict(values))
+        places = sweep_command.where("local", ",".join(devices), 1, None)
+        one = 1 if places.devices[0] == "cpu" else None
+        name = f"{slug(f'{id}-{preset}')}-{digest(repr((grid, together, places.devices)))}"
+        sweep = sweeps.Sweep(out / ".sweeps" / name, grid, together or one, out)
+        sweep.make()
+        sweep.forgive()
+    with sweep_command.answered(), sweep_command.live(sweep, as_json=False) as look:
+        sweeps.launcher_named("local")(sweep, places, look)
+    for unit in sweep.units:
+        reason = sweep.failure(unit)
+        if reason is not None:
+            typer.echo(f"remanence: {unit} failed: {reason}", err=True)
+            raise typer.Exit(1)
 
 
 def read_seeds(words: str | None) -> list[int]:

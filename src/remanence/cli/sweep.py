@@ -86,8 +86,10 @@ def command(
     finished, the same command shows its tables.
     """
     from .. import sweeps
+    from .run import expect_alone
 
     with bad_input_is_answered():
+        expect_alone()
         if status:
             shown(sweeps.Sweep.open(out), as_json)
             return

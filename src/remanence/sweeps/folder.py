@@ -55,10 +55,11 @@ class Sweep:
         folder: where.
         grid: what it runs.
         together: seeds of a unit; None for all.
+        runs: where runs are kept, if not in the folder: a sweep of one point, as `remanence run --devices` is.
     """
 
-    def __init__(self, folder: Path, grid: Grid, together: int | None = None) -> None:
-        self.folder, self.grid, self.together = folder, grid, together
+    def __init__(self, folder: Path, grid: Grid, together: int | None = None, runs: Path | None = None) -> None:
+        self.folder, self.grid, self.together, self.runs = folder, grid, together, runs
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -74,8 +75,10 @@ class Sweep:
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"expected a sweep in {folder}, got no readable {path.name}: {error}") from None
         found = read_yaml(words)
-        together = found.pop("together", None) if isinstance(found, dict) else None
-        return cls(folder, read(words_of(found)), together)
+        together = runs = None
+        if isinstance(found, dict):
+            together, runs = found.pop("together", None), found.pop("runs", None)
+        return cls(folder, read(words_of(found)), together, None if runs is None else Path(runs))
 
     def make(self) -> None:
         """Write what it is, where nothing is yet; another sweep is refused."""
@@ -83,25 +86,28 @@ class Sweep:
         if self.folder.is_file():
             raise ValueError(f"expected a folder for the sweep, got the file {self.folder}")
         if path.exists():
-            there = Sweep.open(self.folder)
-            for name, before in (there.grid.plain() | {"together": there.together}).items():
-                now = (self.grid.plain() | {"together": self.together})[name]
-                if before != now:
-                    raise ValueError(
-                        f"expected {name} to be {before!r} as in {path}, got {now!r}; give another folder (--out)"
-                    )
+            now = self.plain()
+            for name, before in Sweep.open(self.folder).plain().items():
+                if before != now.get(name):
+                    different = f"expected {name} to be {before!r} as in {path}, got {now.get(name)!r}"
+                    raise ValueError(f"{different}; give another folder (--out)")
             return
         if self.folder.exists() and any(self.folder.iterdir()):
             raise ValueError(f"expected a new folder or that of this sweep, got {self.folder}, which has other files")
         self.units  # noqa: B018  everything that can be wrong is said before anything is written
         self.folder.mkdir(parents=True, exist_ok=True)
-        files.write(path, words_of(self.grid.plain() | {"together": self.together}).encode())
+        files.write(path, words_of(self.plain()).encode())
+
+    def plain(self) -> dict[str, Any]:
+        """What it is, as its file has it."""
+        found = self.grid.plain() | {"together": self.together}
+        return found if self.runs is None else found | {"runs": str(self.runs.resolve())}
 
     # Units.
 
     def out(self, unit: Unit) -> Path:
         """Where `remanence run` would keep its runs."""
-        return self.folder / "points" / unit.point
+        return self.folder / "points" / unit.point if self.runs is None else self.runs
 
     def lease(self, unit: Unit) -> Path:
         """Where its lease is."""

@@ -49,7 +49,7 @@ def do_unit(folder: str, name: str, device: str) -> None:
     """What a task does."""
     from pathlib import Path
 
-    import ray  # type: ignore[import-not-found]
+    import ray
 
     from remanence.sweeps.folder import Sweep
     from remanence.sweeps.work import do

@@ -75,7 +75,7 @@ class Job:
 
 def _submitit() -> Any:
     try:
-        import submitit  # type: ignore[import-not-found]
+        import submitit
     except ImportError as error:
         raise ValueError(
             f"expected submitit for this launcher, got: {error}; pip install 'remanence[slurm]' brings it"
