@@ -32,6 +32,7 @@ ROOMS = [
     {"bench", "analysis"},
     {"report"},
     {"experiments"},
+    {"sweeps"},
     {"cli"},
     {"remanence", "__main__"},
 ]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from remanence.cli import list as listing
 from remanence.cli import run, show
-from remanence.cli.run import read_seeds
+from remanence.cli.answers import read_seeds
 from remanence.experiments import IDS, find
 
 app = typer.Typer(pretty_exceptions_enable=False)

@@ -15,7 +15,7 @@ def command(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            help="Folders of results, of experiments or of single runs.", metavar="DIR..", show_default=False
+            help="Folders of results, of sweeps, of experiments or of single runs.", metavar="DIR..", show_default=False
         ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")] = Path("report.html"),
@@ -26,10 +26,13 @@ def command(
     """
     from ..experiments.sections import gather
     from ..report import page
+    from ..sweeps import Sweep
+    from ..sweeps.section import sections as of_sweep
     from .tables import say
 
     with answered():
-        sections = gather(folders)
+        swept = [one for folder in folders if (folder / "sweep.yaml").is_file() for one in of_sweep(Sweep.open(folder))]
+        sections = [*swept, *gather(folders)]
         with writing(out):
             out.parent.mkdir(parents=True, exist_ok=True)
             page.write(sections, out)

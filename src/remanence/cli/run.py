@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, split
-
-MOST = 10_000
-"""Seeds in a range: more are a slip of the hand."""
+from .answers import bad_input_is_answered, expect_alone, read_seeds, split
 
 
 def command(
@@ -115,16 +110,6 @@ def command(
     say(f"Results: {out / experiment.id / experiment.preset}")
 
 
-def expect_alone() -> None:
-    """Refuse to be one of several processes that were started for one run: they would all do the same."""
-    size = os.environ.get("WORLD_SIZE", "1")
-    if size.isdigit() and int(size) > 1:
-        raise ValueError(
-            f"expected one process, got one of {size} (WORLD_SIZE, as torchrun sets it): a run is not split; "
-            "--devices spreads its models and seeds, and so does `remanence sweep`"
-        )
-
-
 def spread(
     id: str,
     preset: str,
@@ -156,20 +141,6 @@ def spread(
         if reason is not None:
             typer.echo(f"remanence: {unit} failed: {reason}", err=True)
             raise typer.Exit(1)
-
-
-def read_seeds(words: str | None) -> list[int]:
-    """1,2,3 or 1-5, or both mixed."""
-    seeds: list[int] = []
-    for part in split([words] if words else None):
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if first > last:
-            raise ValueError(f"expected seeds such as 1,2,3 or 1-5, got {words!r}")
-        if last >= 2**32 or last - first >= MOST:
-            raise ValueError(f"expected at most {MOST} seeds, each below 2**32, got {words!r}")
-        seeds += range(first, last + 1)
-    return list(dict.fromkeys(seeds))
 
 
 @contextmanager

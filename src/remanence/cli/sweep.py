@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, split
+from .answers import bad_input_is_answered, expect_alone, read_seeds, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +86,6 @@ def command(
     finished, the same command shows its tables.
     """
     from .. import sweeps
-    from .run import expect_alone
 
     with bad_input_is_answered():
         expect_alone()
@@ -111,7 +110,6 @@ def grid_of(
 ) -> Grid:
     """The grid that was typed, or that of a file."""
     from .. import sweeps
-    from .run import read_seeds
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
         if preset or models or seeds or sets:

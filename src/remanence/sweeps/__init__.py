@@ -2,6 +2,7 @@
 
 from .folder import State, Sweep
 from .grid import Grid, Unit, read, units
-from .launchers import Launcher, Places, launcher_named
+from .launchers import launcher_named
+from .places import Launcher, Places
 
 __all__ = ["Grid", "Launcher", "Places", "State", "Sweep", "Unit", "launcher_named", "read", "units"]

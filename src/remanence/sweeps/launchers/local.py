@@ -15,7 +15,7 @@ from pathlib import Path
 from ...experiments.campaign import stop
 from .. import lease
 from ..folder import Sweep
-from . import Places
+from ..places import Places
 
 AGAIN = 3
 """How often a worker that died in the middle of the same unit is started again."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..folder import Sweep
-from . import Places
+from ..places import Places
 
 AGAIN = 10
 """How often a task whose node or process died is started again."""

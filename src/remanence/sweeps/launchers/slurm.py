@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..folder import Sweep
-from . import Places
+from ..places import Places
 
 MOMENT = 1.0
 """Seconds between looks."""
