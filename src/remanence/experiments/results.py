@@ -122,11 +122,7 @@ def outcomes(out: Path, experiment: Experiment) -> dict[str, list[Outcome]]:
 def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
     """Mean and sample standard deviation of every model beside the published numbers, and every single run."""
     report = experiment.report
-    reach = (
-        ()
-        if report.reach is None
-        else (f"updates to {shown(report.reach, report, 0 if report.unit else 4)}{report.unit and ' ' + report.unit}",)
-    )
+    reach = () if report.reach is None else (reaching_heading(report),)
     unit = f", {report.unit}" if report.unit else ""
     after = (*((LATE,) if report.late else ()), *reach)
     headings = ("model", "seeds", "failed", f"{report.score}{unit}", *after, "published", "single runs")
@@ -158,6 +154,12 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
 def late_scores(runs: Sequence[Outcome], report: ReportedNumber) -> list[float]:
     """Mean scores of the last fifth, of runs that have not failed."""
     return [run.late * report.scale for run in runs if run.late is not None and not run.failed]
+
+
+def reaching_heading(report: ReportedNumber) -> str:
+    """What the column says of how many updates it took."""
+    level = shown(report.reach, report, 0 if report.unit else 4)
+    return f"updates to {level}{report.unit and ' ' + report.unit}"
 
 
 def reached(updates: list[int], runs: int) -> str:

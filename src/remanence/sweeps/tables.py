@@ -83,7 +83,7 @@ def over_values(sweep: Sweep, own: Sequence[Unit], points: Sequence[tuple[str, .
     best = {model: best_point(experiment, model, found) for model in experiment.models}
     paths = [word.partition("=")[0] for word in points[0]]
     unit = f", {report.unit}" if report.unit else ""
-    reach = () if report.reach is None else ("updates to reach it",)
+    reach = () if report.reach is None else (results.reaching_heading(report),)
     rows = []
     for model in dict.fromkeys(unit.model for unit in own):
         for sets in points:
