@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..sweeps import Grid, Sweep
+    from ..sweeps.search import Range
 
 
 def command(
@@ -76,6 +77,20 @@ def command(
             show_default=False,
         ),
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(help="optuna: search the values of --range instead.", metavar="NAME", show_default=False),
+    ] = None,
+    range_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            help="From where to where, such as train.lr=1e-4:1e-2:log or train.batch=16:128:int.",
+            metavar="PATH=LOW:HIGH",
+            show_default=False,
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Of a search, for every model.", min=1, metavar="N")] = 20,
     status: Annotated[bool, typer.Option("--status", help="Show how far the sweep of DIR is, and do nothing.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what failed.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Lines of JSON instead of tables.")] = False,
@@ -92,17 +107,77 @@ def command(
         if status:
             shown(sweeps.Sweep.open(out), as_json)
             return
+        ranges = ranges_of(search, range_, launcher)
         start = sweeps.launcher_named(launcher)
         places = where(launcher, devices, workers, option)
         grid = grid_of(what or [], preset, models, seeds, set_)
         one = 1 if places.devices == ["cpu"] else None
-        sweep = sweeps.Sweep(out, grid, together or one)
+        sweep = sweeps.Sweep(out, grid, together or (None if ranges else one))
+        expect_known(sweep, ranges)
         sweep.make()
         if retry:
             sweep.forgive()
+    if ranges:
+        searched(sweep, ranges, trials, places.devices[0])
+        return
     with answered(), live(sweep, as_json) as look:
         start(sweep, places, look)
     finish(sweep, as_json)
+
+
+def ranges_of(search: str | None, words: list[str] | None, launcher: str) -> dict[str, Range]:
+    """What is searched; nothing without --search."""
+    from ..names import lookup
+    from ..sweeps.search import Range
+
+    if search is None:
+        if words:
+            raise ValueError("expected --range with --search optuna, got it alone")
+        return {}
+    lookup("search", search, {"optuna": None})
+    if launcher != "local":
+        raise ValueError(
+            f"expected a search on this machine, got --launcher {launcher}; start it on several that share --out"
+        )
+    if not words:
+        raise ValueError("expected ranges to search, such as --range train.lr=1e-4:1e-2:log, got none")
+    found = {}
+    for word in words:
+        path, equals, rest = word.partition("=")
+        if not equals or not path.strip():
+            raise ValueError(f"expected --range PATH=LOW:HIGH, such as train.lr=1e-4:1e-2:log, got {word!r}")
+        found[path.strip()] = Range.parse(rest)
+    return found
+
+
+def expect_known(sweep: Sweep, ranges: dict[str, Range]) -> None:
+    """Refuse paths that experiments do not have, before anything is written."""
+    from .. import experiments
+    from ..sweeps.search import bases
+
+    if ranges:
+        for unit in bases(sweep, ranges):
+            lowest = [f"{path}={int(one.low) if one.kind == 'int' else one.low}" for path, one in ranges.items()]
+            experiments.find(unit.id, unit.preset, [*unit.sets, *lowest])
+
+
+def searched(sweep: Sweep, ranges: dict[str, Range], trials: int, device: str) -> None:
+    """Search, and show what was found."""
+    from ..sweeps.search import search, table
+    from ..sweeps.work import owner_of_this_process
+    from ..training import Progress, Stopped
+    from .tables import say, show_table
+
+    with answered(), Progress() as progress:
+        try:
+            search(sweep, ranges, trials, device, owner_of_this_process(), progress)
+        except Stopped as stopped:
+            progress.say(f"remanence: {stopped.reason}")
+            raise typer.Exit(stopped.code) from None
+    for one in table(sweep, ranges):
+        show_table(one)
+        typer.echo()
+    say(f"Results: {sweep.folder}")
 
 
 def grid_of(

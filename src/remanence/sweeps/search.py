@@ -1,0 +1,257 @@
+"""Searching ranges of values with Optuna: what was tried says what to try next, and what is bad is given up early.
+
+The study is a file of the sweep's folder, `study.log`, with one study for every experiment, preset and model. Several
+processes may search at once. A trial is a point like those of a grid, and keeps its runs as these do: one that was
+killed goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..engines.machine import device_named
+from ..experiments import Way
+from ..experiments.results import run_folder
+from ..experiments.runs import train_models
+from ..experiments.schema import Experiment, Model
+from ..table import Table
+from ..training.directory import read_result
+from ..training.progress import Silent
+from ..training.run import Run
+from ..training.stopping import lower_is_better
+from . import lease
+from .folder import Sweep
+from .grid import Unit
+
+KINDS = ("", "log", "int")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values from one to another."""
+
+    low: float
+    high: float
+    kind: str = ""
+    """"log" for even steps of the logarithm, "int" for whole numbers."""
+
+    @classmethod
+    def parse(cls, words: str) -> Range:
+        """From words such as 1e-4:1e-2:log."""
+        parts = words.split(":")
+        try:
+            low, high = float(parts[0]), float(parts[1])
+            kind = parts[2].strip() if len(parts) > 2 else ""
+            found = cls(low, high, kind)
+            if len(parts) > 3 or kind not in KINDS or not low < high or not math.isfinite(high - low):
+                raise ValueError
+            if (kind == "log" and low <= 0) or (kind == "int" and low != int(low)):
+                raise ValueError
+        except (ValueError, IndexError):
+            raise ValueError(f"expected a range such as 1e-4:1e-2:log or 16:128:int, got {words!r}") from None
+        return found
+
+    def distribution(self, optuna: Any) -> Any:
+        """What Optuna calls it."""
+        if self.kind == "int":
+            return optuna.distributions.IntDistribution(int(self.low), int(self.high))
+        return optuna.distributions.FloatDistribution(self.low, self.high, log=self.kind == "log")
+
+
+class PrunedError(Exception):
+    """A trial is not worth going on with."""
+
+
+class Watch(Silent):
+    """Tells a trial how its runs go, and whoever else is told.
+
+    Args:
+        trial: Optuna's.
+        score: what is looked at.
+        others: who is told as well.
+    """
+
+    def __init__(self, trial: Any, score: str, others: Silent) -> None:
+        self.trial, self.score, self.others = trial, score, others
+        self.runs: Sequence[Run] = ()
+        self.seen: dict[int, list[float]] = {}
+        self.told = -1
+
+    def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
+        self.runs = runs
+        self.others.begin(runs, update, total)
+
+    def evaluated(self, run: Run, line: dict[str, Any]) -> None:
+        self.others.evaluated(run, line)
+        value, update = line.get("validation", {}).get(self.score), int(line["update"])
+        if value is None:
+            return
+        found = self.seen.setdefault(update, [])
+        found.append(float(value))
+        if len(found) < len(self.runs) or update <= self.told:
+            return
+        self.told = update
+        self.trial.report(statistics.fmean(found), update)
+        if self.trial.should_prune():
+            raise PrunedError
+
+    def ended(self, run: Run, result: dict[str, Any]) -> None:
+        self.others.ended(run, result)
+
+    def say(self, message: str) -> None:
+        self.others.say(message)
+
+    def end(self) -> None:
+        self.others.end()
+
+
+def search(
+    sweep: Sweep, ranges: dict[str, Range], trials: int, device: str, owner: str, progress: Silent, pruning: bool = True
+) -> None:
+    """Try values until every model has had so many trials.
+
+    Args:
+        sweep: with a grid of one point, to which ranges are added.
+        ranges: by path.
+        trials: of every experiment, preset and model.
+        device: where.
+        owner: who searches, see `lease.take`.
+        progress: who is told.
+        pruning: whether to give up trials that are worse than half of the others were at the same update.
+    """
+    for unit in bases(sweep, ranges):
+        study = study_of(sweep, unit, pruning)
+        take_up(sweep, unit, study)
+        while len(ended(study)) + held(sweep, unit, study) < trials:
+            try_one(sweep, unit, study, ranges, device, owner, progress)
+
+
+def bases(sweep: Sweep, ranges: dict[str, Range]) -> Iterator[Unit]:
+    """What is searched for: a model of an experiment, all seeds."""
+    for unit in sweep.units:
+        if not unit.model:
+            raise ValueError(f"expected experiments that train models for a search, got {unit.id}")
+        both = next((path for path in ranges if any(word.startswith(f"{path}=") for word in unit.sets)), None)
+        if both is not None:
+            raise ValueError(f"expected {both} as a value or as a range, got both")
+        yield unit
+
+
+def study_of(sweep: Sweep, unit: Unit, pruning: bool) -> Any:
+    """The study of a unit, on disk."""
+    optuna = _optuna()
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(sweep.folder / "study.log"))
+    )
+    experiment = unit.experiment
+    lower = lower_is_better(experiment.models[unit.model].task, experiment.report.score)
+    study = optuna.create_study(
+        study_name=str(unit),
+        storage=storage,
+        load_if_exists=True,
+        direction="minimize" if lower else "maximize",
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=5) if pruning else optuna.pruners.NopPruner(),
+    )
+    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))  # whoever goes on tries something else
+    return study
+
+
+def ended(study: Any) -> list[Any]:
+    """Trials that are over."""
+    return [trial for trial in study.trials if trial.state.name in ("COMPLETE", "PRUNED")]
+
+
+def held(sweep: Sweep, unit: Unit, study: Any) -> int:
+    """Trials that somebody works on."""
+    return sum(lease.is_held(lease_of(sweep, unit, one.number)) for one in study.trials if one.state.name == "RUNNING")
+
+
+def take_up(sweep: Sweep, unit: Unit, study: Any) -> None:
+    """Let trials that nobody works on any more be tried again: their runs go on."""
+    state = _optuna().trial.TrialState
+    for trial in study.trials:
+        if trial.state.name == "RUNNING" and not lease.is_held(lease_of(sweep, unit, trial.number)):
+            study.tell(trial.number, state=state.FAIL)
+            study.enqueue_trial(trial.params)
+
+
+def try_one(
+    sweep: Sweep, unit: Unit, study: Any, ranges: dict[str, Range], device: str, owner: str, progress: Silent
+) -> None:
+    """One trial."""
+    optuna = _optuna()
+    trial = study.ask({path: one.distribution(optuna) for path, one in ranges.items()})
+    mine = lease.take(lease_of(sweep, unit, trial.number), owner)
+    assert mine is not None  # nobody else has its number
+    mine.keep(lambda: None)
+    point = Unit(
+        unit.id, unit.preset, unit.model, unit.seeds, (*unit.sets, *(f"{p}={v}" for p, v in trial.params.items()))
+    )
+    experiment = point.experiment
+    watch = Watch(trial, experiment.report.score, progress)
+    way = Way(sweep.out(point), device_named(device), together=len(unit.seeds), progress=watch)
+    try:
+        train_models(experiment, way, [unit.model], list(unit.seeds))
+        value = score(sweep.out(point), experiment, experiment.models[unit.model], unit.seeds)
+        study.tell(trial, value, state=None if value is not None else optuna.trial.TrialState.PRUNED)
+    except PrunedError:
+        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+    finally:
+        mine.give_back()
+
+
+def score(out: Path, experiment: Experiment, model: Model, seeds: Sequence[int]) -> float | None:
+    """The mean of the best validation scores; None where a run diverged."""
+    found: list[float] = []
+    for seed in seeds:
+        result = read_result(run_folder(out, experiment, model.name, seed)) or {}
+        value = (result.get("best") or {}).get(experiment.report.score)
+        if value is None or result.get("status") == "diverged":
+            return None
+        found.append(value)
+    return statistics.fmean(found)
+
+
+def lease_of(sweep: Sweep, unit: Unit, number: int) -> Path:
+    """Where the lease of a trial is."""
+    return sweep.folder / "leases" / f"{unit.name}-trial-{number}"
+
+
+def table(sweep: Sweep, ranges: dict[str, Range], most: int = 10) -> list[Table]:
+    """The best trials of every study."""
+    tables = []
+    for unit in sweep.units:
+        study = study_of(sweep, unit, pruning=False)
+        report = unit.experiment.report
+        done = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+        sign = 1 if study.direction.name == "MINIMIZE" else -1
+        rows = [
+            (
+                str(trial.number),
+                *(f"{trial.params[path]:.4g}" for path in ranges),
+                f"{trial.value * report.scale:.{report.digits}f}",
+            )
+            for trial in sorted(done, key=lambda trial: sign * trial.value)[:most]
+        ]
+        pruned = sum(trial.state.name == "PRUNED" for trial in study.trials)
+        what = f"validation {report.score}" + (f", {report.unit}" if report.unit else "")
+        title = f"{unit}: the best of {len(done) + pruned} trials, of which {pruned} were given up early"
+        tables.append(Table(title, ("trial", *ranges, what), rows, words=1))
+    return tables
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+        import optuna.storages.journal
+    except ImportError as error:
+        raise ValueError(
+            f"expected Optuna for a search, got: {error}; pip install 'remanence[search]' brings it"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
