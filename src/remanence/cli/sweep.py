@@ -114,6 +114,8 @@ def command(
         one = 1 if places.devices == ["cpu"] else None
         sweep = sweeps.Sweep(out, grid, together or (None if ranges else one))
         expect_known(sweep, ranges)
+        sweep.units  # noqa: B018  what is wrong with the grid is said first
+        start.expect(places)
         sweep.make()
         if retry:
             sweep.forgive()

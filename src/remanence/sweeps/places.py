@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from .folder import Sweep
 
@@ -20,14 +19,20 @@ class Places:
     """What a launcher has to know beyond that: an address, a partition."""
 
 
-class Launcher(Protocol):
+Look = Callable[[], None]
+"""What is called about once a second while units are done."""
+
+
+@dataclass(frozen=True)
+class Launcher:
     """A way to have units done."""
 
-    def __call__(self, sweep: Sweep, places: Places, look: Callable[[], None]) -> None:
-        """Have everything done that is not; returns when nothing is left, or nothing more can be done.
+    expect: Callable[[Places], None]
+    """Says what is missing, if something is, before anything is written."""
+    launch: Callable[[Sweep, Places, Look], None]
+    """Has everything done that is not; returns when nothing is left, or nothing more can be done."""
 
-        Args:
-            sweep: what.
-            places: where.
-            look: called about once a second.
-        """
+    def __call__(self, sweep: Sweep, places: Places, look: Look) -> None:
+        """Both."""
+        self.expect(places)
+        self.launch(sweep, places, look)

@@ -10,18 +10,18 @@ def launcher_named(name: str) -> Launcher:
     """The launcher of that name, loaded now: not everybody has what it needs."""
 
     def local() -> Launcher:
-        from .local import launch
+        from . import local
 
-        return launch
+        return Launcher(local.expect, local.launch)
 
     def ray() -> Launcher:
-        from .ray import launch
+        from . import ray
 
-        return launch
+        return Launcher(ray.expect, ray.launch)
 
     def slurm() -> Launcher:
-        from .slurm import launch
+        from . import slurm
 
-        return launch
+        return Launcher(slurm.expect, slurm.launch)
 
     return lookup("launcher", name, {"local": local, "ray": ray, "slurm": slurm})()

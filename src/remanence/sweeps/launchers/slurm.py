@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable
 from typing import Any
 
 from ..folder import Sweep
-from ..places import Places
+from ..places import Look, Places
 
+SLURM = "slurm"
 MOMENT = 1.0
 """Seconds between looks."""
 TOLD = ("partition", "account", "qos", "constraint", "timeout_min", "mem_gb", "cpus_per_task")
 """Options that are handed on to SLURM."""
 
 
-def launch(sweep: Sweep, places: Places, look: Callable[[], None]) -> None:
+def expect(places: Places) -> None:
+    """Submitit, and SLURM unless another cluster is named."""
+    _submitit()
+    cluster = places.options.get("cluster", SLURM)
+    if cluster not in (SLURM, "local"):
+        raise ValueError(f"expected the option cluster to be {SLURM} or local, got {cluster!r}")
+    if cluster == SLURM and shutil.which("sbatch") is None:
+        raise ValueError("expected SLURM on this machine, got none: there is no sbatch")
+
+
+def launch(sweep: Sweep, places: Places, look: Look) -> None:
     """See `Launcher`. `workers` is how many jobs run at a time; `cluster=local` is submitit's own, without SLURM."""
     submitit = _submitit()
     cuda = places.devices[0].startswith("cuda")
-    executor = submitit.AutoExecutor(folder=sweep.folder / "logs" / "%j", cluster=places.options.get("cluster"))
-    if executor.cluster == "slurm" and not submitit.SlurmExecutor.affinity() > 0:
-        raise ValueError("expected SLURM on this machine, got none: sbatch is not there")
+    executor = submitit.AutoExecutor(folder=sweep.folder / "logs" / "%j", cluster=places.options.get("cluster", SLURM))
     parameters: dict[str, Any] = {
         "timeout_min": 60,
         "gpus_per_node": int(cuda),
