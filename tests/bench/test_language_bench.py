@@ -60,4 +60,4 @@ def test_the_command_measures_them(small, tmp_path):
 def test_one_thing_at_a_time(small):
     result = CliRunner().invoke(app, ["bench", "--language", "--training", "--device", "cpu"])
     assert result.exit_code == 2
-    assert "expected one of --training, --language and --streaming, got" in result.stderr
+    assert "expected one of --training, --language, --streaming and --first-use, got 2" in result.stderr

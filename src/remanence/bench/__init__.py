@@ -6,6 +6,7 @@ timings, growth, replicas    the sections of a report
 program    the training loop against its bare arithmetic
 language   a language model against the same on torch's own LSTM
 streaming  one step of one sequence
+first_use  the first layer of a process
 machine    where it was measured
 report     all sections, as numbers and as tables
 """
@@ -16,6 +17,7 @@ from .report import (
     load,
     reading,
     run,
+    run_first_use,
     run_language,
     run_programs,
     run_streaming,
@@ -32,6 +34,7 @@ __all__ = [
     "plan",
     "reading",
     "run",
+    "run_first_use",
     "run_language",
     "run_programs",
     "run_streaming",

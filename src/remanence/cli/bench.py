@@ -55,6 +55,9 @@ def command(
     streaming: Annotated[
         bool, typer.Option("--streaming", help="Measure single steps of one sequence against torch's instead.")
     ] = False,
+    first_use: Annotated[
+        bool, typer.Option("--first-use", help="Measure the first layer of a process against torch's instead.")
+    ] = False,
     budget: Annotated[
         float | None,
         typer.Option(help="Seconds after which the rest is left out.", metavar="SECONDS", show_default=False),
@@ -67,14 +70,14 @@ def command(
     """
     from rich.console import Console
 
-    from ..bench import expect_writable, plan, run, run_language, run_programs, run_streaming, save
+    from ..bench import expect_writable, plan, run, run_first_use, run_language, run_programs, run_streaming, save
 
     with bad_input_is_answered():
         if json is not None:
             expect_writable(json)
-        if training + language + streaming > 1:
-            several = "both" if training + language + streaming == 2 else "all"
-            raise ValueError(f"expected one of --training, --language and --streaming, got {several}")
+        asked = training + language + streaming + first_use
+        if asked > 1:
+            raise ValueError(f"expected one of --training, --language, --streaming and --first-use, got {asked}")
         planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget)
     with Console(stderr=True).status("measuring") as status:
 
@@ -85,7 +88,8 @@ def command(
         if training:
             report = run_programs(planned.device, command, say)
         else:
-            report = (run_language if language else run_streaming if streaming else run)(planned, command, say)
+            other = run_language if language else run_streaming if streaming else run_first_use if first_use else run
+            report = other(planned, command, say)
     if json is not None:
         try:
             save(report, json)
@@ -101,7 +105,7 @@ def typed(context: typer.Context) -> str:
     words = ["remanence", "bench"]
     for name, value in context.params.items():
         if value is True:
-            words.append(f"--{name}")
+            words.append(f"--{name.replace('_', '-')}")
         elif value not in (None, False, [], ()):
             for one in value if isinstance(value, list | tuple) else [value]:
                 words += [f"--{name}", str(one)]
