@@ -195,8 +195,8 @@ def reading(report: BenchReport) -> str:
     if report.first_use:
         return (
             "The first training step of a layer in a new process, 50 steps of 32 sequences, 16 inputs, 64 units, after "
-            "torch has taken up the device, in seconds; more is what it takes beyond torch.nn.LSTM. The fastest of three "
-            "processes, each with an empty folder for kernels, and again with the folder that it left."
+            "torch has taken up the device, in seconds; more is what it takes beyond torch.nn.LSTM. The fastest of "
+            "three processes, each with an empty folder for kernels, and again with the folder that it left."
         )
     against = ", the faster of its float32 and bfloat16" if report.precision == "bf16" else ""
     return (

@@ -123,8 +123,8 @@ def command(
         searched(sweep, ranges, trials, places.devices[0])
         return
     with answered(), live(sweep, as_json) as look:
-        start(sweep, places, look)
-    finish(sweep, as_json)
+        start.launch(sweep, places, look)
+    finish(sweep, as_json, places.devices[0])
 
 
 def ranges_of(search: str | None, words: list[str] | None, launcher: str) -> dict[str, Range]:
@@ -193,7 +193,7 @@ def grid_of(
             raise ValueError(f"expected a grid in {what[0]} or in options, got both")
         try:
             return sweeps.read(Path(what[0]).read_text("utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise ValueError(f"expected a YAML file with a grid, got {what[0]}: {error}") from None
     if not what:
         raise ValueError("expected experiments of `remanence list`, or a YAML file with the grid, got none")
@@ -202,8 +202,22 @@ def grid_of(
         path, equals, rest = word.partition("=")
         if not equals or not path.strip():
             raise ValueError(f"expected --set PATH=VALUE,.., such as train.lr=1e-3,3e-4, got {word!r}")
-        values.setdefault(path.strip(), []).extend(part.strip() for part in rest.split(",") if part.strip())
+        values.setdefault(path.strip(), []).extend(apart(rest))
     return sweeps.Grid(list(dict.fromkeys(what)), split(preset) or ["short"], split(models), read_seeds(seeds), values)
+
+
+def apart(words: str) -> list[str]:
+    """Values between commas, but for those inside of brackets and quotes."""
+    found, depth, quote = [""], 0, ""
+    for letter in words:
+        if letter in "\"'" and quote in ("", letter):
+            quote = "" if quote else letter
+        depth += (letter in "[{") - (letter in "]}") if not quote else 0
+        if letter == "," and depth <= 0 and not quote:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [word.strip() for word in found if word.strip()]
 
 
 def where(launcher: str, devices: str | None, workers: int | None, options: list[str] | None) -> sweeps.Places:  # type: ignore[name-defined]  # noqa: F821
@@ -223,6 +237,8 @@ def where(launcher: str, devices: str | None, workers: int | None, options: list
                 raise ValueError("expected a CUDA device of this machine, got 'cuda', and torch sees no CUDA device")
             names = [f"cuda:{number}" for number in range(count)] or ["cpu"]
         names = [str(device_named(name)) for name in names]
+    elif names and names not in (["cpu"], ["cuda"]):
+        raise ValueError(f"expected --devices cpu or cuda with --launcher {launcher}, got {devices!r}")
     known = {}
     for word in options or []:
         name, equals, value = word.partition("=")
@@ -284,15 +300,16 @@ def live(sweep: Sweep, as_json: bool) -> Iterator[Callable[[], None]]:
         with Live(console=Console(stderr=True), refresh_per_second=2, transient=True) as screen:
 
             def table() -> None:
+                from rich.markup import escape
                 from rich.table import Table as RichTable
 
                 found = tables.status(sweep)
-                shown_table = RichTable(title=found.title, title_justify="left", box=None)
+                shown_table = RichTable(title=escape(found.title), title_justify="left", box=None)
                 for heading in found.headings:
                     shown_table.add_column(heading)
                 busy = [row for row in found.rows if row[1] in ("running", "failed")]
                 for row in busy[:30]:
-                    shown_table.add_row(*row)
+                    shown_table.add_row(*map(escape, row))
                 screen.update(shown_table)
 
             yield table
@@ -310,12 +327,14 @@ def shown(sweep: Sweep, as_json: bool) -> None:
     show_table(tables.status(sweep), wrap=("",))
 
 
-def finish(sweep: Sweep, as_json: bool) -> None:
+def finish(sweep: Sweep, as_json: bool, device: str) -> None:
     """Tables of what came out, also as a file; exit code 1 if something failed."""
     from ..experiments import results
     from ..sweeps import tables
+    from ..sweeps.work import close
     from .tables import say, show_table
 
+    close(sweep, device)
     results.save(sweep.folder / "table.json", tables.plain_outcomes(sweep))
     if as_json:
         typer.echo(json.dumps({"results": tables.plain_outcomes(sweep)}, ensure_ascii=False))

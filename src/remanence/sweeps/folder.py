@@ -20,9 +20,8 @@ from typing import Any
 from .. import files
 from ..experiments import results
 from ..experiments.campaign import is_finished
-from ..experiments.text import read as read_yaml
 from . import lease
-from .grid import Grid, Unit, read, units
+from .grid import Grid, Unit, read, understood, units
 
 NAMES = ("queued", "running", "done", "failed")
 
@@ -39,13 +38,17 @@ class State:
     """Of the work that is done."""
     seconds: float = 0.0
     """Since somebody began."""
+    before: float = 0.0
+    """Of the work that was done then."""
     reason: str = ""
     """Why it failed."""
 
     @property
     def left(self) -> float | None:
         """Seconds until it is done, about; None where nothing is known."""
-        return self.seconds * (1 - self.share) / self.share if self.name == "running" and self.share > 0 else None
+        if self.name != "running" or self.share <= self.before:
+            return None
+        return self.seconds * (1 - self.share) / (self.share - self.before)
 
 
 class Sweep:
@@ -74,7 +77,7 @@ class Sweep:
             words = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"expected a sweep in {folder}, got no readable {path.name}: {error}") from None
-        found = read_yaml(words)
+        found = understood(words)
         together = runs = None
         if isinstance(found, dict):
             together, runs = found.pop("together", None), found.pop("runs", None)
@@ -85,6 +88,12 @@ class Sweep:
         path = self.folder / "sweep.yaml"
         if self.folder.is_file():
             raise ValueError(f"expected a folder for the sweep, got the file {self.folder}")
+        if not path.exists() and self.folder.exists():
+            others = [one for one in self.folder.iterdir() if not one.name.startswith(files.TEMPORARY)]
+            if others and not path.exists():  # somebody may have made it just now
+                raise ValueError(
+                    f"expected a new folder or that of this sweep, got {self.folder}, which has other files"
+                )
         if path.exists():
             now = self.plain()
             for name, before in Sweep.open(self.folder).plain().items():
@@ -92,11 +101,12 @@ class Sweep:
                     different = f"expected {name} to be {before!r} as in {path}, got {now.get(name)!r}"
                     raise ValueError(f"{different}; give another folder (--out)")
             return
-        if self.folder.exists() and any(self.folder.iterdir()):
-            raise ValueError(f"expected a new folder or that of this sweep, got {self.folder}, which has other files")
         self.units  # noqa: B018  everything that can be wrong is said before anything is written
-        self.folder.mkdir(parents=True, exist_ok=True)
-        files.write(path, words_of(self.plain()).encode())
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            files.write(path, words_of(self.plain()).encode())
+        except OSError as error:
+            raise ValueError(f"expected a folder that can be written, got {self.folder}: {error.strerror}") from None
 
     def plain(self) -> dict[str, Any]:
         """What it is, as its file has it."""
@@ -126,11 +136,12 @@ class Sweep:
         return all(is_finished(self.out(unit), experiment, model, seed) for seed in unit.seeds)
 
     def failure(self, unit: Unit) -> str | None:
-        """Why it failed, if it did."""
+        """Why it failed, if it did: what has its results has not."""
         try:
-            return str(json.loads(self._ended(unit).read_text("utf-8"))["reason"])
+            reason = str(json.loads(self._ended(unit).read_text("utf-8"))["reason"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
+        return None if self.is_done(unit) else reason
 
     def fail(self, unit: Unit, reason: str) -> None:
         """Note that it failed."""
@@ -157,10 +168,15 @@ class Sweep:
         if held is None or not lease.is_held(path):
             return State("queued", share=self.share(unit))
         try:
-            began = float(self.beginning(unit).read_text("utf-8"))
-        except (OSError, ValueError):
-            began = 0.0
-        return State("running", held[0], self.share(unit), max(0.0, time.time() - began) if began else 0.0)
+            began = json.loads(self.beginning(unit).read_text("utf-8"))
+            since, before = max(0.0, time.time() - float(began["at"])), float(began["share"])
+        except (OSError, ValueError, KeyError, TypeError):
+            since = before = 0.0
+        return State("running", held[0], self.share(unit), since, before)
+
+    def begin(self, unit: Unit) -> None:
+        """Note that somebody begins."""
+        files.write(self.beginning(unit), json.dumps({"at": time.time(), "share": self.share(unit)}).encode())
 
     def share(self, unit: Unit) -> float:
         """Of its work that is done, as far as evaluations tell."""

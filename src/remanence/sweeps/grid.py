@@ -45,7 +45,7 @@ class Grid:
 
 def read(words: str) -> Grid:
     """A grid from a YAML file."""
-    found = text.read(words)
+    found = understood(words)
     if not isinstance(found, Mapping):
         raise ValueError(f"expected a sweep to be a mapping with ids, got {type(found).__name__}")
     listed: dict[str, Any] = {
@@ -59,7 +59,18 @@ def read(words: str) -> Grid:
 
 def meant(value: Any) -> Any:
     """What somebody meant who wrote a value as `--set` takes it: 1e-3 is a number, and the same as 0.001."""
-    return text.read(value) if isinstance(value, str) else value
+    return understood(value) if isinstance(value, str) else value
+
+
+def understood(words: str) -> Any:
+    """Plain data from YAML."""
+    import yaml
+
+    try:
+        return text.read(words)
+    except yaml.YAMLError as error:
+        first = str(getattr(error, "problem", None) or error).partition("\n")[0]
+        raise ValueError(f"expected YAML, got {words[:LONGEST]!r}, in which there is an error: {first}") from None
 
 
 def written(value: Any) -> str:
@@ -120,6 +131,9 @@ def units(grid: Grid, together: int | None = None) -> list[Unit]:
         together: seeds of a unit; None for all.
     """
     found: list[Unit] = []
+    chosen = list(dict.fromkeys(grid.seeds))
+    if not all(0 <= seed < 2**32 for seed in chosen):
+        raise ValueError(f"expected seeds from 0 to 2**32 - 1, got {chosen}")
     for values in grid.set.values():
         if not values:
             raise ValueError("expected values for every path of a sweep, got none for one of them")
@@ -127,10 +141,10 @@ def units(grid: Grid, together: int | None = None) -> list[Unit]:
         experiment = _found(id, preset, sets)
         experiments.check(experiment, grid.models)
         if experiment.kind != "training":
-            found.append(Unit(id, preset, "", (), sets))
+            found.append(Unit(id, preset, "", tuple(chosen), sets))
             continue
         for model in grid.models or experiment.models:
-            seeds = grid.seeds or experiment.seeds
+            seeds = chosen or experiment.seeds
             found += [Unit(id, preset, model, tuple(some), sets) for some in batched(seeds, together or len(seeds))]
     if not found:
         raise ValueError("expected something to run, got a sweep without experiments, models or seeds")

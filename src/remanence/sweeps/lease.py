@@ -7,6 +7,8 @@ machines differ.
 
 from __future__ import annotations
 
+import glob
+import itertools
 import json
 import os
 import secrets
@@ -81,19 +83,30 @@ def take(path: Path, owner: str, seconds: float = EXPIRES) -> Lease | None:
     found = look(path)
     if found is None or not (found[0] == owner or age(path) > seconds):
         return None
-    # Of several that see it expired one takes it over: whoever has the right to, which expires as well.
-    right = path.with_name(f"{path.name}.right")
-    if right.exists() and age(right) > seconds:
-        right.unlink(missing_ok=True)
-    if not _make(right, owner, nonce):
+    # Of several that see it expired one takes it over: whoever is first to say so of this very lease.
+    right = _right(path, owner, nonce, found[1], seconds)
+    if right is None:
         return None
     try:
         if look(path) != found or not (found[0] == owner or age(path) > seconds):
             return None
         files.write(path, _content(owner, nonce))
+        for old in path.parent.glob(f"{glob.escape(path.name)}.after-{found[1]}-*"):  # of those who were killed
+            old.unlink(missing_ok=True)
         return Lease(path, owner, nonce, seconds)
     finally:
         right.unlink(missing_ok=True)
+
+
+def _right(path: Path, owner: str, nonce: str, last: str, seconds: float) -> Path | None:
+    """The right to take over a lease, by its nonce; of somebody who was killed with it, another after some time."""
+    for number in itertools.count():
+        right = path.with_name(f"{path.name}.after-{last}-{number}")
+        if _make(right, owner, nonce):
+            return right
+        if age(right) <= seconds:
+            return None
+    return None
 
 
 def look(path: Path) -> tuple[str, str] | None:

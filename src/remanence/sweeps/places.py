@@ -36,3 +36,11 @@ class Launcher:
         """Both."""
         self.expect(places)
         self.launch(sweep, places, look)
+
+
+def expect_options(places: Places, *known: str) -> None:
+    """Refuse options that a launcher does not have."""
+    for name in places.options:
+        if name not in known:
+            have = f"options {', '.join(known)}" if known else "no options"
+            raise ValueError(f"expected {have} for this launcher, got {name!r}")

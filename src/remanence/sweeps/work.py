@@ -6,16 +6,16 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
-from .. import files
 from ..engines.machine import device_named
-from ..experiments import Way
-from ..experiments.runs import run, train_models
+from ..experiments import Way, results
+from ..experiments.runs import analyse, conclude, own, run, train_models
 from ..training import Budget, Stopped
+from ..training.files import HeldError
 from ..training.progress import Silent
 from . import lease
 from .folder import Sweep
@@ -51,7 +51,7 @@ def do(sweep: Sweep, unit: Unit, device: str, owner: str, progress: Silent, budg
     held = lease.take(sweep.lease(unit), owner)
     if held is None:
         return False
-    files.write(sweep.beginning(unit), str(time.time()).encode())
+    sweep.begin(unit)
     # What trains listens to signals in the main thread, saves, and raises `Stopped`.
     held.keep(lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
@@ -60,6 +60,8 @@ def do(sweep: Sweep, unit: Unit, device: str, owner: str, progress: Silent, budg
     except Stopped:
         if not held.lost:
             raise
+    except HeldError:  # another process trains there: later
+        return False
     except Exception as error:
         sweep.fail(unit, sentence(error))
     finally:
@@ -74,7 +76,7 @@ def carry_out(sweep: Sweep, unit: Unit, device: str, progress: Silent, budget: B
     if unit.model:
         train_models(unit.experiment, way, [unit.model], list(unit.seeds))
     else:
-        run(unit.experiment, way)
+        run(unit.experiment, way, sweep.grid.models, list(unit.seeds))
 
 
 def sentence(error: Exception) -> str:
@@ -85,28 +87,45 @@ def sentence(error: Exception) -> str:
     return text if isinstance(error, ValueError) and text.startswith("expected ") else f"{type(error).__name__}: {text}"
 
 
-def do_all(sweep: Sweep, device: str, owner: str, progress: Silent, wait: bool = False) -> None:
-    """Do one unit after the other until nothing is free.
+def do_all(sweep: Sweep, waiting: Sequence[Unit], device: str, owner: str, progress: Silent) -> None:
+    """Do units, one after the other, until all are done or have failed.
+
+    What others do is waited for, and taken over should they be gone.
 
     Args:
         sweep: what they are of.
+        waiting: which units.
         device: where.
         owner: who does them.
         progress: who is told.
-        wait: whether to wait for what others do, and take it over should they be gone.
     """
-    waiting = list(sweep.units)
+    waiting = list(waiting)
     while waiting:
         worked = False
         for unit in list(waiting):
-            if sweep.failure(unit) is not None or sweep.is_done(unit):
+            if sweep.is_done(unit) or sweep.failure(unit) is not None:
                 waiting.remove(unit)
             elif do(sweep, unit, device, owner, progress):
                 worked = True
-        if not worked:
-            if not wait:
-                return
+        if not worked and waiting:
             time.sleep(WAIT)
+
+
+def close(sweep: Sweep, device: str) -> None:
+    """What is left when all units are done: summaries of every point, and analyses that look at its models."""
+    for of_point in {(unit.id, unit.preset, unit.sets): unit for unit in sweep.units if unit.model}.values():
+        experiment, out = of_point.experiment, sweep.out(of_point)
+        found = results.outcomes(out, experiment)
+        if found:
+            results.save(results.folder_of(out, experiment) / "summary.json", results.summary(experiment, found))
+        mine = [
+            unit
+            for unit in sweep.units
+            if (unit.id, unit.preset, unit.sets) == (of_point.id, of_point.preset, of_point.sets)
+        ]
+        if experiment.function is not None and all(map(sweep.is_done, mine)):
+            way = Way(out, device_named(device))
+            conclude(experiment, way, own(experiment, way), analyse)
 
 
 def main() -> None:
@@ -116,8 +135,9 @@ def main() -> None:
     from ..training.progress import Quiet
 
     folder, device, owner = sys.argv[1:]
+    sweep = Sweep.open(Path(folder))
     try:
-        do_all(Sweep.open(Path(folder)), device, owner, Quiet())
+        do_all(sweep, sweep.units, device, owner, Quiet())
     except Stopped as stopped:
         raise SystemExit(stopped.code or 143) from None
 

@@ -25,7 +25,7 @@ from typing import Any
 from ..files import remove_left_overs
 from . import checkpoint, files
 from .events import Events
-from .files import RunError
+from .files import HeldError, RunError
 from .plain import plain
 
 Say = Callable[[str], None]
@@ -108,7 +108,7 @@ class Directory:
             lock = FileLock(self.path / "lock", timeout=0)
             lock.acquire()
         except Timeout:
-            raise RunError(f"expected {self.path} to be free, got a folder that another process trains in") from None
+            raise HeldError(f"expected {self.path} to be free, got a folder that another process trains in") from None
         except OSError as error:
             raise files.cannot_write(self.path, error) from error
         try:

@@ -11,6 +11,10 @@ class RunError(ValueError):
     """Something about a run's directory that a person has to look at, in one sentence."""
 
 
+class HeldError(RunError):
+    """Another process trains there."""
+
+
 def write(path: Path, content: bytes) -> None:
     """Put a file in place, all of it or nothing."""
     try:

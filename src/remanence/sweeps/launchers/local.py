@@ -14,7 +14,7 @@ from pathlib import Path
 from ...experiments.campaign import stop
 from .. import lease
 from ..folder import Sweep
-from ..places import Look, Places
+from ..places import Look, Places, expect_options
 
 AGAIN = 3
 """How often a worker that died in the middle of the same unit is started again."""
@@ -35,6 +35,7 @@ class Worker:
 
 def expect(places: Places) -> None:
     """Nothing is missing: this machine is there."""
+    expect_options(places)
 
 
 def launch(sweep: Sweep, places: Places, look: Look) -> None:
@@ -42,9 +43,14 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
     slots = [device for device in places.devices for _ in range(places.workers)]
     threads = max(1, (os.cpu_count() or 1) // len(slots))
     left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
-    workers = [start(sweep, device, threads) for device in slots[: len(left)]]
+    workers: list[Worker] = []
     deaths: dict[str, int] = {}
+    in_vain = 0
     try:
+        for device in slots[: len(left)]:
+            workers += [
+                start(sweep, device, threads)
+            ]  # one by one: should a signal come, those that are there are told
         while workers:
             time.sleep(MOMENT)
             look()
@@ -52,10 +58,12 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
                 workers.remove(worker)
                 if worker.process.returncode == 0:
                     continue
-                for unit in sweep.units:  # what it was doing is free at once: it is known to be gone
-                    held = lease.look(sweep.lease(unit))
-                    if held is None or held[0] != worker.owner:
-                        continue
+                doing = [unit for unit in sweep.units if (lease.look(sweep.lease(unit)) or ("",))[0] == worker.owner]
+                in_vain = 0 if doing else in_vain + 1
+                if in_vain > AGAIN:
+                    log = log_of(sweep, worker.owner)
+                    raise ValueError(f"expected workers that start, got {in_vain} that ended at once; see {log}")
+                for unit in doing:  # it is free at once: its worker is known to be gone
                     sweep.lease(unit).unlink(missing_ok=True)
                     deaths[unit.name] = deaths.get(unit.name, 0) + 1
                     if deaths[unit.name] > AGAIN and sweep.failure(unit) is None:

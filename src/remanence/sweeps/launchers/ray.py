@@ -6,19 +6,24 @@ A node that dies gives its units back: Ray starts the task again elsewhere, and 
 from __future__ import annotations
 
 import atexit
+import socket
 from typing import Any
 
 from ..folder import Sweep
-from ..places import Look, Places
+from ..places import Look, Places, expect_options
 
+PATIENCE = 5.0
+"""Seconds for a cluster to answer."""
 AGAIN = 10
 """How often a task whose node or process died is started again."""
 
 
 def expect(places: Places) -> None:
     """Ray, a cluster that can be reached, and GPUs where they are asked for."""
+    expect_options(places, "address")
     ray = _ray()
     if not ray.is_initialized():
+        _expect_answer(places.options.get("address", ""))
         try:
             ray.init(address=places.options.get("address"), logging_level="ERROR", log_to_driver=False)
         except Exception as error:
@@ -36,17 +41,33 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
     task = ray.remote(**resources, max_retries=AGAIN)(do_unit)
     left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
     folder = str(sweep.folder.resolve())
-    waiting = [task.remote(folder, unit.name, "cuda" if cuda else "cpu") for unit in left]
+    waiting = {task.remote(folder, unit.name, "cuda" if cuda else "cpu"): unit for unit in left}
     try:
         while waiting:
-            done, waiting = ray.wait(waiting, timeout=1.0)
+            done, _ = ray.wait(list(waiting), timeout=1.0)
             for one in done:
-                ray.get(one)
+                unit = waiting.pop(one)
+                try:
+                    ray.get(one)
+                except Exception as error:  # its process died too often, or was told to stop
+                    if not sweep.is_done(unit) and sweep.failure(unit) is None:
+                        sweep.fail(unit, f"its task ended with {str(error).strip().partition(chr(10))[0]}")
             look()
     finally:
         for one in waiting:
             ray.cancel(one)
     look()
+
+
+def _expect_answer(address: str) -> None:
+    """Refuse a machine that does not answer: Ray would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    except OSError as error:
+        raise ValueError(f"expected a cluster of Ray that can be reached, got none at {address}: {error}") from None
 
 
 def _on_gpus(places: Places) -> bool:
@@ -60,13 +81,13 @@ def do_unit(folder: str, name: str, device: str) -> None:
     import ray
 
     from remanence.sweeps.folder import Sweep
-    from remanence.sweeps.work import do
+    from remanence.sweeps.work import do_all
     from remanence.training.progress import Quiet
 
     sweep = Sweep.open(Path(folder))
     unit = next(unit for unit in sweep.units if unit.name == name)
     # The same name when it is started again: then the process before is gone.
-    do(sweep, unit, device, f"ray:{ray.get_runtime_context().get_task_id()}", Quiet())
+    do_all(sweep, [unit], device, f"ray:{ray.get_runtime_context().get_task_id()}", Quiet())
 
 
 def _ray() -> Any:

@@ -7,17 +7,24 @@ import time
 from typing import Any
 
 from ..folder import Sweep
-from ..places import Look, Places
+from ..places import Look, Places, expect_options
 
 SLURM = "slurm"
 MOMENT = 1.0
 """Seconds between looks."""
 TOLD = ("partition", "account", "qos", "constraint", "timeout_min", "mem_gb", "cpus_per_task")
 """Options that are handed on to SLURM."""
+NUMBERS = ("timeout_min", "mem_gb", "cpus_per_task")
+"""Those that are numbers."""
 
 
 def expect(places: Places) -> None:
     """Submitit, and SLURM unless another cluster is named."""
+    expect_options(places, "cluster", *TOLD)
+    for name in NUMBERS:
+        value = places.options.get(name, "1")
+        if not value.isdigit() or int(value) < 1:
+            raise ValueError(f"expected the option {name} to be a positive number, got {value!r}")
     _submitit()
     cluster = places.options.get("cluster", SLURM)
     if cluster not in (SLURM, "local"):
@@ -38,8 +45,7 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
     }
     known = {name: value for name, value in places.options.items() if name in TOLD}
     for name, value in known.items():
-        number = int(value) if value.isdigit() else value
-        parameters[name if name in ("timeout_min", "mem_gb", "cpus_per_task") else f"slurm_{name}"] = number
+        parameters |= {name: int(value)} if name in NUMBERS else {f"slurm_{name}": value}
     executor.update_parameters(name="remanence", **parameters)
     left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
     device = "cuda" if cuda else "cpu"
@@ -68,14 +74,15 @@ class Job:
         from pathlib import Path
 
         from remanence.sweeps.folder import Sweep
-        from remanence.sweeps.work import do, owner_of_this_process
+        from remanence.sweeps.work import do_all, owner_of_this_process
         from remanence.training.progress import Quiet
 
         sweep = Sweep.open(Path(folder))
         unit = next(unit for unit in sweep.units if unit.name == name)
-        job = os.environ.get("SLURM_ARRAY_JOB_ID", ""), os.environ.get("SLURM_ARRAY_TASK_ID", "")
+        job = [os.environ[name] for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID") if name in os.environ]
+        job = job if len(job) == 2 else [os.environ[name] for name in ("SLURM_JOB_ID",) if name in os.environ]
         # A job that is queued again has its number: then the process before is gone.
-        do(sweep, unit, device, f"slurm:{'_'.join(job)}" if all(job) else owner_of_this_process(), Quiet())
+        do_all(sweep, [unit], device, f"slurm:{'_'.join(job)}" if job else owner_of_this_process(), Quiet())
 
     def checkpoint(self, folder: str, name: str, device: str) -> Any:
         """What goes on."""
