@@ -56,5 +56,5 @@ def test_a_process_of_its_own_says_how_long_it_took(layer, tmp_path):
 
 
 def test_a_process_that_fails_is_told_of(tmp_path):
-    with pytest.raises(RuntimeError, match="a first layer ended with .*gate"):
+    with pytest.raises(RuntimeError, match=r"a first layer ended with .*gate"):
         first_use.once("nonsense", torch.device("cpu"), str(tmp_path))

@@ -103,10 +103,39 @@ class Ticking(GatedCell):
         return Step((torch.asinh(cell), cell, clock), {"cell": cell, "forget": kept.forget})
 
 
+@dataclass(frozen=True)
+class Shared(GatedCell):
+    """Blocks, and parts of the state, whose derivatives are the same, or the same with the other sign."""
+
+    gate: Gate
+    sign: float = 1.0
+
+    name: ClassVar[str] = "shared"
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        return (*self.gate.rows, "one", "other")
+
+    def widths(self, hidden_size: int, output_size: int) -> dict[str, int]:
+        return {"hidden": hidden_size, "cell": hidden_size}
+
+    def pointwise(
+        self, projected: Tensor, recurrent: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None
+    ) -> Step:
+        hidden, cell = state
+        rows = self.rows(projected + recurrent)
+        kept = self.forgetting(rows, (), weights, dt)
+        added = torch.tanh(rows["one"] + self.sign * rows["other"])
+        cell = kept.forget * (cell + self.sign * hidden) + kept.complement * added
+        return Step((torch.tanh(cell), cell), {"cell": cell, "forget": kept.forget})
+
+
 OWN: dict[str, GatedCell] = {
     "peephole": Peephole(Sigmoid()),
     "peephole power law": Peephole(PowerLaw()),
     "minimal": Minimal(Sigmoid()),
     "minimal power law": Minimal(PowerLaw()),
     "ticking": Ticking(Fast()),
+    "summed": Shared(Sigmoid()),
+    "subtracted": Shared(Sigmoid(), sign=-1.0),
 }

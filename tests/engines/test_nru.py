@@ -124,6 +124,24 @@ def test_numbers_that_are_none_stay_so_interpreted() -> None:
 
 
 @interprets
+def test_tensors_may_lie_in_any_order_interpreted() -> None:
+    """Bias, first memory, lengths, and the derivative by the last memory."""
+    results = []
+    for engine in ("triton", "loop"):
+        torch.manual_seed(0)
+        layer = rm.NRU(2, 6, memory_size=4, engine=engine)
+        layer.bias_ih_l0.data = torch.randn(6, 3)[:, 0]
+        layer.bias_write_l0.data = torch.randn(len(layer.bias_write_l0), 2)[:, 1]
+        memory = torch.randn(4, 3).requires_grad_()
+        output, (_, last) = layer(torch.randn(5, 3, 2), (torch.randn(1, 3, 6), memory.t().unsqueeze(0)))
+        (last.permute(0, 2, 1) * torch.randn(1, 4, 3)).sum().backward(retain_graph=True)
+        output.square().sum().backward()
+        results.append([output, last, memory.grad, *(weight.grad for weight in layer.parameters())])
+    for found, truth in zip(*results, strict=True):
+        torch.testing.assert_close(found, truth, rtol=1e-4, atol=1e-4)
+
+
+@interprets
 def test_a_second_derivative_is_refused_interpreted() -> None:
     layer, inputs = rm.NRU(2, 6, memory_size=4, engine="triton"), torch.randn(3, 2, 2, requires_grad=True)
     (slope,) = torch.autograd.grad(layer(inputs)[0].square().sum(), inputs, create_graph=True)

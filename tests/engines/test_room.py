@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -70,6 +71,25 @@ def test_threads_get_pieces_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert len({piece.data_ptr() for piece in found}) == 16
+
+
+def test_who_holds_the_storage_alone_has_it() -> None:
+    first = make(2, MANY)
+    place, storage = first.data_ptr(), first.untyped_storage()
+    del first
+    assert make(2, MANY).data_ptr() != place
+    assert storage.nbytes() == 8 * MANY
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_starts_anew_even_while_somebody_has_the_lock() -> None:
+    held = make(MANY)
+    with room._lock:
+        child = os.fork()
+        if child == 0:  # pragma: no cover
+            os._exit(int(make(MANY).data_ptr() == held.data_ptr()))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_two_layers_before_one_backward_pass_do_not_share(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,5 +89,5 @@ def test_a_cluster_that_cannot_be_reached_is_answered_by_one_sentence(tmp_path):
     command = [sys.executable, "-m", "remanence", "sweep", ID, *words]
     result = subprocess.run(command, capture_output=True, text=True, timeout=90)  # a person would not wait longer
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("remanence: expected a cluster of Ray that can be reached, got: ")
+    assert result.stderr.startswith("remanence: expected a cluster of Ray that can be reached, got none at 127.0.0.1:1")
     assert result.stderr.count("\n") == 1

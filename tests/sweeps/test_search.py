@@ -70,7 +70,10 @@ def test_a_study_goes_on_where_it_was_with_other_values(tmp_path: Path) -> None:
     assert [float(row[-1]) for row in table.rows] == sorted((float(row[-1]) for row in table.rows), reverse=True)
 
 
-def test_a_trial_whose_process_is_gone_is_tried_again_and_one_that_is_held_is_not(tmp_path: Path) -> None:
+def test_a_trial_whose_process_is_gone_is_tried_again_and_one_that_is_held_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "SOON", 0.0)
     sweep = sweep_in(tmp_path / "found")
     unit = sweep.units[0]
     study = searching.study_of(sweep, unit, pruning=True)
@@ -86,6 +89,36 @@ def test_a_trial_whose_process_is_gone_is_tried_again_and_one_that_is_held_is_no
     assert by_number[busy.number].state.name == "RUNNING"
     assert by_number[2].state.name == "COMPLETE"
     assert by_number[2].params == killed.params
+
+
+def test_a_trial_that_has_just_begun_is_left_to_whoever_began_it(tmp_path: Path) -> None:
+    sweep = sweep_in(tmp_path / "found")
+    unit = sweep.units[0]
+    study = searching.study_of(sweep, unit, pruning=True)
+    begun = study.ask({"train.lr": LR["train.lr"].distribution(pytest.importorskip("optuna"))})
+    searching.take_up(sweep, unit, study)
+    assert study.trials[begun.number].state.name == "RUNNING"
+
+
+def test_a_trial_that_fails_is_noted_counted_and_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = searching.train_models
+    calls: list[Any] = []
+
+    def fails_once(*words: Any) -> Any:
+        calls.append(words)
+        if len(calls) == 1:
+            raise ValueError("expected a smaller batch, got a large one")
+        return whole(*words)
+
+    monkeypatch.setattr(searching, "train_models", fails_once)
+    sweep = sweep_in(tmp_path / "found")
+    study = go(sweep, 2)
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "COMPLETE"]
+    assert study.trials[0].user_attrs[searching.WHY] == "expected a smaller batch, got a large one"
+    assert len(go(sweep, 2).trials) == 2
+    assert not list((sweep.folder / "leases").iterdir())
 
 
 class Trial:

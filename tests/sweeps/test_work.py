@@ -211,7 +211,8 @@ def test_what_another_process_trains_has_not_failed(tmp_path):
 
 
 def test_no_other_process_has_its_name():
-    assert work.owner_of_this_process().endswith(f":{os.getpid()}")
+    assert f":{os.getpid()}-" in work.owner_of_this_process()
+    assert work.owner_of_this_process() != work.owner_of_this_process()
 
 
 def test_ids_stand_in_the_folders_of_plain_runs(tmp_path):

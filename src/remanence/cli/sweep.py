@@ -112,7 +112,11 @@ def command(
         places = where(launcher, devices, workers, option)
         grid = grid_of(what or [], preset, models, seeds, set_)
         one = 1 if places.devices == ["cpu"] else None
-        sweep = sweeps.Sweep(out, grid, together or (None if ranges else one))
+        if together is None and (out / "sweep.yaml").is_file():  # begun elsewhere, perhaps on another kind of device
+            together = sweeps.Sweep.open(out).together
+        elif together is None and not ranges:
+            together = one
+        sweep = sweeps.Sweep(out, grid, together)
         expect_known(sweep, ranges)
         sweep.units  # noqa: B018  what is wrong with the grid is said first
         start.expect(places)

@@ -11,6 +11,7 @@ table.json               all results, once there are any
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -81,7 +82,7 @@ class Sweep:
         together = runs = None
         if isinstance(found, dict):
             together, runs = found.pop("together", None), found.pop("runs", None)
-        return cls(folder, read(words_of(found)), together, None if runs is None else Path(runs))
+        return cls(folder, read(words_of(found)), together, None if runs is None else (folder / runs).resolve())
 
     def make(self) -> None:
         """Write what it is, where nothing is yet; another sweep is refused."""
@@ -111,7 +112,9 @@ class Sweep:
     def plain(self) -> dict[str, Any]:
         """What it is, as its file has it."""
         found = self.grid.plain() | {"together": self.together}
-        return found if self.runs is None else found | {"runs": str(self.runs.resolve())}
+        if self.runs is None:
+            return found
+        return found | {"runs": os.path.relpath(self.runs.resolve(), self.folder.resolve())}
 
     # Units.
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from .. import files
 
+UNREADABLE = ""
+"""Owner and nonce of a lease that cannot be read."""
 EXPIRES = 60.0
 """Seconds after which a lease that nobody has touched is free."""
 
@@ -65,7 +67,7 @@ class Lease:
 
     def _is_mine(self) -> bool:
         found = look(self.path)
-        return found is not None and found[1] == self.nonce
+        return found is not None and found[1] in (self.nonce, UNREADABLE)  # a file system may fail for a moment
 
 
 def take(path: Path, owner: str, seconds: float = EXPIRES) -> Lease | None:
@@ -117,7 +119,7 @@ def look(path: Path) -> tuple[str, str] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        return "", ""  # somebody is about to write it, or was killed then
+        return UNREADABLE, UNREADABLE  # somebody is about to write it, or was killed then
 
 
 def is_held(path: Path, seconds: float = EXPIRES) -> bool:

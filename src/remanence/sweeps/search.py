@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +21,22 @@ from ..experiments.results import run_folder
 from ..experiments.runs import train_models
 from ..experiments.schema import Experiment, Model
 from ..table import Table
+from ..training import Stopped
 from ..training.directory import read_result
+from ..training.files import HeldError
 from ..training.progress import Silent
 from ..training.run import Run
 from ..training.stopping import lower_is_better
 from . import lease
 from .folder import Sweep
 from .grid import Unit
+from .work import sentence
 
 KINDS = ("", "log", "int")
+WHY = "why it failed"
+"""What a trial that failed is noted with."""
+SOON = 10.0
+"""Seconds in which whoever begins a trial holds it."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,11 @@ def study_of(sweep: Sweep, unit: Unit, pruning: bool) -> Any:
 
 def ended(study: Any) -> list[Any]:
     """Trials that are over."""
-    return [trial for trial in study.trials if trial.state.name in ("COMPLETE", "PRUNED")]
+    return [
+        trial
+        for trial in study.trials
+        if trial.state.name in ("COMPLETE", "PRUNED") or (trial.state.name == "FAIL" and WHY in trial.user_attrs)
+    ]
 
 
 def held(sweep: Sweep, unit: Unit, study: Any) -> int:
@@ -175,7 +187,9 @@ def take_up(sweep: Sweep, unit: Unit, study: Any) -> None:
     """Let trials that nobody works on any more be tried again: their runs go on."""
     state = _optuna().trial.TrialState
     for trial in study.trials:
-        if trial.state.name == "RUNNING" and not lease.is_held(lease_of(sweep, unit, trial.number)):
+        path = lease_of(sweep, unit, trial.number)
+        new = time.time() - trial.datetime_start.timestamp() < SOON if trial.datetime_start else False
+        if trial.state.name == "RUNNING" and not lease.is_held(path) and (path.exists() or not new):
             study.tell(trial.number, state=state.FAIL)
             study.enqueue_trial(trial.params)
 
@@ -187,22 +201,36 @@ def try_one(
     optuna = _optuna()
     trial = study.ask({path: one.distribution(optuna) for path, one in ranges.items()})
     mine = lease.take(lease_of(sweep, unit, trial.number), owner)
-    assert mine is not None  # nobody else has its number
+    if mine is None:
+        return
     mine.keep(lambda: None)
+    try:
+        value = tried(sweep, unit, trial, device, progress)
+        study.tell(trial, value, state=None if value is not None else optuna.trial.TrialState.PRUNED)
+    except PrunedError:
+        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+    except (Stopped, HeldError):
+        raise  # it goes on later
+    except optuna.exceptions.UpdateFinishedTrialError:
+        return  # somebody took it for one whose process is gone
+    except Exception as error:
+        trial.set_user_attr(WHY, sentence(error))
+        study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        progress.say(f"trial {trial.number} of {unit} failed: {sentence(error)}")
+    finally:
+        mine.give_back()
+
+
+def tried(sweep: Sweep, unit: Unit, trial: Any, device: str, progress: Silent) -> float | None:
+    """What a trial comes to; None where a run diverged."""
     point = Unit(
         unit.id, unit.preset, unit.model, unit.seeds, (*unit.sets, *(f"{p}={v}" for p, v in trial.params.items()))
     )
     experiment = point.experiment
     watch = Watch(trial, experiment.report.score, progress)
     way = Way(sweep.out(point), device_named(device), together=len(unit.seeds), progress=watch)
-    try:
-        train_models(experiment, way, [unit.model], list(unit.seeds))
-        value = score(sweep.out(point), experiment, experiment.models[unit.model], unit.seeds)
-        study.tell(trial, value, state=None if value is not None else optuna.trial.TrialState.PRUNED)
-    except PrunedError:
-        study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-    finally:
-        mine.give_back()
+    train_models(experiment, way, [unit.model], list(unit.seeds))
+    return score(sweep.out(point), experiment, experiment.models[unit.model], unit.seeds)
 
 
 def score(out: Path, experiment: Experiment, model: Model, seeds: Sequence[int]) -> float | None:
@@ -233,7 +261,7 @@ def table(sweep: Sweep, ranges: dict[str, Range], most: int = 10) -> list[Table]
         rows = [
             (
                 str(trial.number),
-                *(f"{trial.params[path]:.4g}" for path in ranges),
+                *(f"{trial.params[path]:.4g}" if path in trial.params else "-" for path in ranges),
                 f"{trial.value * report.scale:.{report.digits}f}",
             )
             for trial in sorted(done, key=lambda trial: sign * trial.value)[:most]

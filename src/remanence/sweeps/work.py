@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import time
@@ -28,7 +29,7 @@ WAIT = 2.0
 
 def owner_of_this_process() -> str:
     """A name that no other process has, anywhere."""
-    return f"{socket.gethostname()}:{os.getpid()}"
+    return f"{socket.gethostname()}:{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def do(sweep: Sweep, unit: Unit, device: str, owner: str, progress: Silent, budget: Budget | None = None) -> bool:

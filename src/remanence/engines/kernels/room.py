@@ -7,6 +7,8 @@ them.
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from math import prod
 
@@ -18,6 +20,8 @@ LARGE = 2**22
 MOST = 2**28
 """Bytes that are kept."""
 
+REFERENCES = 4
+"""Of a piece that is looked at: the list, the loop over it, the function that looks, and what it calls."""
 _kept: list[UntypedStorage] = []
 """The one that was used last at the end."""
 _lock = threading.Lock()
@@ -48,7 +52,7 @@ def forget() -> None:
 
 def _is_free(piece: UntypedStorage) -> bool:
     """Whether nobody but the list has it."""
-    return bool(torch._C._storage_Use_Count(piece._cdata) == 1)
+    return sys.getrefcount(piece) <= REFERENCES and bool(torch._C._storage_Use_Count(piece._cdata) == 1)
 
 
 def _keep(piece: UntypedStorage) -> None:
@@ -57,3 +61,14 @@ def _keep(piece: UntypedStorage) -> None:
     _kept.append(piece)
     while sum(other.nbytes() for other in _kept) > MOST:
         del _kept[0]
+
+
+def _start_anew() -> None:
+    """In a process that was forked: what another thread held there stays held for ever."""
+    global _lock
+    _lock = threading.Lock()
+    _kept.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)

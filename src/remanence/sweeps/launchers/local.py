@@ -40,7 +40,7 @@ def expect(places: Places) -> None:
 
 def launch(sweep: Sweep, places: Places, look: Look) -> None:
     """See `Launcher`."""
-    slots = [device for device in places.devices for _ in range(places.workers)]
+    slots = [device for _ in range(places.workers) for device in places.devices]
     threads = max(1, (os.cpu_count() or 1) // len(slots))
     left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
     workers: list[Worker] = []
@@ -48,9 +48,7 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
     in_vain = 0
     try:
         for device in slots[: len(left)]:
-            workers += [
-                start(sweep, device, threads)
-            ]  # one by one: should a signal come, those that are there are told
+            workers += [start(sweep, device, threads)]  # one by one: if a signal comes, those that are there are told
         while workers:
             time.sleep(MOMENT)
             look()

@@ -104,12 +104,13 @@ class SharedFactors(NamedTuple):
 @lru_cache(maxsize=256)
 def shared_factors(back: tuple[tuple[str, Expression], ...]) -> SharedFactors:
     """Derivatives by name with those apart that are a slope, which nothing else needs, times something."""
-    uses = Counter(part for node in ordered([by for _, by in back]) for part in node.inputs)
+    outputs_of = [by for _, by in back]
+    uses = Counter(part for node in ordered(outputs_of) for part in node.inputs) + Counter(outputs_of)
     scaled: dict[str, tuple[int, int]] = {}
     factors: dict[str, Expression] = {}
     for name, by in back:
         product, sign = (by.inputs[0], -1) if by.operation == "neg" else (by, 1)
-        if product.operation != "mul" or uses[product] > (sign < 0):
+        if product.operation != "mul" or uses[by] > 1 or uses[product] > 1:  # another name has the same
             continue
         for slope, other in (product.inputs, product.inputs[::-1]):
             if slope.operation == "variable" and str(slope.value).startswith("slope") and uses[slope] == 1:

@@ -5,6 +5,7 @@ Shapes and names are those of `kernels`; N replicas are always there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -60,7 +61,7 @@ def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
     """All hidden states and the first, `(N, T + 1, B, H)`, the last memory, all memories, the writes, their norms."""
     from .kernels import forward_kernel
 
-    given, (heads, side, reverse, precision) = Given(*arguments[:FIELDS]), arguments[FIELDS:]
+    given, (heads, side, reverse, precision) = _laid_out(arguments[:FIELDS]), arguments[FIELDS:]
     count, steps, rows, _ = given.inputs.shape
     units, size = given.weight_mh.shape[1:]
     with matrix_products(precision == "tf32"):
@@ -88,12 +89,12 @@ def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
     """Derivatives by all that was given but the lengths; by inputs, which may be large, where they are needed."""
     from .kernels import backward_kernel
 
-    given, (heads, side, reverse, precision) = Given(*arguments[:FIELDS]), arguments[-PARTS:]
+    given, (heads, side, reverse, precision) = _laid_out(arguments[:FIELDS]), arguments[-PARTS:]
     states, memories, writes, norms, d_states, d_last, needs_inputs = arguments[FIELDS:-PARTS]
     count, steps, rows, _ = given.inputs.shape
     units = states.shape[-1]
     d_hidden = given.memory.new_zeros(count, rows, units)
-    d_memory = torch.zeros_like(given.memory) if d_last is None else d_last.clone()
+    d_memory = torch.zeros_like(given.memory) if d_last is None else d_last.clone(memory_format=torch.contiguous_format)
     d_states = torch.zeros_like(states) if d_states is None else d_states.contiguous()
     d_pre = given.inputs.new_empty(count, steps, rows, units)
     d_writes = given.inputs.new_empty(writes.shape)
@@ -123,16 +124,18 @@ def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
         )
 
 
+def _laid_out(fields: Sequence[Tensor | None]) -> Given:
+    """All of it contiguous, as kernels take it; inputs, which torch multiplies, as they are."""
+    inputs, *others = fields
+    return Given(inputs, *(None if one is None else one.contiguous() for one in others))  # type: ignore[arg-type]
+
+
 def _matrices(given: Given, precision: str) -> tuple[Tensor, ...]:
     """The recurrent ones; for TF32 rounded to nearest, as tensor cores would cut off."""
     found = (given.weight_hh, given.weight_mh, given.weight_write)
     if precision != "tf32" or given.inputs.dtype != torch.float32:
-        return tuple(one.contiguous() for one in found)
-    return tuple(((one.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32) for one in map(_owned, found))
-
-
-def _owned(matrix: Tensor) -> Tensor:
-    return matrix.detach().contiguous()
+        return found
+    return tuple(((one.detach().view(torch.int32) + 0x1000) & -0x2000).view(torch.float32) for one in found)
 
 
 def _start(kernel: Any, given: Given, kind: tuple[int, int, bool, str], tensors: tuple[Tensor | None, ...]) -> None:
