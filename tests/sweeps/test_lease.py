@@ -204,6 +204,18 @@ def test_a_lease_can_be_had_where_there_are_no_links(path, monkeypatch):
     assert lease.look(path.with_name("other")) == (one.owner, one.nonce)
 
 
+def test_who_may_only_look_goes_by_the_clock_of_this_machine(path, monkeypatch):
+    take(path, "a")
+    age(path, 100)
+
+    def refuse(*_, **__):
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr("pathlib.Path.touch", refuse)
+    assert 95 < lease.age(path) < 200
+    assert not lease.is_held(path, 30.0)
+
+
 def test_a_right_that_somebody_has_is_waited_for(path):
     gone = take(path, "gone")
     age(path, 100)

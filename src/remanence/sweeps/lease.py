@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -131,13 +132,14 @@ def is_held(path: Path, seconds: float = EXPIRES) -> bool:
 
 
 def age(path: Path) -> float:
-    """Seconds since a file was touched, by the clock of the file system."""
+    """Seconds since a file was touched, by the clock of the file system; by ours where one may only look."""
     probe = path.with_name(f"{files.TEMPORARY}{secrets.token_hex(4)}-now")
     try:
         probe.touch()
         now = probe.stat().st_mtime
-    finally:
         probe.unlink(missing_ok=True)
+    except OSError:
+        now = time.time()
     try:
         return now - path.stat().st_mtime
     except FileNotFoundError:
