@@ -58,6 +58,8 @@ def do(sweep: Sweep, unit: Unit, device: str, owner: str, progress: Silent, budg
     try:
         if not sweep.is_done(unit):
             carry_out(sweep, unit, device, progress, budget)
+            if not sweep.is_done(unit):
+                sweep.fail(unit, "it ended without all of its results")
     except Stopped:
         if not held.lost:
             raise
