@@ -50,11 +50,13 @@ def test_the_command_shows_a_table_and_writes_numbers_that_are_read_again(tmp_pa
     assert bench.load(path).first_use[1].more == pytest.approx(1.3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layer", ["", "power_law"])
 def test_a_process_of_its_own_says_how_long_it_took(layer, tmp_path):
     assert 0 < first_use.once(layer, torch.device("cpu"), str(tmp_path)) < 120
 
 
+@pytest.mark.long
 def test_a_process_that_fails_is_told_of(tmp_path):
     with pytest.raises(RuntimeError, match=r"a first layer ended with .*gate"):
         first_use.once("nonsense", torch.device("cpu"), str(tmp_path))

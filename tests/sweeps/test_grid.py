@@ -135,6 +135,7 @@ def test_every_point_has_a_folder_of_its_own():
     assert point_folder(()) == "as-it-is"
 
 
+@pytest.mark.long
 def test_names_are_the_same_in_every_process():
     script = (
         "from remanence.sweeps import Unit; "
