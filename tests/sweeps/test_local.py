@@ -183,6 +183,7 @@ def test_workers_that_are_killed_lose_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_workers_that_are_asked_to_stop_save_and_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "MOMENT", 0.05)
     workers = recorded(monkeypatch)
@@ -202,6 +203,7 @@ def test_workers_that_are_asked_to_stop_save_and_go_on(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_what_somebody_held_who_is_gone_is_done_as_well(tmp_path):
     sweep = small(tmp_path, seeds=[1, 2])
     path = sweep.lease(sweep.units[0])

@@ -109,6 +109,7 @@ def test_a_job_that_dies_has_failed_with_one_sentence(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # submitit does not wait for it
 def test_jobs_are_cancelled_when_the_launcher_is_stopped(tmp_path):
     sweep = small(tmp_path, seeds=[1], train__epochs=[100000], task__train_size=[256])

@@ -283,7 +283,7 @@ def workers_of(folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path, number):
     folder = tmp_path / "sweep"
     words = ["sweep", ID, *LONGER, "--out", folder]
