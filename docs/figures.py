@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from result_sections import anchor
+
 from remanence import files
 from remanence.experiments import registry
 from remanence.experiments.figures import NotYetRun, figures_of, latest
@@ -122,11 +124,6 @@ def row(experiment: Experiment, folder: Path, judged: Mapping[tuple[str, str], J
     return Row(experiment, figures, judgement)
 
 
-def anchor(heading: str) -> str:
-    """Where a link to a heading goes."""
-    return "#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def overview(found: list[Row]) -> str:
     """A row for every figure."""
     headings = ("figure", "experiment", "published", "command", "picture", "verdict")
@@ -169,7 +166,7 @@ def judged_as(each: Row) -> str:
     because = each.judgement.because
     if experiment.kind == "training":
         place = anchor(f"{experiment.id}, preset {experiment.preset}")
-        because = f"Numbers, reasons and conditions are on [the page of results](results.md{place})."
+        because = f"Numbers, reasons and conditions are on [the page of results](results-{experiment.paper}.md{place})."
     return f"Verdict:\n\n{claims}\n{because}\n"
 
 

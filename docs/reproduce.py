@@ -51,7 +51,7 @@ def came_out(id: str) -> str:
     for preset in PRESETS:
         folder = RESULTS / id / preset
         if (folder / "summary.json").is_file():
-            links.append(f"[{preset}](results.md#{anchor(f'{id}, preset {preset}')})")
+            links.append(f"[{preset}](results-{id.partition('/')[0]}.md#{anchor(f'{id}, preset {preset}')})")
         elif (folder / "result.json").is_file():
             links.append(f"[{preset}](figures.md#{anchor(id)})")
     return ", ".join(links) or "-"

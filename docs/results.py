@@ -1,209 +1,168 @@
-"""Make docs/results.md and its pictures from the files under results/.
+"""Make the pages of results and their pictures from the files under results/.
 
     python docs/results.py [--results FOLDER] [--draft [ID ..]]
 
-Numbers come from the run folders, what was published from the experiments' own files. What the numbers mean is written
-by hand, in results/verdicts.yaml; `--draft` prints what tests on the numbers say where nobody has written yet.
-Experiments that train have a section; analyses and simulations have a table, and their numbers on the page of figures.
+docs/results.md has every experiment in one table, docs/results-PAPER.md the details. Numbers come from the run folders,
+what was published from the experiments' own files. What the numbers mean is written by hand, in results/verdicts.yaml;
+`--draft` prints what tests on the numbers say where nobody has written yet. Experiments that train have a section on
+the page of their paper; pictures and tables of analyses and simulations are on the page of figures.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import re
-import shlex
-import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remanence.experiments import registry, results, text, verdicts
-from remanence.experiments.configuration import published_table
-from remanence.experiments.figures import files_of
-from remanence.experiments.schema import PRESETS, Experiment
+from result_sections import (
+    WORDS,
+    Section,
+    analyses,
+    anchor,
+    curves,
+    markdown,
+    picture_of_sweep,
+    sections,
+    sweeps,
+    swept,
+    verdict_of,
+    written,
+)
+
+from remanence.experiments import registry, results, text
+from remanence.experiments.schema import Experiment
 from remanence.experiments.sections import gather
 from remanence.experiments.verdicts import Judgement, judgements
-from remanence.report.difference import Sample, difference
 from remanence.report.drawing import draw
-from remanence.report.figure import Figure
-from remanence.report.figures.by_bin import bins_of
-from remanence.report.figures.learning_curves import by_inputs, figure, panel
-from remanence.report.files import RunFiles, read
-from remanence.table import Table, mean_and_std
+from remanence.table import mean_and_std
 from remanence.training import files
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "results"
-WORDS = ("holds", "does not hold", "open")
 RESOLUTION, COLOURS, LARGEST = 120, 128, 80_000
-WEIGHTS = {"best": "the weights that were best in validation", "last": "the weights after the last update"}
+Judgements = Mapping[tuple[str, str], Judgement]
 
 HEAD = """# Results
 
-What came out when experiments were run, beside what was published. Made by `docs/results.py` from the files under
-`results/`; only the verdicts are written by hand (`results/verdicts.yaml`). Experiments of `remanence list` that are
-not here have no results yet.
+What came out when experiments of the three papers were run, beside what was published. Made by `docs/results.py`
+from the files under `results/`; only the verdicts are written by hand (`results/verdicts.yaml`).
 
-`holds`, `does not hold`: these runs confirm the claim, or contradict it. `open`: they do not decide it. Most
-trainings here are far shorter than the published ones, with few seeds: the second and third columns say how much. What
-was looked at in trained models, or computed without training, is [below](#analyses-and-simulations).
+* **ours** is the mean and the sample standard deviation over seeds; failed runs are left out, and counted on the page
+  of the paper. **seeds** and **epochs** say how many of the published ones were run.
+* A claim **holds** or **does not hold** if these runs confirm or contradict it, and is **open** if they do not decide
+  it; the numbers count claims.
+* An experiment leads to its details: tables, learning curves, reasons, conditions, and the command to repeat it.
 """
-AFTER = """## Analyses and simulations
+AGAINST = """## What does not hold, and why we think so
+"""
+BY_PAPER = """# Results: {title}
 
-Tables and pictures are on the page of figures.
+Details of the experiments of one paper; [all of them in one table](results.md).
+"""
+SWEEPS = """## Sweeps
+
+The same experiments over values of a setting, as `remanence sweep` runs them. What they show is written by hand
+(`results/sweeps.yaml`).
+"""
+ANALYSES = """## Analyses and simulations
+
+Claims about trained models, or about what is computed without training. Tables and pictures are on the page of figures.
 """
 
 
-@dataclass(frozen=True)
-class Run:
-    """What one run left behind."""
-
-    result: dict[str, Any]
-    machine: dict[str, Any]
-    times: list[dict[str, Any]]
-    curve: dict[int, float]
-    """The validation score by update."""
-
-    @classmethod
-    def read(cls, directory: Path, score: str) -> Run:
-        """From its folder."""
-        lines = read_lines(directory / "metrics.jsonl")
-        return cls(
-            result=json.loads((directory / "result.json").read_text("utf-8")),
-            machine=json.loads((directory / "machine.json").read_text("utf-8")),
-            times=read_lines(directory / "times.jsonl"),
-            curve={line["update"]: line["validation"][score] for line in lines if line.get("validation")},
-        )
-
-    @property
-    def seconds(self) -> float:
-        """Training and evaluation, without what was done twice after an interruption."""
-        return math.fsum(line.get("seconds", 0.0) for line in self.times)
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether it was stopped and went on."""
-        return [line["what"] for line in self.times].count("start") > 1
-
-    @property
-    def late(self) -> float:
-        """The mean score of the last fifth of its updates, which goes up and down less than the last one."""
-        return statistics.fmean(value for at, value in self.curve.items() if at > 0.8 * max(self.curve))
-
-    def score_at(self, update: int) -> float | None:
-        """The latest score up to an update; a run that ended earlier keeps its last."""
-        return next((self.curve[at] for at in sorted(self.curve, reverse=True) if at <= update), None)
+def page_of(paper: str) -> str:
+    """The file of a paper's details."""
+    return f"results-{paper}.md"
 
 
-@dataclass(frozen=True)
-class Section:
-    """An experiment and preset with its runs by model, in the order of the experiment's file."""
-
-    experiment: Experiment
-    outcomes: dict[str, list[results.Outcome]]
-    runs: dict[str, list[Run]]
-    tables: list[Table]
-    """Of the analysis that closes it."""
-
-    @property
-    def heading(self) -> str:
-        """Its title on the page."""
-        return f"{self.experiment.id}, preset {self.experiment.preset}"
-
-    @property
-    def every_run(self) -> list[Run]:
-        """Of all models."""
-        return [run for runs in self.runs.values() for run in runs]
-
-    @property
-    def picture(self) -> str:
-        """The file of its learning curves, relative to the page."""
-        return f"pictures/results_{self.experiment.id.replace('/', '_')}_{self.experiment.preset}.png"
-
-    @property
-    def seeds(self) -> str:
-        """How many runs of a model have ended, and how many the paper's preset has."""
-        runs = sorted({len(each) for each in self.runs.values()})
-        return f"{span(runs)} of {len(registry.find(self.experiment.id, 'paper').seeds)}"
-
-    @property
-    def epochs(self) -> tuple[str, str]:
-        """How long it was trained, and how long the paper's preset trains."""
-        trained = sorted({run.result["epochs"] for run in self.every_run})
-        whole = sorted({registry.find(self.experiment.id, "paper").models[name].training.epochs for name in self.runs})
-        return span(trained), span(whole)
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a JSON lines file."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def span(values: Sequence[float]) -> str:
-    """Sorted numbers as one, or from the lowest to the highest."""
-    low, high = values[0], values[-1]
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-
-
-def sections(folder: Path) -> list[Section]:
-    """Everything that has results, in the order of the papers."""
-    found = []
+def opening(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
+    """Every experiment of the papers in a row: of several presets the longest that was run."""
+    trained = {section.experiment.id: section for section in found}
+    looked_at = {id: (preset, result) for (id, preset), result in analyses(folder).items()}
+    rows = []
     for id in registry.IDS:
-        for preset in PRESETS:
-            if not (folder / id / preset).is_dir():
-                continue
-            experiment = registry.find(id, preset)
-            outcomes = results.outcomes(folder, experiment)
-            if experiment.kind == "training" and outcomes:
-                score = experiment.report.score
-                runs = {
-                    name: [Run.read(path, score) for path in results.finished(folder, experiment, name).values()]
-                    for name in outcomes
-                }
-                closing = read(folder / id / preset / "result.json") or {}
-                tables = [Table(**table) for table in closing.get("tables", ())]
-                found.append(Section(experiment, outcomes, runs, tables))
-    return found
+        experiment = registry.find(id, "paper")
+        if id in trained:
+            rows.append(trained_row(trained[id], judged))
+        elif id in looked_at:
+            preset, result = looked_at[id]
+            link = f"[{id}](figures.md{anchor(id)})"
+            rows.append((link, "-", "a figure", *extent(result), counted(id, preset, judged)))
+        elif experiment.paper != "own":
+            published = published_and_ours(experiment, {})[0] if experiment.kind == "training" else "-"
+            rows.append((id, published, "not run yet", "-", "-", "-"))
+    return markdown(("experiment", "published", "ours", "seeds", "epochs", "verdict"), rows)
 
 
-def analyses(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """What analyses and simulations left behind, by id and preset, in the order of the papers."""
-    found = {}
-    for id in registry.IDS:
-        for preset in PRESETS:
-            result = read(folder / id / preset / "result.json")
-            if result is not None and registry.find(id).kind != "training":
-                found[id, preset] = result
-    return found
+def trained_row(section: Section, judged: Judgements) -> tuple[str, ...]:
+    """An experiment that trains."""
+    experiment = section.experiment
+    return (
+        f"[{experiment.id}]({page_of(experiment.paper)}{anchor(section.heading)})",
+        *published_and_ours(experiment, section.outcomes),
+        section.seeds,
+        " of ".join(section.epochs),
+        counted(experiment.id, experiment.preset, judged),
+    )
 
 
-def verdict_of(id: str, preset: str, judged: dict[tuple[str, str], Judgement]) -> Judgement:
-    """What was written about an experiment."""
-    about = f"{id}, preset {preset}"
-    verdict = judged.get((id, preset))
-    if verdict is None:
-        raise ValueError(f"expected a verdict on {about} in {verdicts.FILE}, got none; write one")
-    for claim in verdict.claims:
-        if claim.verdict not in WORDS:
-            raise ValueError(f"expected a verdict on {about} of {WORDS}, got {claim.verdict!r}")
-    return verdict
+def published_and_ours(experiment: Experiment, found: Mapping[str, list[results.Outcome]]) -> tuple[str, str]:
+    """What its models have reached, one below the other."""
+    report = experiment.report
+    numbers = experiment.published.get(report.score, {})
+    published = {name: results.published(numbers[name], report.digits) for name in experiment.models if name in numbers}
+    if report.reach is not None and not published:
+        what = f"updates to {report.reach * report.scale:g} %"
+        ours = {
+            name: results.reached([run.updates_to_reach for run in runs if run.updates_to_reach], len(runs))
+            for name, runs in found.items()
+        }
+    else:
+        what = report.score + (f", {report.unit}" if report.unit else "")
+        ours = {
+            name: mean_and_std(
+                [run.score * report.scale for run in runs if run.score is not None and not run.failed], report.digits
+            )
+            for name, runs in found.items()
+        }
+    return lines(published, report.score + (f", {report.unit}" if report.unit else "")), lines(ours, what)
 
 
-def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table."""
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+def lines(values: Mapping[str, str], what: str) -> str:
+    """Values with their names, one below the other in a cell of a table; "-" without any."""
+    return "<br>".join([f"{what}:", *(f"`{name}` {value}" for name, value in values.items())]) if values else "-"
 
 
-def anchor(heading: str) -> str:
-    """Where a link to a heading goes."""
-    return "#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+def counted(id: str, preset: str, judged: Judgements) -> str:
+    """How many claims have which verdict."""
+    counts = Counter(claim.verdict for claim in verdict_of(id, preset, judged).claims)
+    return "<br>".join(f"**{word}** {counts[word]}" for word in WORDS if counts[word])
 
 
-def overview(found: Sequence[Section], judged: dict[tuple[str, str], Judgement]) -> str:
+def extent(result: dict[str, Any]) -> tuple[str, str]:
+    """How many seeds an analysis has looked at, and how long they were trained."""
+    seeds, _, epochs = trained_for(result).removeprefix("seeds: ").partition(", ")
+    return seeds, epochs.replace(" epochs", "") or "-"
+
+
+def against(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
+    """Every claim that does not hold, with why."""
+    pages = {
+        (section.experiment.id, section.experiment.preset): page_of(section.experiment.paper) + anchor(section.heading)
+        for section in found
+    }
+    pages |= {(id, preset): f"figures.md{anchor(id)}" for id, preset in analyses(folder)}
+    return "".join(
+        f"* [{id}]({place}): *{claim.text}* {claim.because}\n"
+        for (id, preset), place in sorted(pages.items(), key=lambda item: registry.IDS.index(item[0][0]))
+        for claim in verdict_of(id, preset, judged).claims
+        if claim.verdict == "does not hold"
+    )
+
+
+def overview(found: Sequence[Section], judged: Judgements) -> str:
     """Every claim on trainings with its verdict."""
     rows = []
     for section in found:
@@ -213,17 +172,19 @@ def overview(found: Sequence[Section], judged: dict[tuple[str, str], Judgement])
     return markdown(("experiment", "epochs, of the paper preset's", "seeds, of its", "claim", "verdict"), rows)
 
 
-def looked_at(folder: Path, judged: dict[tuple[str, str], Judgement]) -> str:
+def looked_at(paper: str, folder: Path, judged: Judgements) -> str:
     """Every claim on what analyses and simulations found, with its verdict."""
     rows = []
     for (id, preset), result in analyses(folder).items():
+        if registry.find(id).paper != paper:
+            continue
         link = f"[{id}](figures.md{anchor(id)})"
         rows += [
             (link, preset, trained_for(result), claim.text, f"**{claim.verdict}**")
             for claim in verdict_of(id, preset, judged).claims
         ]
     headings = ("experiment", "preset", "seeds and epochs of what was looked at, of the paper preset's")
-    return markdown((*headings, "claim", "verdict"), rows)
+    return f"{ANALYSES}\n{markdown((*headings, 'claim', 'verdict'), rows)}" if rows else ""
 
 
 def trained_for(result: dict[str, Any]) -> str:
@@ -240,180 +201,20 @@ def trained_for(result: dict[str, Any]) -> str:
     return f"seeds: {max(map(len, seeds.values()))}, {' or '.join(dict.fromkeys(epochs))}"
 
 
-def scores(section: Section) -> str:
-    """The table of an experiment: ours beside the published."""
-    experiment, report = section.experiment, section.experiment.report
-    unit = f", {report.unit}" if report.unit else ""
-    late = [results.LATE] if report.late else []
-    reach = [] if report.reach is None else [f"updates to {report.reach * report.scale:g}{report.unit and ' %'}"]
-    rows = []
-    for name, outcomes in section.outcomes.items():
-        good = [run.score * report.scale for run in outcomes if run.score is not None and not run.failed]
-        number = experiment.published.get(report.score, {}).get(name)
-        reaching = [run.updates_to_reach for run in outcomes if run.updates_to_reach is not None]
-        rows.append(
-            (
-                f"`{name}`",
-                f"{section.runs[name][0].result['parameters']:,}",
-                str(len(outcomes)),
-                str(sum(run.failed for run in outcomes)),
-                mean_and_std(good, report.digits),
-                *([mean_and_std(results.late_scores(outcomes, report), report.digits)] if late else []),
-                *([results.reached(reaching, len(outcomes))] if reach else []),
-                results.published(number, report.digits),
-                f"{statistics.fmean(good) - number.mean:+.{report.digits}f}" if number and good else "-",
-                ", ".join(results.single(run, report) for run in outcomes),
-            )
-        )
-    head = ("model", "parameters", "runs", "failed", f"{report.split} {report.score}{unit}", *late, *reach)
-    text = markdown((*head, "published", "difference", "single runs"), rows)
-    weights = sorted({run.result.get("test_weights", "best") for run in section.every_run})
-    of = " or ".join(WEIGHTS[each] for each in weights)
-    note = f"Mean and sample standard deviation over seeds, of {of}."
-    if all(len(each) == 1 for each in section.runs.values()):
-        note = f"One seed, of {of}."
-    if any(run.failed for outcomes in section.outcomes.values() for run in outcomes):
-        note += " Failed runs (!) are counted and left out of the mean."
-    return f"{text}\n{note}\n"
-
-
-def tested(section: Section) -> str:
-    """Which model is better, by the test of the claim, where there is one."""
-    parts = verdicts.parts_of_claims().get(section.experiment.id, [])
-    evidence = verdicts.Evidence(section.experiment, section.outcomes)
-    known = [part for part in parts if "best" in part and not evidence.missing(verdicts.models_of(part))]
-    return "".join(f"Welch's test: {verdicts.best(part, evidence)[1]}\n" for part in known)
-
-
-def in_bins(section: Section, folder: Path) -> str:
-    """Test scores by a property of the sequence, where runs have them, with the difference of two models."""
-    experiment, report = section.experiment, section.experiment.report
-    runs = {
-        name: [RunFiles(path, name, seed) for seed, path in results.finished(folder, experiment, name).items()]
-        for name in section.runs
-    }
-    rows = []
-    for score, (low, high) in bins_of(runs, report.score).items():
-        values = [[(run.test(score) or 0.0) * report.scale for run in each] for each in runs.values()]
-        cells = [mean_and_std(each, report.digits) for each in values]
-        if len(values) == 2:
-            one = difference(Sample.of(values[1]), Sample.of(values[0]))
-            interval = [f"{end:+.{report.digits}f}" for end in (one.low, one.high) if end is not None]
-            cells += [f"{one.value:+.{report.digits}f}", " to ".join(interval) or "-"]
-        rows.append((f"{low} to {high}" if high else f"over {low}", *cells))
-    if not rows:
-        return ""
-    names = list(runs)
-    apart = [f"{names[1]} minus {names[0]}", "95 % interval (Welch)"] if len(names) == 2 else []
-    unit = f", {report.unit}" if report.unit else ""
-    return markdown((f"test {report.score}{unit}, by bin", *(f"`{name}`" for name in names), *apart), rows)
-
-
-def also(section: Section) -> str:
-    """Tables of the analysis that closes an experiment, and what was published besides the score."""
-    parts = [table.markdown() + "\n" for table in section.tables]
-    published = section.experiment.published
-    rest = {name: numbers for name, numbers in published.items() if name != section.experiment.report.score}
-    if rest:
-        table = published_table(replace(section.experiment, published=rest))
-        parts.append(replace(table, title="also published").markdown() + "\n")
-    return "\n".join(parts)
-
-
-def progress(section: Section) -> str:
-    """Mean validation scores on the way."""
-    report = section.experiment.report
-    marks = quarters(sorted({update for run in section.every_run for update in run.curve}))
-    rows = []
-    for name, runs in section.runs.items():
-        means = [mean_at(runs, mark) for mark in marks]
-        late = statistics.fmean(run.late for run in runs)
-        rows.append((f"`{name}`", *(results.shown(mean, report) for mean in (*means, late))))
-    unit = f", {report.unit}" if report.unit else ""
-    headings = (*(f"{mark:,}" for mark in marks), results.LATE)
-    text = markdown((f"mean validation {report.score}{unit}, after updates", *headings), rows)
-    early = any(max(run.curve, default=0) < marks[-1] for run in section.every_run)
-    return text + ("\nA run that ended earlier counts with its last value.\n" if early else "")
-
-
-def mean_at(runs: Sequence[Run], update: int) -> float | None:
-    """The mean score of runs at an update, None where one has none yet."""
-    values = [value for value in (run.score_at(update) for run in runs) if value is not None]
-    return statistics.fmean(values) if len(values) == len(runs) else None
-
-
-def quarters(updates: Sequence[int]) -> list[int]:
-    """The evaluated updates nearest to each quarter of a training, its end among them."""
-    return [min(updates, key=lambda update: abs(update - updates[-1] * part / 4)) for part in (1, 2, 3, 4)]
-
-
-def command_of(machine: dict[str, Any]) -> str:
-    """The command of a run as one would type it, without where its files went, its budget and how much it said."""
-    words = shlex.split(machine["command"])[1:]
-    for option in ("--out", "--budget"):
-        if option in words:
-            at = words.index(option)
-            del words[at : at + 2]
-    return shlex.join(["remanence", *(word for word in words if word != "--quiet")])
-
-
-def conditions(section: Section, verdict: Judgement) -> str:
-    """How it was run: epochs, machine, versions, times, commands."""
-    runs = section.every_run
-    machines = [run.machine for run in runs]
-
-    def shared(form: str) -> str:
-        return " or ".join(sorted({form.format(**machine) for machine in machines}))
-
-    days = sorted({machine["started"][:10] for machine in machines})
-    times = ", ".join(f"`{name}` {max(run.seconds for run in each):.0f}" for name, each in section.runs.items())
-    interrupted = sum(run.interrupted for run in runs)
-    lines = [
-        f"Trained for {section.epochs[0]} epochs; the `paper` preset has {section.epochs[1]}. "
-        f"`remanence show {section.experiment.id}` says what the paper leaves open and what was chosen.",
-        f"{shared('{name}')}, {days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
-        f"{shared('remanence {remanence}, torch {torch}, CUDA {cuda}, Python {python}')}.",
-        f"Seconds of training with evaluation, all seeds of a model together: {times}. {verdict.conditions}",
-    ]
-    if interrupted:
-        lines.append(f"{interrupted} of {len(runs)} runs were stopped on the way and continued.")
-    commands = sorted({command_of(machine) for machine in machines})
-    return "".join(f"* {line}\n" for line in lines) + "\n```\n" + "\n".join(commands) + "\n```\n"
-
-
-def written(section: Section, verdict: Judgement, folder: Path) -> str:
-    """A section of the page."""
-    experiment = section.experiment
-    left_out = ", ".join(f"`{name}`" for name in experiment.models if name not in section.runs)
-    parts = [
-        f"## {section.heading}\n",
-        f"{experiment.title}. Reproduces {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.\n",
-        "Published:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
-        f"**Verdict.** {verdict.because}\n",
-        scores(section) + (f"\nNot run: {left_out}.\n" if left_out else ""),
-        tested(section),
-        f"![Learning curves of {experiment.id}]({section.picture})\n",
-        progress(section),
-        in_bins(section, folder),
-        also(section),
-        conditions(section, verdict),
-    ]
-    return "\n".join(part for part in parts if part)
-
-
-def page(folder: Path = RESULTS) -> str:
-    """The whole page."""
-    found = sections(folder)
-    judged = judgements(folder)
-    parts = [written(each, verdict_of(each.experiment.id, each.experiment.preset, judged), folder) for each in found]
-    return "\n".join([HEAD, overview(found, judged), *parts, AFTER, looked_at(folder, judged)])
-
-
-def curves(section: Section, folder: Path) -> Figure:
-    """Validation scores over updates, models that see time in a panel of their own. What was published is beside it."""
-    found = files_of(section.experiment, folder)
-    panels = [panel(found, runs, found.score, words) for runs, words in by_inputs(found.expect_runs())]
-    return figure(found, "", panels)
+def pages(folder: Path = RESULTS) -> dict[str, str]:
+    """Every page by its file."""
+    found, judged = sections(folder), judgements(folder)
+    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), AGAINST, against(found, folder, judged)])}
+    for paper, title in registry.PAPERS.items():
+        own = [section for section in found if section.experiment.paper == paper]
+        parts = [BY_PAPER.format(title=title), *([overview(own, judged)] if own else [])]
+        parts += [written(each, verdict_of(each.experiment.id, each.experiment.preset, judged), folder) for each in own]
+        over = [swept(name, section, folder) for name, section in sweeps(folder) if section.id.startswith(f"{paper}/")]
+        parts += [SWEEPS, *over] if over else []
+        parts += [part for part in [looked_at(paper, folder, judged)] if part]
+        if len(parts) > 1:
+            made[page_of(paper)] = "\n".join(parts)
+    return made
 
 
 def draft(folder: Path, anew: Sequence[str] = ()) -> str:
@@ -439,8 +240,8 @@ def draft(folder: Path, anew: Sequence[str] = ()) -> str:
 
 
 def main() -> None:
-    """Write the page and its pictures."""
-    parser = argparse.ArgumentParser(description="Make docs/results.md and its pictures from the files under results/.")
+    """Write the pages and their pictures."""
+    parser = argparse.ArgumentParser(description="Make the pages of results and their pictures from results/.")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
     words = "print missing verdicts instead, as tests decide them, and those on these experiments anew"
     parser.add_argument("--draft", nargs="*", metavar="ID", help=words)
@@ -449,12 +250,16 @@ def main() -> None:
     if given.draft is not None:
         print(draft(folder, given.draft))
         return
-    files.write(DOCS / "results.md", page(folder).encode())
+    for name, content in pages(folder).items():
+        files.write(DOCS / name, content.encode())
     for section in sections(folder):
         for colours in (COLOURS, COLOURS // 2):  # fewer for curves that cross everywhere
             draw(curves(section, folder), DOCS / section.picture, resolution=RESOLUTION, colours=colours)
             if (DOCS / section.picture).stat().st_size < LARGEST:
                 break
+    for name, swept_over in sweeps(folder):
+        for drawn in swept_over.figures:
+            draw(drawn, DOCS / picture_of_sweep(name), resolution=RESOLUTION, colours=COLOURS)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from remanence.experiments import registry, results
 from remanence.table import mean_and_std
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs/results.md").read_text("utf-8")
+PAGES = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("results*.md"))}
+OPENING = PAGES["results.md"]
+DETAILS = "\n".join(page for name, page in PAGES.items() if name != "results.md")
 SUMMARIES = sorted((ROOT / "results").glob("*/*/*/summary.json"))
 ANALYSES = [
     path for path in (ROOT / "results").glob("*/*/*/result.json") if not path.with_name("summary.json").exists()
@@ -36,7 +38,7 @@ def identity(path: Path) -> tuple[str, str]:
 
 def section(path: Path) -> str:
     id, preset = identity(path)
-    return PAGE.split(f"\n## {id}, preset {preset}\n")[1].split("\n## ")[0]
+    return DETAILS.split(f"\n## {id}, preset {preset}\n")[1].split("\n## ")[0]
 
 
 def tables(text: str) -> list[list[dict[str, str]]]:
@@ -57,8 +59,40 @@ def validation(run: Path, score: str) -> dict[int, float]:
     return {line["update"]: line["validation"][score] for line in lines}
 
 
-def test_the_page_is_what_the_script_makes(script):
-    assert script.page() == PAGE, "docs/results.md is not what the files say; run `make results`"
+def test_the_pages_are_what_the_script_makes(script):
+    assert script.pages() == PAGES, "docs/results*.md are not what the files say; run `make results`"
+
+
+def test_the_opening_table_has_every_experiment_of_the_papers_with_its_numbers():
+    (table,) = tables(OPENING)
+    rows = {row["experiment"].strip("[").split("]")[0]: row for row in table}
+    assert list(rows) == [id for id in registry.IDS if not id.startswith("own/")]
+    with_results = {identity(path)[0] for path in (*SUMMARIES, *ANALYSES)}
+    assert {id for id, row in rows.items() if row["ours"] != "not run yet"} == with_results
+    row = rows["plstm/pmnist-256"]
+    assert row["published"] == "accuracy, %:<br>`lstm` 91.30<br>`plstm` 94.40"
+    scores = [
+        100 * json.loads((run / "result.json").read_text("utf-8"))["test"]["accuracy"]
+        for run in runs(ROOT / "results/plstm/pmnist-256/paper/summary.json", "plstm")
+    ]
+    assert f"`plstm` {mean_and_std(scores, 2)}" in row["ours"]
+    assert (row["seeds"], row["epochs"], row["verdict"]) == ("3 of 3", "100 of 100", "**holds** 2<br>**open** 1")
+
+
+def test_claims_that_do_not_hold_are_told_first_each_with_why():
+    written = yaml.safe_load((ROOT / "results/verdicts.yaml").read_text("utf-8"))
+    against = [
+        (id, claim["claim"], claim.get("because", ""))
+        for id, presets in written.items()
+        for words in presets.values()
+        for claim in words["claims"]
+        if claim["verdict"] == "does not hold"
+    ]
+    told = OPENING.split("## What does not hold")[1]
+    assert told.count("\n* ") == len(against)
+    for id, claim, why in against:
+        assert len(why) > 40, (id, claim)
+        assert re.search(rf"\* \[{re.escape(id)}\]\(.*\): \*{re.escape(claim)}\* {re.escape(why)}", told)
 
 
 def test_every_result_has_a_section_a_verdict_and_a_picture():
@@ -71,12 +105,17 @@ def test_every_result_has_a_section_a_verdict_and_a_picture():
         assert (ROOT / "docs" / picture).stat().st_size < 80_000
 
 
-def test_links_of_the_overview_lead_to_sections(script):
-    headings = re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
-    links = re.findall(r"\]\((#.*?)\)", PAGE)
-    assert set(links) == {script.anchor(heading) for heading in headings}
-    figures = re.findall(r"^## (.*)$", (ROOT / "docs/figures.md").read_text("utf-8"), re.MULTILINE)
-    assert set(re.findall(r"\]\(figures\.md(#.*?)\)", PAGE)) <= {script.anchor(heading) for heading in figures}
+def test_links_lead_to_sections(script):
+    pages = PAGES | {"figures.md": (ROOT / "docs/figures.md").read_text("utf-8")}
+    anchors = {
+        name: {script.anchor(heading) for heading in re.findall(r"^##+ (.*)$", page, re.MULTILINE)}
+        for name, page in pages.items()
+    }
+    for name, page in PAGES.items():
+        links = re.findall(r"\]\(([\w-]+\.md)?(#[^)]*)\)", page)
+        assert links
+        for other, place in links:
+            assert place in anchors[other or name], (name, other, place)
 
 
 def test_run_folders_hold_only_what_is_to_be_kept():
@@ -192,16 +231,21 @@ def test_a_closing_analysis_and_what_else_was_published_are_in_the_section():
     assert any(row.get("quantity") == "perplexity, under 100 times" and row["published"] == "2100.89" for row in rows)
 
 
-def test_every_claim_on_an_analysis_is_in_the_last_table():
+def test_every_claim_on_an_analysis_is_in_the_last_table_of_its_paper():
     written = yaml.safe_load((ROOT / "results/verdicts.yaml").read_text("utf-8"))
-    (table,) = tables(PAGE.split("## Analyses and simulations")[1])
+    found = [
+        row
+        for page in PAGES.values()
+        for table in tables(page.partition("## Analyses and simulations")[2])
+        for row in table
+    ]
     expected = {
         (id, preset, one["claim"], f"**{one['verdict']}**")
         for id, preset in map(identity, ANALYSES)
         for one in written[id][preset]["claims"]
     }
     assert {
-        (row["experiment"][1:].split("]")[0], row["preset"], row["claim"], row["verdict"]) for row in table
+        (row["experiment"][1:].split("]")[0], row["preset"], row["claim"], row["verdict"]) for row in found
     } == expected
 
 

@@ -8,6 +8,7 @@ from .ablation import UnitAblation, random_orders, scores_without, unit_ablation
 from .ages import UnitAges, ages_and_resets, exponents, later_reset_units, reference_times, reset_steps, signal_steps
 from .assigned import AssignedEstimated, assigned_against_estimated, estimated_timescales
 from .at_rest import LayerAtRest, gates_at_rest
+from .attractors import Attractors, attractors
 from .bootstrap import PairedBootstrap, paired_bootstrap
 from .by_length import AccuracyByLength, ScoresOfSequences, accuracy_by_length, scores_of_sequences
 from .decay import DecayCurves, decay_curves
@@ -42,6 +43,7 @@ __all__ = [
     "AccuracyByDependency",
     "AccuracyByLength",
     "AssignedEstimated",
+    "Attractors",
     "BinnedPerplexity",
     "DecayCurves",
     "DecayFits",
@@ -77,6 +79,7 @@ __all__ = [
     "as_model",
     "as_plain",
     "assigned_against_estimated",
+    "attractors",
     "both_countings",
     "decay_curves",
     "estimated_timescales",

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..cells import GatedCell, NRUCell
-from ..models import SequenceModel, forward_together
+from ..models import SequenceModel
 from ..models.sequence import last
 from ..tasks.base import Batch, Task
 from .plain import Result
-from .sequences import AT_ONCE, home_of, inputs_of, measuring, repeated, scored, sequences_of
+from .sequences import AT_ONCE, heard_by, home_of, layer_of, measuring, outputs_of, repeated, scored, sequences_of
 
 Where = Literal["everywhere", "head"]
 Units = NDArray[numpy.int64]
@@ -169,7 +169,7 @@ def scores_without(
 def without(model: SequenceModel, kept: Tensor) -> SequenceModel:
     """A copy of a model in which nothing reads the units that are not kept, a mask `(H,)`."""
     ablated = copy.deepcopy(model)
-    layer = ablated.layer
+    layer = layer_of(ablated)
     suffix = layer.places[-1].suffix
     with torch.no_grad():
         ablated.head.weight.mul_(kept)
@@ -183,9 +183,7 @@ def _everywhere(model: SequenceModel, kept: Tensor) -> Callable[[Batch], Tensor]
     models = [without(model, mask) for mask in kept]
 
     def run(batch: Batch) -> Tensor:
-        together = repeated(batch, len(models))
-        inputs, dt = inputs_of(model, together)
-        return forward_together(models, inputs, together.lengths, dt)[0]
+        return outputs_of(models, repeated(batch, len(models)))
 
     return run
 
@@ -203,12 +201,12 @@ def _at_the_head(model: SequenceModel, kept: Tensor) -> Callable[[Batch], Tensor
 
 def _hidden(model: SequenceModel, batch: Batch) -> Batch:
     """What the read-out sees: the hidden values of the layer as inputs, `(T, B, H)`."""
-    inputs, dt = inputs_of(model, batch)
-    return replace(batch, inputs=model.layer(inputs, None, dt)[0])
+    vectors, dt = heard_by(model, batch)
+    return replace(batch, inputs=layer_of(model)(vectors, None, dt, lengths=batch.lengths)[0], mask=None)
 
 
 def _units(model: SequenceModel) -> int:
-    layer = model.layer
+    layer = layer_of(model)
     if layer.bidirectional or layer.proj_size:
         raise ValueError("expected a model that runs in one direction and does not project, got another")
     if not isinstance(layer.cell, GatedCell | NRUCell):

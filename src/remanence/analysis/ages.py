@@ -13,11 +13,12 @@ from torch import Tensor
 from ..gates import PowerLaw
 from ..models import SequenceModel
 from ..nn import record
+from ..nn.sequence import within
 from ..tasks.base import Batch, Task
 from .arrays import Numbers, numbers
 from .opened import exponents_of
 from .plain import Result
-from .sequences import home_of, inputs_of, measuring, sequences_of
+from .sequences import heard_by, home_of, layer_of, measuring, sequences_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,8 @@ def reference_times(model: SequenceModel, batch: Batch) -> Numbers:
 def exponents(model: SequenceModel) -> Numbers:
     """p of every unit, `(H,)`."""
     _expect_power_law(model)
-    p = exponents_of(model.layer, model.layer.places[0])
+    layer = layer_of(model)
+    p = exponents_of(layer, layer.places[0])
     assert p is not None
     return numbers(p)
 
@@ -145,6 +147,8 @@ def exponents(model: SequenceModel) -> Numbers:
 def signal_steps(batch: Batch, channel: int = -1) -> Tensor:
     """The first step, counted from one, at which an input is one, `(B,)`. By default the last input, the signal."""
     signal = batch.inputs[..., channel] > 0.5
+    if batch.lengths is not None:
+        signal &= within(batch.lengths, len(signal))
     if not bool(signal.any(0).all()):
         raise ValueError(f"expected a signal on input {channel} of every sequence, got a sequence without one")
     return signal.int().argmax(0) + 1
@@ -177,9 +181,9 @@ def reset_steps(age: Tensor, signal: Tensor, shown: int, share: float = 0.5, len
 def _ages(model: SequenceModel, batch: Batch) -> Tensor:
     """`(T, B, H)`."""
     _expect_power_law(model)
-    inputs, dt = inputs_of(model, batch)
     with measuring(model):
-        seen = record(model.layer, inputs, dt=dt)
+        vectors, dt = heard_by(model, batch)
+        seen = record(layer_of(model), vectors, dt=dt, lengths=batch.lengths)
     return cast("dict[str, Tensor]", seen)["age"]
 
 
@@ -191,7 +195,7 @@ def _reference_times(age: Tensor, dt: Tensor | None) -> Tensor:
 
 
 def _expect_power_law(model: SequenceModel) -> None:
-    layer = model.layer
+    layer = layer_of(model)
     if len(layer.places) > 1:
         raise ValueError(f"expected a model with one layer in one direction, got {len(layer.places)}")
     if not isinstance(layer.gate, PowerLaw):

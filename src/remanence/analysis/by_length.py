@@ -14,11 +14,11 @@ import numpy
 import torch
 from torch import Tensor
 
-from ..models import SequenceModel, forward_together
+from ..models import SequenceModel
 from ..tasks.base import Batch, Task
 from .arrays import Integers, Numbers, numbers
 from .plain import Result
-from .sequences import AT_ONCE, home_of, inputs_of, measuring, repeated, sequences_of
+from .sequences import AT_ONCE, home_of, measuring, outputs_of, repeated, sequences_of
 
 BINS = 8
 
@@ -121,8 +121,7 @@ def scores_of_sequences(
     with measuring(*models):
         for batch in sequences_of(task, sequences, seed=seed, device=home_of(models[0])[0], at_once=at_once):
             together = repeated(batch, len(models))
-            inputs, dt = inputs_of(models[0], together)
-            outputs, _ = forward_together(models, inputs, together.lengths, dt)
+            outputs = outputs_of(models, together)
             found = task.scores(_alone(outputs), _each_alone(together))
             if wanted not in found:
                 raise ValueError(f"expected score to be one of {', '.join(found)}, got {wanted!r}")

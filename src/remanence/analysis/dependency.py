@@ -13,12 +13,13 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
-from ..models import SequenceModel, forward_together
+from ..models import SequenceModel
+from ..nn.sequence import within
 from ..tasks import Batch, Dyck2, Split
 from ..tasks.brackets import KINDS, PADDING, SYMBOLS, read
 from ..tasks.dyck import BINS, bin_of
 from .plain import Result
-from .sequences import AT_ONCE, home_of, inputs_of, measuring, repeated, sequences_of
+from .sequences import AT_ONCE, home_of, measuring, outputs_of, repeated, sequences_of
 
 Whole = NDArray[numpy.int64]
 Shares = NDArray[numpy.float64]
@@ -82,7 +83,10 @@ def pair_timescale_distribution(task: Dyck2, split: Split = "train") -> PairTime
 def longest_dependencies(batch: Batch) -> Whole:
     """The longest timescale of every string of a batch, `(B,)`."""
     inputs = batch.inputs.cpu()
-    symbols = torch.where(inputs.sum(-1) > 0, inputs.argmax(-1), PADDING)
+    there = inputs.sum(-1) > 0
+    if batch.lengths is not None:
+        there &= within(batch.lengths.cpu(), len(inputs))
+    symbols = torch.where(there, inputs.argmax(-1), PADDING)
     longest: Whole = read(symbols.to(torch.int8).numpy()).timescales.max(0).astype(numpy.int64)
     return longest
 
@@ -113,8 +117,7 @@ def accuracy_by_dependency(
     with measuring(*models):
         for batch in sequences_of(task, count, device=home_of(models[0])[0], at_once=at_once):
             together = repeated(batch, len(models))
-            inputs, dt = inputs_of(models[0], together)
-            outputs, _ = forward_together(models, inputs, together.lengths, dt)
+            outputs = outputs_of(models, together)
             right.append(task.right(outputs, together).cpu().numpy())
             longest.append(longest_dependencies(batch))
     is_right = numpy.concatenate(right, 1)

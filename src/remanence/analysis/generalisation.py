@@ -9,10 +9,10 @@ import numpy
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..models import SequenceModel, forward_together
+from ..models import SequenceModel
 from ..tasks.base import Batch, Task
 from .plain import Result
-from .sequences import AT_ONCE, home_of, inputs_of, measuring, repeated, scored, sequences_of
+from .sequences import AT_ONCE, home_of, measuring, outputs_of, repeated, scored, sequences_of
 
 DELAYS = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1500, 2000)
 
@@ -60,9 +60,7 @@ def generalisation(
     with measuring(*models):
 
         def run(batch: Batch) -> Tensor:
-            together = repeated(batch, len(models))
-            inputs, dt = inputs_of(models[0], together)
-            return forward_together(models, inputs, together.lengths, dt)[0]
+            return outputs_of(models, repeated(batch, len(models)))
 
         for delay in delays:
             task = task_at(delay)

@@ -103,10 +103,11 @@ class Opened:
                 raise ValueError("expected no dt, got one: words come at unit steps")
             return Heard(self._word_vectors(self.model, input))
         (layer,) = self.layers
-        lengths = None
+        lengths = mask = None
         if isinstance(input, Batch):
-            dt = input.dt if dt is None and layer.cell.takes_dt else dt
-            lengths = input.lengths
+            uses = self.model.takes_dt if isinstance(self.model, SequenceModel) else layer.cell.takes_dt
+            dt = input.dt if dt is None and uses else dt
+            lengths, mask = input.lengths, input.mask
             input = input.inputs
         elif isinstance(input, PackedSequence):
             input, lengths = pad_packed_sequence(input)
@@ -115,13 +116,14 @@ class Opened:
         elif getattr(self.model, "batch_first", False) and input.dim() == 3:
             input = input.transpose(0, 1)
             dt = dt.T if isinstance(dt, Tensor) and dt.dim() == 2 else dt
-        return self._heard(layer, input, lengths, dt)
+        return self._heard(layer, input, lengths, dt, mask)
 
-    def _heard(self, layer: Recurrent, values: Tensor, lengths: Tensor | None, dt: Tensor | None) -> Heard:
+    def _heard(
+        self, layer: Recurrent, values: Tensor, lengths: Tensor | None, dt: Tensor | None, mask: Tensor | None
+    ) -> Heard:
         weight = next(layer.parameters())
-        if isinstance(self.model, SequenceModel) and self.model.embedding is not None:
-            with torch.no_grad():
-                values = self.model.embedded(values.to(weight.device))
+        if isinstance(self.model, SequenceModel):
+            values, dt = self._through(self.model, values, dt, mask)
         if values.dim() == 2:
             values = values.unsqueeze(1)
         if values.dim() != 3 or not values.numel() or values.shape[-1] != layer.input_size:
@@ -136,6 +138,22 @@ class Opened:
             return Heard(values, None, dt)
         longest = int(lengths.max())  # a task may pad beyond it
         return Heard(values[:longest], lengths.cpu(), None if dt is None else dt[:longest])
+
+    def _through(
+        self, model: SequenceModel, values: Tensor, dt: Tensor | None, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """What a model with a read-out makes of an input for its layer: vectors, and dt where the layer uses it."""
+        weight = model.head.weight
+        values = values.to(weight.device) if model.embedding is not None else values.to(weight.device, weight.dtype)
+        if values.dim() == (1 if model.embedding is not None else 2):
+            values, mask = values.unsqueeze(1), None if mask is None else mask.unsqueeze(1)
+        if model.embedding is None and (values.dim() != 3 or values.shape[-1] != model.input_size):
+            raise ValueError(
+                f"expected sequences of {model.input_size} features, (T, B, I) or (T, I), got {tuple(values.shape)}"
+            )
+        dt, mask = (None if part is None else part.to(weight.device) for part in (dt, mask))
+        with torch.no_grad():
+            return model.vectors(values, dt, mask), model.dt_of_layer(dt)
 
     def _word_vectors(self, model: LanguageModel, text: AnyInput) -> Tensor:
         if isinstance(text, Batch):

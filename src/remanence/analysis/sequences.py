@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -9,7 +10,8 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from ..models import SequenceModel
+from ..models import SequenceModel, forward_together
+from ..nn.recurrent import Recurrent
 from ..tasks.base import Batch, Score, Task
 
 AT_ONCE = 500
@@ -62,10 +64,34 @@ def home_of(model: SequenceModel) -> tuple[torch.device, torch.dtype]:
     return model.head.weight.device, model.head.weight.dtype
 
 
-def inputs_of(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Inputs `(T, B, I)` as the model takes them, and dt if it has a use for it."""
-    dt = batch.dt if model.layer.cell.takes_dt else None
-    return batch.inputs.to(home_of(model)[1]), dt
+def layer_of(model: SequenceModel) -> Recurrent:
+    """The layer of a model with time first, if it is one of this package: torch's own cannot be taken apart."""
+    if not isinstance(model.layer, Recurrent):
+        name = type(model.layer).__name__
+        raise TypeError(f"expected a model with a layer of remanence ({name}.from_torch), got torch.nn.{name}")
+    layer = model.layer
+    if layer.batch_first:
+        layer = copy.copy(layer)  # shares the weights
+        layer.batch_first = False
+    return layer
+
+
+def heard_by(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    """What goes into the layer of a model, `(T, B, I)`, and dt if the layer has a use for it."""
+    inputs, dt = _inputs_of(model, batch)
+    return model.vectors(inputs, dt, batch.mask), model.dt_of_layer(dt)
+
+
+def outputs_of(models: Sequence[SequenceModel], together: Batch) -> Tensor:
+    """Outputs of R models, `(R, T, B, O)` or `(R, B, O)`, on batches side by side."""
+    inputs, dt = _inputs_of(models[0], together)
+    return forward_together(models, inputs, together.lengths, dt, mask=together.mask)[0]
+
+
+def _inputs_of(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    """Inputs as a model takes them, and dt if it has a use for it."""
+    inputs = batch.inputs.to(home_of(model)[1]) if batch.inputs.is_floating_point() else batch.inputs
+    return inputs, batch.dt if model.takes_dt else None
 
 
 def repeated(batch: Batch, replicas: int) -> Batch:

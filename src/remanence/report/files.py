@@ -9,6 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..training import lines
+from ..training.directory import read_result
+
 
 class NotYetRun(ValueError):  # noqa: N818  nothing went wrong
     """There is nothing to draw from."""
@@ -25,23 +28,12 @@ class RunFiles:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """What was written down during training, without a last line that was cut off."""
-        try:
-            lines = (self.folder / "metrics.jsonl").read_text("utf-8").splitlines()
-        except FileNotFoundError:
-            return []
-        found = []
-        for number, line in enumerate(lines):
-            try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError:
-                if number + 1 < len(lines):
-                    raise unreadable(self.folder / "metrics.jsonl") from None
-        return found
+        return lines.read(self.folder, "metrics.jsonl")
 
     @cached_property
     def result(self) -> dict[str, Any] | None:
         """What a finished run came to."""
-        return read(self.folder / "result.json")
+        return read_result(self.folder)
 
     def curve(self, score: str, split: str = "validation") -> dict[int, float]:
         """A score by update. What was not finite is left out."""
@@ -118,11 +110,11 @@ class ResultFiles:
     @property
     def has_found(self) -> bool:
         """Whether an analysis or simulation has left its findings."""
-        return "found" in (read(self.folder / "result.json") or {})
+        return "found" in (read_result(self.folder) or {})
 
     def expect_found(self) -> dict[str, Any]:
         """What an analysis or simulation found, or one sentence that it has not run."""
-        result = read(self.folder / "result.json")
+        result = read_result(self.folder)
         if result is None or "found" not in result:
             raise self.nothing()
         found: dict[str, Any] = result["found"]

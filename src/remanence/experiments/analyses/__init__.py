@@ -6,6 +6,7 @@ Each takes the runs an experiment needs (see `Experiment.needs`) and what its fi
 from collections.abc import Callable
 
 from .assigned_vs_estimated import assigned_vs_estimated
+from .attractors import attractors
 from .by_frequency import by_frequency
 from .fitted_timescales import fitted_timescales
 from .forget_heatmaps import forget_heatmaps
@@ -32,6 +33,7 @@ KNOWN: dict[str, Callable[..., Findings]] = {
     "word_ablation": word_ablation,
     "shape_sweep": shape_sweep,
     "layer_choice": layer_choice,
+    "attractors": attractors,
 }
 
 __all__ = ["KNOWN", "Findings", "Trained"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import torch
 from ...models import LanguageModel, SequenceModel
 from ...table import Table
 from ...tasks import Task
+from ...training import lines
 from ..loading import load_model
 from ..models import from_description, read_description
 
@@ -56,8 +56,7 @@ class Trained:
 
     def metrics(self) -> list[dict[str, Any]]:
         """What was written down during training."""
-        lines = (self.directory / "metrics.jsonl").read_text("utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        return lines.read(self.directory, "metrics.jsonl")
 
     @property
     def who(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def add_curves(curves: Curves, name: str, run: Trained, ablated: int, shared: di
     ablated = min(ablated, model.layer.hidden_size)
     random = analysis.unit_ablation(model, run.task, seed=run.seed, ablated=ablated, **shared)
     curves.setdefault(name, {})[run.seed] = random
-    if isinstance(model.layer.gate, PowerLaw):
+    if isinstance(getattr(model.layer, "gate", None), PowerLaw):
         later = analysis.later_reset_units(model, run.task)[:ablated]
         first = analysis.unit_ablation(model, run.task, seed=run.seed, ablated=ablated, first=later, **shared)
         curves.setdefault(f"{name}, later-reset first", {})[run.seed] = first

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ..figure import Figure
 from ..files import NotYetRun, ResultFiles
 from .assigned import assigned
+from .attractors import attractors
 from .by_bin import by_dependency, by_length
 from .fitted_timescales import fitted_timescales
 from .fixed_exponent import fixed_exponent
@@ -59,6 +60,7 @@ KNOWN: dict[str, FigureMaker] = {
     "mts/word-ablation": word_traces,
     "mts/shape-sweep": shape_sweep,
     "mts/layer-choice": layer_choice,
+    "own/attractors": attractors,
 }
 """The maker of the figures of an experiment by its id."""
 

@@ -22,8 +22,10 @@ from ..look import KNOWN as THEMES
 from ..section import VERDICTS, Section
 
 TITLE = "What was run, and what came out"
-NO_PLOTLY = "Figures are pictures without hover and zoom: plotly is not installed (pip install 'remanence[report]')."
-NO_FIGURES = "There are no figures: neither plotly nor matplotlib is installed (pip install 'remanence[report]')."
+NO_PLOTLY = (
+    "Figures are pictures without hover and zoom: plotly is not installed (pip install 'remanence-rnn[report]')."
+)
+NO_FIGURES = "There are no figures: neither plotly nor matplotlib is installed (pip install 'remanence-rnn[report]')."
 
 
 def write(sections: Sequence[Section], path: Path, *, title: str = TITLE, introduction: Sequence[str] = ()) -> None:

@@ -1,0 +1,125 @@
+"""How many starts a model of texts does not come back from."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import analysis
+from ...models import SequenceModel
+from ...table import Table, mean_and_std
+from ...tasks import Text
+from .trained import Findings, Trained, by_need_and_model, keep
+
+STARTS = {"zeros": "zeros", "others": "another text's state"}
+"""What sequences begin with, by the name that `analysis.attractors` has for it."""
+
+
+def attractors(
+    runs: Sequence[Trained],
+    *,
+    sequences: int = 2000,
+    warm: int = 300,
+    listened: int = 1000,
+    every: int = 25,
+    at_once: int = 500,
+) -> Findings:
+    """Pieces of the validation text, heard from their beginning and from another state: do both come together?
+
+    Args:
+        runs: of a `Text`.
+        sequences: pieces, evenly over the text.
+        warm: symbols before the other start.
+        listened: symbols after it.
+        every: symbols from one comparison to the next; bits are those of the last quarter.
+        at_once: pieces heard at a time.
+    """
+    data: dict[str, Any] = {}
+    for run in runs:
+        model = run.model()
+        pieces = texts(run, sequences, warm + listened)
+        keep(data, run, {start: from_start(model, pieces, start, warm, every, at_once) for start in STARTS})
+    tables = []
+    for need, models in by_need_and_model(runs).items():
+        own = {name: [data[need][name][str(run.seed)] for run in group] for name, group in models.items()}
+        tables.append(table(f"{need}, {sequences} starts of each model, {listened} symbols later", own))
+    return Findings(data, tables)
+
+
+def texts(run: Trained, count: int, length: int) -> Tensor:
+    """Pieces of the validation text with the symbol that comes after, `(length + 1, count)`."""
+    task = run.task
+    if not isinstance(task, Text):
+        raise ValueError(f"expected runs on a text, got {task.name} in {run.directory}")
+    tokens: Tensor = task.source("validation", run.seed, run.device).stream.tokens  # type: ignore[attr-defined]
+    last = len(tokens) - length - 1
+    if last < 0:
+        raise ValueError(f"expected a validation text of more than {length} symbols, got {len(tokens)}")
+    begins = torch.linspace(0, last, count, dtype=torch.float64).round().long().to(tokens.device)
+    return tokens[begins + torch.arange(length + 1, device=tokens.device).unsqueeze(1)].long()
+
+
+def from_start(model: SequenceModel, pieces: Tensor, start: str, warm: int, every: int, at_once: int) -> dict[str, Any]:
+    """Where all pieces have come to from a start."""
+    parts = torch.split(pieces, at_once, 1)
+    parts = parts if len(parts) < 2 or parts[-1].shape[1] > 1 else (*parts[:-2], torch.cat(parts[-2:], 1))
+    found = [analysis.attractors(model, part[:-1], warm=warm, start=start, every=every) for part in parts]  # type: ignore[arg-type]
+    counts = [one.distance.shape[1] for one in found]
+    locked = [
+        before + int(at) for before, one in zip(accumulate(counts, initial=0), found, strict=False) for at in one.locked
+    ]
+    apart = sum(one.apart * count for one, count in zip(found, counts, strict=True)) / sum(counts)
+    bits = torch.cat([bits_of(model, part[warm:]) for part in parts]) if start == "zeros" else torch.zeros(0)
+    is_locked = torch.zeros(len(bits), dtype=torch.bool)
+    is_locked[locked if len(bits) else []] = True
+    return {
+        "steps": found[0].steps.tolist(),
+        "apart": apart.tolist(),
+        "locked": len(locked),
+        "sequences": sum(counts),
+        "bits_of_locked": _mean(bits[is_locked].tolist()),
+        "bits_of_others": _mean(bits[~is_locked].tolist()),
+    }
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+@torch.no_grad()
+def bits_of(model: SequenceModel, pieces: Tensor) -> Tensor:
+    """Bits per symbol over the last quarter of every piece, read from zeros, `(B,)`."""
+    outputs, _ = model.eval()(pieces[:-1])
+    late = 3 * len(outputs) // 4
+    losses = torch.nn.functional.cross_entropy(outputs[late:].transpose(1, 2), pieces[late + 1 :], reduction="none")
+    return losses.double().mean(0).cpu() / math.log(2)
+
+
+def table(title: str, found: dict[str, list[dict[str, Any]]]) -> Table:
+    """A row for every model."""
+
+    def share(own: list[dict[str, Any]], start: str) -> str:
+        return mean_and_std([100 * one[start]["locked"] / one[start]["sequences"] for one in own], 2)
+
+    def bits(own: list[dict[str, Any]], name: str) -> str:
+        there = [one["zeros"][name] for one in own if one["zeros"][name] is not None]
+        return mean_and_std(there, 2) if there else "-"
+
+    rows = [
+        (
+            name,
+            str(len(own)),
+            *(share(own, start) for start in STARTS),
+            bits(own, "bits_of_locked"),
+            bits(own, "bits_of_others"),
+        )
+        for name, own in found.items()
+    ]
+    lost = [f"lost from {words}, %" for words in STARTS.values()]
+    return Table(title, ("model", "seeds", *lost, "bits of the lost (zeros)", "bits of the others"), rows)
