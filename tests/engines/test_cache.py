@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import random
 import shutil
 import stat
 import subprocess
@@ -75,6 +76,27 @@ def test_a_damaged_file_is_not_there(kernels, damage):
     assert cache.read(name) == b"again"
 
 
+def test_a_library_that_was_cut_anywhere_is_not_there(kernels):
+    name, content = cache.file_name([], "so"), random.Random(1).randbytes(20_000)
+    for length in sorted({0, 1, 63, 64, 4095, 4096, 19_999, *random.Random(2).sample(range(20_000), 100)}):
+        cache.keep(name, content).write_bytes(content[:length])
+        assert cache.find(name) is None
+    cache.keep(name, content)
+    assert cache.read(name) == content
+
+
+@posix
+def test_a_link_in_place_of_a_file_is_removed_and_what_is_kept_beside_it_serves(kernels, tmp_path):
+    name = cache.file_name([], "so")
+    path = cache.keep(name, b"content")
+    link = path.with_name(f"{path.name.split('.')[0]}.{'0' * cache.DIGITS}.so")
+    (tmp_path / "elsewhere").write_bytes(b"planted")
+    link.symlink_to(tmp_path / "elsewhere")
+    assert cache.read(name) == b"content"
+    assert not link.is_symlink()
+    assert (tmp_path / "elsewhere").read_bytes() == b"planted"
+
+
 @posix
 def test_a_file_that_somebody_else_can_have_written_is_not_there(kernels, tmp_path):
     name = cache.file_name([], "so")
@@ -135,7 +157,18 @@ def in_a_folder_for_all(kernels, monkeypatch):
     return f"others may write to {kernels.parent}"
 
 
-EXPOSED = [others_may_write, group_may_write, a_link, another_users, in_a_folder_for_all]
+def behind_a_link_into_a_folder_for_all(kernels, monkeypatch):
+    everybodys = kernels.parents[1] / "everybodys"
+    (everybodys / "cache" / "kernels").mkdir(parents=True, mode=0o700)
+    everybodys.chmod(0o777)
+    kernels.parent.symlink_to(everybodys / "cache")
+    return f"others may write to {everybodys}"
+
+
+EXPOSED = [
+    *(others_may_write, group_may_write, a_link, another_users, in_a_folder_for_all),
+    behind_a_link_into_a_folder_for_all,
+]
 
 
 @posix

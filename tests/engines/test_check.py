@@ -80,7 +80,9 @@ def rows():
 def test_every_gate_in_every_cell_is_checked_in_both_wide_types(rows):
     found = {(row.cell, row.gate, row.dtype) for row in rows if row.engine == "cpu"}
     cells = ("lstm", "lstm coupled", "gru", "janet", "phased")
-    assert found == {(cell, gate, dtype) for cell in cells for gate in gates.KNOWN for dtype in ("float32", "float64")}
+    pairs = {(cell, gate) for cell in cells for gate in gates.KNOWN}
+    pairs |= {("modrelu", ""), ("modrelu_complex", ""), ("modrelu_gru", "sigmoid")}
+    assert found == {(*pair, dtype) for pair in pairs for dtype in ("float32", "float64")}
 
 
 def test_the_engines_of_this_package_agree_with_the_loop(rows):

@@ -9,6 +9,8 @@ import ctypes
 import math
 import shutil
 import subprocess
+import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -55,7 +57,7 @@ def test_what_it_cannot_run_is_refused_in_a_sentence():
 @pytest.fixture
 def unasked(monkeypatch):
     """As if nobody had asked for a compiler yet."""
-    asked = (engine._no_compiler, compiler.compiler, compiler.shared_threads)
+    asked = (engine._no_compiler, engine._tell_slow, compiler.compiler, compiler.shared_threads)
     caches = (*asked, recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
     for known in caches:
         known.cache_clear()
@@ -70,6 +72,35 @@ def test_without_a_compiler_another_engine_runs(unasked):
     assert choose("auto", task()) is KNOWN["cpu"]
     with pytest.raises(ValueError, match=r"cannot be compiled: expected a C\+\+ compiler .* found none"):
         choose("c++", task())
+
+
+def test_that_there_is_no_compiler_is_told_once_with_what_to_install(unasked):
+    unasked.setattr(compiler.shutil, "which", lambda name: None)
+    layer, inputs = rm.LSTM(4, 8), torch.randn(3, 2, 4)
+    with pytest.warns(UserWarning, match=r"^layers run on a slower engine .* found none; .*install"):
+        layer(inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer(inputs)
+
+
+@compiles
+def test_without_a_temporary_folder_steps_are_compiled_beside_what_is_kept(unasked, tmp_path):
+    unasked.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
+    unasked.setenv("REMANENCE_CACHE", str(tmp_path / "cache"))
+    assert choose("auto", task()) is KNOWN["c++"]
+    assert {path.suffix for path in (tmp_path / "cache" / "kernels").iterdir()} <= {".so", ".agrees"}
+
+
+def test_where_nothing_can_be_written_the_engine_that_writes_nothing_runs(unasked, tmp_path):
+    (tmp_path / "file").touch()
+    unasked.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
+    unasked.setenv("REMANENCE_CACHE", str(tmp_path / "file" / "cache"))
+    layer, inputs = rm.LSTM(4, 8), torch.randn(3, 2, 4)
+    with pytest.warns(UserWarning, match=r"cannot be compiled: expected a folder for temporary files \(TMPDIR\), got"):
+        output, _ = layer(inputs)
+    output.sum().backward()
+    assert rm.engines.explain(layer).engine == "cpu"
 
 
 @pytest.fixture
@@ -206,6 +237,7 @@ def test_a_compiler_that_is_stuck_is_not_waited_for(monkeypatch, tmp_path):
         raise subprocess.TimeoutExpired("c++", 120)
 
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
+    compiler.made_of()  # asks for the version of a compiler that works
     monkeypatch.setattr(compiler.subprocess, "run", stuck)
     with pytest.raises(CompilerError, match="timed out"):
         compiler.library(TRIVIAL, {"NUMBER": 7})

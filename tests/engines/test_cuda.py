@@ -796,7 +796,13 @@ def title(cell: GatedCell, options: dict[str, Any]) -> str:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("cell", "options"), COMPILED, ids=[title(*case) for case in COMPILED])
+@pytest.mark.parametrize(
+    ("cell", "options"),
+    [
+        pytest.param(*case, id=title(*case), marks=[pytest.mark.slow] if number % 2 or case[1]["units"] == 768 else [])
+        for number, case in enumerate(COMPILED)
+    ],
+)
 def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
     told: list[str],
     launches: Launches,

@@ -462,6 +462,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 def test_code_is_the_same_in_every_process_and_order() -> None:
     found = []
     for seed, names in (("1", list(GATES)), ("2", list(reversed(GATES)))):

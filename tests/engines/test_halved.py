@@ -9,6 +9,8 @@ import torch
 
 import remanence as rm
 from remanence.engines.machine import float32_products
+
+pytest.importorskip("triton")
 from remanence.engines.triton import recurrence
 
 PLACES = [

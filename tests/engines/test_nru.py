@@ -141,14 +141,6 @@ def test_tensors_may_lie_in_any_order_interpreted() -> None:
         torch.testing.assert_close(found, truth, rtol=1e-4, atol=1e-4)
 
 
-@interprets
-def test_a_second_derivative_is_refused_interpreted() -> None:
-    layer, inputs = rm.NRU(2, 6, memory_size=4, engine="triton"), torch.randn(3, 2, 2, requires_grad=True)
-    (slope,) = torch.autograd.grad(layer(inputs)[0].square().sum(), inputs, create_graph=True)
-    with pytest.raises(NotImplementedError, match="expected first derivatives only"):
-        slope.sum().backward()
-
-
 LAYERS: dict[str, Callable[[str], rm.NRU]] = {
     "plain": lambda engine: rm.NRU(3, 6, memory_size=4, engine=engine),
     "stacked": lambda engine: rm.NRU(3, 6, 2, memory_size=9, bidirectional=True, batch_first=True, engine=engine),

@@ -23,7 +23,18 @@ from torch import Tensor
 import remanence as rm
 import remanence.engines.cuda as clusters
 from remanence import engines
-from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell, PhasedLSTMCell, Step
+from remanence.cells import (
+    ComplexModReLUCell,
+    GatedCell,
+    GRUCell,
+    JANETCell,
+    LSTMCell,
+    ModReLUCell,
+    ModReLUGRUCell,
+    PhasedLSTMCell,
+    PointwiseCell,
+    Step,
+)
 from remanence.engines import choice
 from remanence.engines.cpp import engine as host
 from remanence.engines.cuda import plan
@@ -59,7 +70,7 @@ class PlainJANET(JANETCell):
     name = "plain_janet"
 
 
-DERIVED: dict[str, GatedCell] = OWN | {
+DERIVED: dict[str, PointwiseCell] = OWN | {
     "phased": PhasedLSTMCell(Sigmoid()),
     "phased power law": PhasedLSTMCell(PowerLaw(), coupled=True),
     "phased asleep": PhasedLSTMCell(Fast(), leak=0.0),
@@ -67,6 +78,9 @@ DERIVED: dict[str, GatedCell] = OWN | {
     "lstm five blocks": PlainLSTM(Refine()),
     "gru": PlainGRU(Fast()),
     "janet": PlainJANET(PowerLaw()),
+    "modrelu": ModReLUCell(),
+    "modrelu complex": ComplexModReLUCell(),
+    "modrelu gru": ModReLUGRUCell(Sigmoid()),
 }
 every_cell = pytest.mark.parametrize("name", DERIVED)
 FIRST = ("peephole", "minimal", "phased", "gru")
@@ -74,7 +88,7 @@ FIRST = ("peephole", "minimal", "phased", "gru")
 
 
 def assert_like_the_loop(
-    engine: str, cell: GatedCell, precision: Any, sizes: Any = None, device: torch.device = CPU, **special: Any
+    engine: str, cell: PointwiseCell, precision: Any, sizes: Any = None, device: torch.device = CPU, **special: Any
 ) -> None:
     """Values and every gradient, from a first state: of full sequences, and of unequal ones in reverse, with dt."""
     sizes = sizes or checking.Sizes(5, 6, 3, 9)
@@ -106,7 +120,19 @@ def test_on_the_engine_cpp(name: str) -> None:
 
 @interprets
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy computes both sides of a choice
-@pytest.mark.parametrize("name", ["peephole power law", "minimal", "ticking", "phased", "lstm five blocks"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "peephole power law",
+        "minimal",
+        "ticking",
+        "phased",
+        "lstm five blocks",
+        "modrelu",
+        "modrelu complex",
+        "modrelu gru",
+    ],
+)
 def test_on_the_engine_triton_interpreted(name: str) -> None:
     with float32_products(False):
         assert_like_the_loop("triton", DERIVED[name], checking.FLOAT32)
@@ -128,6 +154,7 @@ def test_on_a_gpu(name: str, engine: str, units: int) -> None:
             assert_like_the_loop(engine, DERIVED[name], precision, sizes, device)
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=25)
 @given(
     name=st.sampled_from(sorted(DERIVED)),
@@ -149,20 +176,23 @@ def test_any_size_on_the_engines_of_the_cpu(name, sizes, unequal, reverse, irreg
 
 # On a simulated chip. Each of these compiles kernels, which takes some seconds.
 
-SIMULATED: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {
+SIMULATED: dict[str, tuple[PointwiseCell, int, int, int, plan.LaunchShape]] = {
     "weights of its own": (DERIVED["peephole power law"], 5, 32, 11, plan.LaunchShape(4, 2, 1)),
     "a part apart": (DERIVED["minimal power law"], 3, 16, 3, plan.LaunchShape(4, 1, 1)),
     "a part apart, whole": (DERIVED["minimal"], 5, 20, 9, plan.make_whole(20, backward=False)),
     "a clock, whole": (DERIVED["ticking"], 5, 20, 9, plan.make_whole(20, backward=False)),
     "phased": (DERIVED["phased"], 5, 20, 9, plan.LaunchShape(4, 2, 1)),
     "phased, wide": (DERIVED["phased"], 17, 30, 9, plan.LaunchShape(4, 2, 2, held=1)),
+    "modrelu complex": (DERIVED["modrelu complex"], 5, 20, 9, plan.LaunchShape(4, 2, 1)),
 }
 SOON = ("phased", "a part apart, whole")
 """Of these, what `make test` runs."""
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
-@pytest.mark.parametrize("special", [False, True], ids=["plain", "special"])
+@pytest.mark.parametrize(
+    "special", [pytest.param(False, id="plain", marks=pytest.mark.long), pytest.param(True, id="special")]
+)
 @pytest.mark.parametrize(
     "name", [name if name in SOON else pytest.param(name, marks=pytest.mark.long) for name in SIMULATED]
 )
@@ -427,6 +457,7 @@ def test_unusual_cells_are_derived(cell: GatedCell) -> None:
         assert_like_the_loop("c++", cell, checking.FLOAT32)
 
 
+@pytest.mark.long
 def test_a_layer_is_loaded_in_another_process(tmp_path: Path) -> None:
     layer = rm.PhasedLSTM(3, 5).eval()
     x = torch.randn(4, 2, 3)

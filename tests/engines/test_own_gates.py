@@ -68,7 +68,9 @@ def test_on_the_engine_cpu(gate: Gate, cell: str, precision: Any) -> None:
 
 
 @compiles
-@every_cell
+@pytest.mark.parametrize(
+    "cell", [cell if cell in ("lstm", "gru") else pytest.param(cell, marks=pytest.mark.long) for cell in MAKERS]
+)
 @every_gate
 def test_on_the_engine_cpp(gate: Gate, cell: str) -> None:
     assert_like_the_loop("c++", MAKERS[cell](gate), checking.FLOAT32)
@@ -132,11 +134,17 @@ SIMULATED: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {
     "a weight unused": (GRUCell(Steep()), 5, 20, 9, plan.make_whole(20, backward=False)),
     "weights that must not be zero": (JANETCell(OWN[6]), 5, 20, 9, plan.LaunchShape(4, 2, 1)),
 }
+SOON = ("two carried", "handed on")
+"""Of these, what `make test` runs."""
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
-@pytest.mark.parametrize("special", [False, True], ids=["plain", "special"])
-@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.parametrize(
+    "special", [pytest.param(False, id="plain", marks=pytest.mark.long), pytest.param(True, id="special")]
+)
+@pytest.mark.parametrize(
+    "name", [name if name in SOON else pytest.param(name, marks=pytest.mark.long) for name in SIMULATED]
+)
 def test_on_a_simulated_chip(name: str, special: bool, simulated: pytest.MonkeyPatch) -> None:
     from test_simulated import errors, force
 
@@ -149,7 +157,9 @@ def test_on_a_simulated_chip(name: str, special: bool, simulated: pytest.MonkeyP
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
-@pytest.mark.parametrize("whole", [False, True], ids=["clusters", "whole"])
+@pytest.mark.parametrize(
+    "whole", [pytest.param(False, id="clusters", marks=pytest.mark.long), pytest.param(True, id="whole")]
+)
 def test_replicas_on_a_simulated_chip(whole: bool, simulated: pytest.MonkeyPatch) -> None:
     """Weights of the gate, and both carried values, are those of each layer."""
     from test_simulated import force

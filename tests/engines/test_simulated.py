@@ -123,10 +123,19 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
         plan.LaunchShape(9, 4, 1, held=2, ahead=3, streamed=6),
     ),
 }
+LARGEST = ("a full register file", "a broken four of warps")
+SOON = [name for number, name in enumerate(CASES) if number % 2 == 0 and not name.endswith(LARGEST)]
+"""Half of them, so that CI gets to its end; all are tried by hand before kernels change."""
 every_case = pytest.mark.parametrize(
     ("cell", "inputs", "units", "rows", "sizes"),
-    CASES.values(),
-    ids=[name.replace(" ", "-").replace(",", "") for name in CASES],
+    [
+        pytest.param(
+            *case,
+            id=name.replace(" ", "-").replace(",", ""),
+            marks=[] if name in SOON else [pytest.mark.slow],
+        )
+        for name, case in CASES.items()
+    ],
 )
 
 
@@ -161,7 +170,11 @@ def errors(
 @pytest.mark.long
 @every_case
 @pytest.mark.parametrize(
-    ("precision", "special"), [(checking.TF32, False), (checking.FULL, True)], ids=["tf32", "full-special"]
+    ("precision", "special"),
+    [
+        pytest.param(checking.TF32, False, id="tf32", marks=pytest.mark.slow),
+        pytest.param(checking.FULL, True, id="full-special"),
+    ],
 )
 def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, special, monkeypatch) -> None:
     force(sizes, monkeypatch)
@@ -183,7 +196,13 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
         (LSTMCell(Refine()), WIDE),
     ],
 )
-@pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
+@pytest.mark.parametrize(
+    "precision",
+    [
+        pytest.param(checking.BFLOAT16, id="bfloat16"),
+        pytest.param(checking.FLOAT16, id="float16", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     ("sizes", "units"),
     [
@@ -233,7 +252,12 @@ every_scheme = pytest.mark.parametrize(
 @every_scheme
 @pytest.mark.parametrize(
     ("cell", "steps"),
-    [(LSTMCell(PowerLaw()), 1), (LSTMCell(PowerLaw()), 2), (LSTMCell(PowerLaw()), plan.DEPTH), (LSTMCell(Refine()), 2)],
+    [
+        pytest.param(LSTMCell(PowerLaw()), 1, marks=(pytest.mark.long, pytest.mark.slow)),
+        pytest.param(LSTMCell(PowerLaw()), 2, marks=pytest.mark.long),
+        pytest.param(LSTMCell(PowerLaw()), plan.DEPTH, marks=pytest.mark.long),
+        pytest.param(LSTMCell(Refine()), 2, marks=(pytest.mark.long, pytest.mark.slow)),
+    ],
     ids=str,
 )
 def test_few_steps_from_a_state_of_zeros(cell, steps, sizes, precision, monkeypatch) -> None:
@@ -281,8 +305,15 @@ def test_no_sequences(cell, units) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("cell", [LSTMCell(Fast()), GRUCell(Sigmoid()), LSTMCell(Refine())], ids=str)
-@pytest.mark.parametrize("rows", [9, 8])  # 8 times 5 steps are products in parts
+@pytest.mark.parametrize(
+    "cell",
+    [
+        LSTMCell(Refine()),
+        *(pytest.param(cell, marks=pytest.mark.slow) for cell in (LSTMCell(Fast()), GRUCell(Sigmoid()))),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("rows", [pytest.param(9, marks=pytest.mark.slow), 8])  # 8 times 5 steps are products in parts
 @every_scheme
 def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cell, monkeypatch) -> None:
     """Not even one that has diverged."""
@@ -401,7 +432,7 @@ def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("far", [1e-3, 1e-8, 1e-30])
+@pytest.mark.parametrize("far", [1e-3, *(pytest.param(far, marks=pytest.mark.slow) for far in (1e-8, 1e-30))])
 @every_scheme
 def test_units_of_other_sizes_do_not_lose_digits_of_a_fifth_block(sizes, precision, far, monkeypatch) -> None:
     """Derivatives of four warps share a range: those of one that has far smaller ones are as nothing beside others."""
@@ -475,11 +506,11 @@ def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, 
 @pytest.mark.parametrize(
     "name",
     [
-        "two programs, two groups",
+        pytest.param("two programs, two groups", marks=pytest.mark.slow),
         "a whole layer",
         "wide",
         "five blocks, two programs, two tiles",
-        "streamed, five blocks, three tiles",
+        pytest.param("streamed, five blocks, three tiles", marks=pytest.mark.slow),
     ],
 )
 def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:

@@ -7,6 +7,8 @@ import torch
 from test_engines import CELLS, ENGINES, Case, Contender, assert_like_the_loop, run
 
 import remanence as rm
+
+pytest.importorskip("triton")
 from remanence.engines.triton import single_steps, starting, tiling
 
 FUSED = pytest.mark.parametrize("contender", [param for param in ENGINES if param.values[0].engine == "triton"])

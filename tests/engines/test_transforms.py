@@ -27,6 +27,9 @@ LAYERS: dict[str, Callable[..., rm.nn.Recurrent]] = {
     "GRU": rm.GRU,
     "JANET": rm.JANET,
     "NRU": rm.NRU,
+    "ExpRNN": rm.ExpRNN,
+    "UnitaryRNN": rm.UnitaryRNN,
+    "SRU": rm.SRU,
 }
 Parameters = dict[str, Tensor]
 
@@ -135,22 +138,50 @@ RECORDED = pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarnin
 
 
 @RECORDED
-@pytest.mark.parametrize("name", ["LSTM", "LSTM fast", "PowerLawLSTM", "GRU"])
+@pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("with_gradients", [False, True])
-def test_what_torch_jit_records_computes_the_same_of_other_inputs(name: str, with_gradients: bool) -> None:
-    layer = LAYERS[name](INPUTS, UNITS)
+def test_what_torch_jit_records_is_right_at_other_lengths(name: str, with_gradients: bool) -> None:
+    layer = LAYERS[name](INPUTS, UNITS, bidirectional=True)
     with torch.set_grad_enabled(with_gradients):
-        recorded = torch.jit.trace(layer, torch.zeros(STEPS, ROWS, INPUTS), check_trace=False)
-        inputs = torch.randn(STEPS, ROWS, INPUTS)
-        torch.testing.assert_close(recorded(inputs), layer(inputs))
+        recorded = torch.jit.trace(layer, torch.zeros(STEPS, ROWS, INPUTS))
+        for steps, rows in ((STEPS, ROWS), (9, 3), (1, 1)):
+            inputs = torch.randn(steps, rows, INPUTS, requires_grad=with_gradients)
+            found, expected = recorded(inputs), layer(inputs)
+            torch.testing.assert_close(found, expected)
+            if with_gradients:
+                slopes = [torch.autograd.grad(output.square().sum(), inputs) for output, _ in (found, expected)]
+                torch.testing.assert_close(*slopes)
 
 
 @RECORDED
-@pytest.mark.parametrize("engine", ["cpu", pytest.param("c++", marks=compiles)])
-def test_an_engine_that_torch_jit_would_not_record_says_so(engine: str) -> None:
+@pytest.mark.parametrize("engine", ["loop", "cpu", pytest.param("c++", marks=compiles)])
+def test_torch_jit_records_an_engine_by_name(engine: str) -> None:
     layer = rm.LSTM(INPUTS, UNITS, gate="fast", engine=engine)
-    with pytest.raises(ValueError, match=r"torch records of it would not be all"):
-        torch.jit.trace(layer, torch.zeros(STEPS, ROWS, INPUTS), check_trace=False)
+    recorded = torch.jit.trace(layer, torch.zeros(STEPS, ROWS, INPUTS))
+    inputs = torch.randn(9, 3, INPUTS)
+    torch.testing.assert_close(recorded(inputs), layer(inputs))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("around", [lambda layer: layer, torch.nn.Sequential], ids=["layer", "model"])
+def test_torch_jit_script_and_torch_fx_are_refused_in_favour_of_export(around: Callable[..., Any]) -> None:
+    model = around(rm.LSTM(INPUTS, UNITS))
+    with pytest.raises(
+        RuntimeError, match=r"^expected torch\.export\.export, which takes a LSTM, got torch\.jit\.script$"
+    ):
+        torch.jit.script(model)
+    with pytest.raises(TypeError, match=r"^expected torch\.export\.export, .*, got torch\.fx\.symbolic_trace$"):
+        torch.fx.symbolic_trace(model)
+
+
+def test_an_nru_has_no_attribute_gate() -> None:
+    layer = rm.NRU(INPUTS, UNITS)
+    assert not hasattr(layer, "gate")
+    assert hasattr(rm.GRU(INPUTS, UNITS), "gate")
+    with pytest.raises(ValueError, match="expected a layer with a forget gate, got NRU, which has none"):
+        layer.gate  # noqa: B018
+    with pytest.raises(AttributeError, match="nothing"):
+        layer.nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -178,6 +178,23 @@ def test_power_law_complement_keeps_its_digits_at_any_age(age, dtype):
     assert step.complement.item() == pytest.approx(expected, rel=rtol)
 
 
+def test_power_law_with_the_reset_of_the_authors_code():
+    """k_t = r_t (t - eps) + (1 - r_t) k_{t-1}, which is an age of eps after a full reset."""
+    eps, p, k, expected = 1e-3, 0.3, 0.0, []
+    z = np.random.default_rng(7).normal(0, 3, 200)
+    for step, r in enumerate(map(sigma, z), start=1):
+        k = r * (step - eps) + (1 - r) * k
+        expected.append(((step - k + 1) / (step - k + eps)) ** -p)
+    forget, complement, _ = run_power_law(PowerLaw(p=p, eps=eps, reset_age=eps), torch.from_numpy(z))
+    np.testing.assert_allclose(forget.numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(complement.numpy(), 1 - np.array(expected), rtol=1e-9)
+    reset, _, age = run_power_law(PowerLaw(p=0.5, eps=eps, reset_age=eps), torch.full((1,), 50.0, dtype=torch.float64))
+    assert reset.item() == pytest.approx((2 * eps / (1 + eps)) ** 0.5)
+    assert age.item() == pytest.approx(eps)
+    with pytest.raises(ValueError, match=r"^expected reset_age to be a number in \[0, 1\), got 1$"):
+        PowerLaw(reset_age=1)
+
+
 @pytest.mark.parametrize("p", [0.05, 0.5, 0.95, 1.0, 1.7])
 @pytest.mark.parametrize("eps", [0.0, 1e-5, 1e-3])
 @pytest.mark.parametrize("variable", [False, True], ids=["unit-steps", "variable-dt"])

@@ -9,7 +9,7 @@ import pytest
 import remanence as rm
 from remanence.nn.keywords import GatedKeywords, Keywords
 
-LAYERS = [rm.LSTM, rm.GRU, rm.JANET, rm.NRU, rm.PhasedLSTM, rm.PowerLawLSTM]
+LAYERS = [rm.LSTM, rm.GRU, rm.JANET, rm.NRU, rm.PhasedLSTM, rm.PowerLawLSTM, rm.ExpRNN, rm.UnitaryRNN, rm.SRU, rm.GORU]
 every_layer = pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
 
 
@@ -26,7 +26,7 @@ def test_typed_keywords_are_those_of_any_layer():
 
 @every_layer
 def test_signature_shows_every_argument_with_its_default(layer):
-    shared = Keywords if layer is rm.NRU else GatedKeywords
+    shared = Keywords if layer in (rm.NRU, rm.ExpRNN, rm.UnitaryRNN, rm.SRU) else GatedKeywords
     whole, shown = keywords_of(rm.nn.Recurrent), keywords_of(layer)
     names = [name for name in whole if name in shared.__optional_keys__]
     assert list(shown)[-len(names) :] == names

@@ -9,6 +9,8 @@ import remanence as rm
 from remanence.timescales import Chrono, Fixed
 
 NAMES = ["lstm", "lstm-chrono", "gru", "plstm", "fast", "softsign", "refine", "ur", "janet", "nru", "phased", "mts"]
+QUOTED = ["exprnn", "urnn", "eurnn", "goru", "sru"]
+"""Not all of any size: see tests/cells/test_quoted.py."""
 REQUIRED = {"lstm-chrono": {"t_max": 50}}
 SIZES = [1, 2, 3, 5, 128]
 INPUTS = 3
@@ -37,7 +39,7 @@ def state_shapes(name, units, batch, memory=None):
 
 
 def test_these_are_all_the_names():
-    assert list(rm.nn.KNOWN) == NAMES
+    assert list(rm.nn.KNOWN) == NAMES + QUOTED
 
 
 @every_name

@@ -47,6 +47,9 @@ MODELS: dict[str, Maker] = {
     "gru-power-law": built(rm.GRU, gate="power_law"),
     "janet-power-law": built(rm.JANET, gate="power_law"),
     "phased-power-law": built(rm.PhasedLSTM, gate="power_law"),
+    "exprnn": named("exprnn"),
+    "urnn": named("urnn"),
+    "sru": named("sru"),
 }
 TIMED = [name for name in MODELS if "plstm" in name or "power-law" in name or name == "phased"]
 FROZEN: dict[str, Maker] = {
@@ -105,7 +108,9 @@ def assert_equal(one: list[Tensor], other: list[Tensor]) -> None:
 
 
 def weight_hh(layer: rm.nn.Recurrent) -> nn.Parameter:
-    return layer.get_parameter("weight_hh_l0")
+    """The recurrent matrix, or what it is made of."""
+    made_of = ("weight_hh_l0", "skew_l0", "phases_l0")
+    return next(parameter for name, parameter in layer.named_parameters() if name in made_of)
 
 
 # Arguments.
@@ -588,6 +593,7 @@ def values_and_gradients(run: Any, layer: rm.nn.Recurrent, x: Tensor, **keywords
 
 
 @pytest.mark.long
+@pytest.mark.slow  # tests/nn/test_compile.py has one of each cell
 @TRACED
 @pytest.mark.usefixtures("_fresh_compiler")
 @EVERY_MODEL

@@ -24,6 +24,8 @@ LAYERS: dict[str, Callable[..., rm.nn.Recurrent]] = {
     "JANET": rm.JANET,
     "NRU": rm.NRU,
     "PhasedLSTM": rm.PhasedLSTM,
+    "UnitaryRNN": rm.UnitaryRNN,
+    "SRU": rm.SRU,
 }
 every_layer = pytest.mark.parametrize("name", LAYERS)
 
@@ -71,7 +73,7 @@ def test_pieces_change_nothing(name: str, pieces: int) -> None:
     ("name", "engine"),
     [
         *((name, "loop") for name in LAYERS),
-        *((name, "cpu") for name in LAYERS if name not in ("NRU", "PhasedLSTM")),
+        *((name, "cpu") for name in LAYERS if name not in ("NRU", "SRU", "PhasedLSTM", "UnitaryRNN")),
         *((name, "torch") for name in ("LSTM", "GRU")),
     ],
 )

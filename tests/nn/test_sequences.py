@@ -49,17 +49,18 @@ MODELS: dict[str, Maker] = {
     "gru-power-law": gated(rm.GRU, gate="power_law"),
     "janet-power-law": gated(rm.JANET, gate="power_law"),
     "phased-power-law": gated(rm.PhasedLSTM, gate="power_law"),
+    "exprnn": named("exprnn"),
 }
 TIMED = [name for name in MODELS if "plstm" in name or "power-law" in name or name == "phased"]
 UNTIMED = [name for name in MODELS if name not in TIMED]
 AS_THEY_ARE = [(name, False) for name in MODELS] + [(name, True) for name in TIMED]
 
-ONE_OF_EACH_CELL = ("lstm", "gru", "plstm", "plstm-projected", "janet", "nru", "phased", "mts")
+ONE_OF_EACH_CELL = ("lstm", "gru", "plstm", "plstm-projected", "janet", "nru", "phased", "mts", "exprnn")
 
 
 def case(name: str, *more: bool) -> Any:
-    """Models that differ from another one by their gate alone are left to the long tests."""
-    marks = () if name in ONE_OF_EACH_CELL else (pytest.mark.long,)
+    """Models that differ from another one by their gate alone are tested by hand."""
+    marks = () if name in ONE_OF_EACH_CELL else (pytest.mark.long, pytest.mark.slow)
     return pytest.param(name, *more, id=name + " with dt" * any(more), marks=marks)
 
 
@@ -188,6 +189,7 @@ def widths(name: str, layer: rm.nn.Recurrent) -> list[int]:
         return [hidden, layer.cell.memory_size]
     return {
         "gru": [hidden],
+        "exprnn": [hidden],
         "gru-power-law": [hidden, hidden],
         "plstm": [hidden, hidden, hidden],
         "plstm-separate": [hidden, hidden, hidden],

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 import remanence as rm
 from remanence.engines import cpp, streaming
-from remanence.engines.cpp import one_step as compiled
+from remanence.engines.cpp import one_step as on_cpus
+from remanence.engines.kernels import one_step as compiled
 from remanence.nn import RecurrentCell
 from remanence.timescales import Fixed
 
@@ -377,7 +378,8 @@ def test_copies_and_files_keep_what_it_computes(name: str) -> None:
 def test_repr_shows_what_is_not_the_default() -> None:
     assert repr(rm.LSTMCell(3, 5)) == "LSTMCell(3, 5)"
     shown = repr(rm.LSTMCell(3, 5, bias=False, gate="power_law", input_gate="separate", proj_size=2))
-    assert shown == "LSTMCell(3, 5, proj_size=2, bias=False, gate=PowerLaw(p=None, eps=0.001), input_gate='separate')"
+    gate = "gate=PowerLaw(p=None, eps=0.001, reset_age=0.0)"
+    assert shown == f"LSTMCell(3, 5, proj_size=2, bias=False, {gate}, input_gate='separate')"
     assert repr(rm.JANETCell(3, 5, beta=0.5, forget_bias=2.0)) == "JANETCell(3, 5, forget_bias=2.0, beta=0.5)"
     assert repr(rm.GRUCell.of(rm.GRU(3, 5, 2), 1)) == "GRUCell(5, 5)"
 
@@ -661,7 +663,7 @@ def test_without_a_compiler_steps_are_the_same(forgotten: None, monkeypatch: pyt
     def fails(*_: Any) -> None:
         raise compiled.CompilerError("there is none")
 
-    monkeypatch.setattr(compiled, "library", fails)
+    monkeypatch.setattr(on_cpus, "library", fails)
     layer, cell = pair("lstm fast")
     x = torch.randn(1, 2, 3)
     with torch.no_grad():
@@ -670,7 +672,7 @@ def test_without_a_compiler_steps_are_the_same(forgotten: None, monkeypatch: pyt
 
 @compiles
 def test_a_compiled_step_that_is_wrong_is_not_used(forgotten: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = compiled.step_sources
+    source = on_cpus.step_sources
 
     def wrong(gate: str, steps: str) -> Any:
         return (
@@ -678,7 +680,7 @@ def test_a_compiled_step_that_is_wrong_is_not_used(forgotten: None, monkeypatch:
             (cpp.compiler.HERE / steps).read_text().replace("z[block][unit] +", "z[block][unit] -"),
         )
 
-    monkeypatch.setattr(compiled, "step_sources", wrong)
+    monkeypatch.setattr(on_cpus, "step_sources", wrong)
     layer, cell = pair("lstm fast")
     truth = pair("lstm fast", engine="loop")[0]
     truth.load_state_dict(layer.state_dict())

@@ -10,6 +10,9 @@ MODELS = {
     "plstm": lambda: rm.PowerLawLSTM(3, 5, 2, bidirectional=True, dtype=torch.float64),
     "gru": lambda: rm.GRU(3, 5, gate="fast", dtype=torch.float64),
     "nru": lambda: rm.NRU(3, 5, dtype=torch.float64),
+    "urnn": lambda: rm.UnitaryRNN(3, 6, 2, bidirectional=True, dtype=torch.float64),
+    "goru": lambda: rm.GORU(3, 6, dtype=torch.float64),
+    "sru": lambda: rm.SRU(3, 5, dtype=torch.float64),
 }
 
 

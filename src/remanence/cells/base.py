@@ -16,7 +16,7 @@ Weights = Mapping[str, Tensor]
 """The weights of one layer and direction by name, without the `_l0` of the layer."""
 
 
-NOTED = ("_derivation", "_formulas", "_one_step")
+NOTED = ("_derivation", "_formulas", "_one_step", "_text")
 """What engines note on a cell or gate: no setting of it."""
 
 
@@ -72,16 +72,13 @@ class Cell(ABC):
         """
 
 
-class GatedCell(Cell):
-    """A cell whose step is one recurrent product and a pointwise update around a forget gate.
+class PointwiseCell(Cell):
+    """A cell whose step is one recurrent product and a pointwise update.
 
         z_t = (W x_t + b) + (R h_{t-1} + b'),    state_t = pointwise(z_t, state_{t-1})
 
     Engines need nothing but `blocks` and `pointwise`, of which those with kernels derive theirs, and its derivative.
-    LSTM, GRU and JANET have updates by hand around a derived gate where that measured faster.
     """
-
-    gate: Gate
 
     @property
     @abstractmethod
@@ -94,6 +91,26 @@ class GatedCell(Cell):
     ) -> Step:
         """The update given both halves of the pre-activations, `(B, blocks * H)` each."""
 
+    def step(self, projected: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None) -> Step:
+        recurrent = affine(state[0], weights["weight_hh"], weights.get("bias_hh"))
+        state, seen = self.pointwise(projected, recurrent, state, weights, dt)
+        if "weight_hr" in weights:
+            state = (affine(state[0], weights["weight_hr"], None), *state[1:])
+        return Step(state, seen)
+
+    def rows(self, pre: Tensor) -> dict[str, Tensor]:
+        """Pre-activations by block: `(B, blocks * H)` to `(B, H)` each."""
+        return dict(zip(self.blocks, pre.chunk(len(self.blocks), -1), strict=True))
+
+
+class GatedCell(PointwiseCell):
+    """A pointwise update around a forget gate.
+
+    LSTM, GRU and JANET have updates by hand around a derived gate where that measured faster.
+    """
+
+    gate: Gate
+
     @property
     def takes_dt(self) -> bool:
         return self.gate.takes_dt
@@ -102,6 +119,11 @@ class GatedCell(Cell):
     def two_biases(self) -> bool:
         """Whether there is a `bias_hh` beside `bias_ih`."""
         return self.gate.two_biases
+
+    @property
+    def biased(self) -> tuple[str, ...]:
+        """The blocks that have a bias where there are biases: the first ones."""
+        return self.blocks
 
     def widths(self, hidden_size: int, output_size: int) -> dict[str, int]:
         return {"hidden": output_size, "cell": hidden_size} | dict.fromkeys(self.gate.carries, hidden_size)
@@ -122,17 +144,6 @@ class GatedCell(Cell):
         for name, value in self.gate.parameters(units).items():
             weights[name].copy_(value)
 
-    def step(self, projected: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None) -> Step:
-        recurrent = affine(state[0], weights["weight_hh"], weights.get("bias_hh"))
-        state, seen = self.pointwise(projected, recurrent, state, weights, dt)
-        if "weight_hr" in weights:
-            state = (affine(state[0], weights["weight_hr"], None), *state[1:])
-        return Step(state, seen)
-
-    def rows(self, pre: Tensor) -> dict[str, Tensor]:
-        """Pre-activations by block: `(B, blocks * H)` to `(B, H)` each."""
-        return dict(zip(self.blocks, pre.chunk(len(self.blocks), -1), strict=True))
-
     def forgetting(
         self, rows: dict[str, Tensor], carried: tuple[Tensor, ...], weights: Weights, dt: Tensor | None
     ) -> Forgetting:
@@ -140,9 +151,45 @@ class GatedCell(Cell):
         return self.gate(tuple(rows[name] for name in self.gate.rows), carried, weights, dt)
 
 
+class BuiltCell(Cell):
+    """A cell whose recurrent matrix is built of fewer numbers than it has entries: orthogonal, or unitary.
+
+    `shapes` and `initialise` are of what a layer stores. Once a call, `built` makes of it the weights of `recurrence`,
+    the cell that engines run: a matrix like any other.
+    """
+
+    start: ClassVar[str | None] = None
+    """Name of the weight that is the hidden state before the first step, where that is learned."""
+
+    @property
+    @abstractmethod
+    def recurrence(self) -> PointwiseCell:
+        """What engines run."""
+
+    @abstractmethod
+    def built(self, weights: Weights) -> dict[str, Tensor]:
+        """The weights of `recurrence`, differentiable; its matrices are in float32 or wider."""
+
+    def expect(self, hidden_size: int) -> None:
+        """Refuse a number of units that the matrix cannot have."""
+
+    @property
+    def takes_dt(self) -> bool:
+        return self.recurrence.takes_dt
+
+    def widths(self, hidden_size: int, output_size: int) -> dict[str, int]:
+        return self.recurrence.widths(hidden_size, output_size)
+
+    def project(self, inputs: Tensor, weights: Weights) -> Tensor:
+        return self.recurrence.project(inputs, self.built(weights))
+
+    def step(self, projected: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None) -> Step:
+        return self.recurrence.step(projected, state, self.built(weights), dt)
+
+
 def wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype of gates and state: float32, or float64 where everything is."""
-    return torch.promote_types(dtype, torch.float32)
+    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def affine(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -41,7 +41,9 @@ class GRUCell(GatedCell):
         rows = self.rows(projected + recurrent)
         forgetting = self.forgetting(rows, tuple(carried), weights, dt)
         candidate_reset = torch.sigmoid(rows["candidate_reset"])
-        candidate = torch.tanh(self.rows(projected)["candidate"] + candidate_reset * self.rows(recurrent)["candidate"])
+        candidate = self.activate(
+            self.rows(projected)["candidate"] + candidate_reset * self.rows(recurrent)["candidate"], weights
+        )
         hidden = forgetting.forget * hidden + forgetting.complement * candidate
         seen = {
             "cell": hidden,
@@ -54,3 +56,7 @@ class GRUCell(GatedCell):
             **forgetting.seen,
         }
         return Step((hidden, *forgetting.carried), seen)
+
+    def activate(self, candidate: Tensor, weights: Weights) -> Tensor:
+        """What the candidate goes through."""
+        return torch.tanh(candidate)

@@ -3,15 +3,17 @@
 from . import loop
 from .base import Engine, EngineResult, EngineTask, Zeros
 from .check import check
-from .choice import choose, fitted_to, run, run_stacked
+from .choice import choose, fitted_to, run_stacked
 from .explain import Explanation, explain
 from .kernels.contract import derivation
 from .side_by_side import stacked
-from .streaming import equation, quick_step, step
+from .streaming import STEPPING, equation, quick_step, step
 from .table import KNOWN, check_name, runs_side_by_side
+from .traced import ready, run
 
 __all__ = [
     "KNOWN",
+    "STEPPING",
     "Engine",
     "EngineResult",
     "EngineTask",
@@ -26,6 +28,7 @@ __all__ = [
     "fitted_to",
     "loop",
     "quick_step",
+    "ready",
     "run",
     "run_stacked",
     "runs_side_by_side",

@@ -17,7 +17,21 @@ import torch
 from torch import Tensor
 
 from .. import gates
-from ..cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell, PhasedLSTMCell, wide
+from ..cells import (
+    Cell,
+    ComplexModReLUCell,
+    GatedCell,
+    GRUCell,
+    JANETCell,
+    LSTMCell,
+    ModReLUCell,
+    ModReLUGRUCell,
+    NRUCell,
+    PhasedLSTMCell,
+    PointwiseCell,
+    SRUCell,
+    wide,
+)
 from ..gates.sound import alone
 from ..names import lookup
 from . import agreement, loop
@@ -95,7 +109,7 @@ def check(
     device: str | torch.device | None = None,
     engines: Sequence[str] | None = None,
     gate: str | gates.Gate | None = None,
-    cell: GatedCell | None = None,
+    cell: PointwiseCell | None = None,
 ) -> list[Row]:
     """Hold every engine to the loop engine.
 
@@ -116,10 +130,10 @@ def rows(
     device: str | torch.device | None = None,
     engines: Sequence[str] | None = None,
     gate: str | gates.Gate | None = None,
-    cell: GatedCell | None = None,
+    cell: PointwiseCell | None = None,
 ) -> Iterator[Row]:
     """The rows of `check`, one by one: the first use of a kernel compiles, which takes a while."""
-    every = (*every_cell(), *UNGATED) if gate is None else cells_with(gates.gate_named(gate))
+    every = (*every_cell(), *BUILT, *UNGATED) if gate is None else cells_with(gates.gate_named(gate))
     cells = list(every) if cell is None else [cell]
     for place in devices() if device is None else [device_named(device)]:
         for engine in checked(engines):
@@ -172,6 +186,8 @@ def cells_with(gate: gates.Gate) -> Iterator[GatedCell]:
     yield PhasedLSTMCell(gate)
 
 
+BUILT: tuple[PointwiseCell, ...] = (ModReLUCell(), ComplexModReLUCell(), ModReLUGRUCell(gates.Sigmoid()))
+"""The recurrences of cells that build their matrix, derived as a whole."""
 UNGATED: tuple[Cell, ...] = (NRUCell(memory_size=36, heads=4),)
 """Cells with kernels of their own."""
 
@@ -243,8 +259,8 @@ def self_check(engine: Engine, device: torch.device, family: str = "") -> str | 
 
 
 def family_of(cell: Cell) -> str:
-    """Cells that run on kernels of their own by name; all gated cells are one family, without a name."""
-    return "" if isinstance(cell, GatedCell) else cell.name
+    """Cells that run on kernels of their own by name; all others are one family, without a name."""
+    return "" if isinstance(cell, PointwiseCell | SRUCell) else cell.name
 
 
 def prepare(engine: Engine, task: EngineTask) -> None:

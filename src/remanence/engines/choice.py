@@ -9,10 +9,11 @@ from functools import partial
 
 import torch
 
-from ..cells import GatedCell, LSTMCell
+from ..cells import LSTMCell, PointwiseCell, SRUCell
 from . import cuda, side_by_side
 from .base import Engine, EngineResult, EngineTask
 from .check import family_of, prepare, self_check
+from .doubled import Doubled
 from .kernels.contract import derivation, no_formula
 from .kernels.run import tracked
 from .machine import X86, tf32_in_recurrent_layers
@@ -43,8 +44,8 @@ TRITON_WINS = 768
 on chip, win with more rows than are in clusters at once."""
 
 
-WITHOUT_PROJECTION = ("cuda", "triton", "c++", "cpu")
-"""Engines that know of no projection, see `projected`."""
+WITH_ONE_PRODUCT = ("cuda", "triton", "c++", "cpu")
+"""Engines that have one product a step, and no other of a projection or an SRU: see `projected` and `doubled`."""
 
 
 def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
@@ -67,7 +68,11 @@ def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
 
 def fitted_to(engine: Engine, task: EngineTask) -> Engine:
     """The engine as it takes such tasks."""
-    return Folding(engine) if is_projected(task) and engine.name in WITHOUT_PROJECTION else engine
+    if engine.name not in WITH_ONE_PRODUCT:
+        return engine
+    if isinstance(task.cell, SRUCell):
+        return Doubled(engine)
+    return Folding(engine) if is_projected(task) else engine
 
 
 def _can_run(engine: Engine, task: EngineTask) -> bool:
@@ -78,6 +83,8 @@ def _can_run(engine: Engine, task: EngineTask) -> bool:
 def _preferred(task: EngineTask, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
+    if isinstance(task.cell, SRUCell):  # of which the loop is as fast as twice as many steps of this one
+        engines.remove(KNOWN["cpu"])
     if not task.inputs.is_cuda:
         return [KNOWN["torch"], *engines] if _onednn_wins(task) or _torch_projects(task) else engines
     units = task.weights["weight_hr"].shape[-1] if is_projected(task) else task.width
@@ -132,11 +139,12 @@ def run(name: str, tasks: Sequence[EngineTask], pieces: int = 0) -> list[EngineR
         first = replace(first, state=first.first_state)
     engine = choose(name, first, several=len(tasks) > 1)
     if pieces and torch.is_grad_enabled() and obstacle() is None:
-        return run_in_pieces(partial(_run_all, engine), tasks, pieces)
-    return _run_all(engine, tasks)
+        return run_in_pieces(partial(run_all, engine), tasks, pieces)
+    return run_all(engine, tasks)
 
 
-def _run_all(engine: Engine, tasks: Sequence[EngineTask]) -> list[EngineResult]:
+def run_all(engine: Engine, tasks: Sequence[EngineTask]) -> list[EngineResult]:
+    """Run them with this engine."""
     if len(tasks) == 1 or not runs_side_by_side(engine):
         return [engine.run(task) for task in tasks]
     return side_by_side.taken_apart(engine.run(side_by_side.stacked(tasks)))
@@ -157,7 +165,7 @@ def _trusted(engine: Engine, task: EngineTask) -> bool:
     """Whether to use an engine that says it can run the task. What keeps one from being used is told once."""
     if engine is KNOWN["loop"]:
         reason = None
-        if isinstance(task.cell, GatedCell):
+        if isinstance(task.cell, PointwiseCell):
             reason = no_formula(task.cell, task.inputs.dtype, task.dt is not None)
         if reason is not None:
             subject = derivation(task.cell).subject  # type: ignore[arg-type]
@@ -172,6 +180,6 @@ def _trusted(engine: Engine, task: EngineTask) -> bool:
 
 
 def _tell(message: str) -> None:
-    if message not in _told:
+    if not torch.compiler.is_compiling() and message not in _told:  # then what is compiled tells it, when it runs
         _told.add(message)
         warnings.warn(message, stacklevel=2)

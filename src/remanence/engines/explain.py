@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..cells import GatedCell
+from ..cells import GatedCell, PointwiseCell
 from .base import EngineTask
 from .choice import choose, fitted_to
 from .kernels.contract import DERIVED, derivation
@@ -62,9 +62,9 @@ def explain(layer: Layer, steps: int = 100, batch: int = 32, dt: bool = False) -
     chosen = choose(layer.engine, task)
     reasons = {name: fitted_to(engine, task).refuses(task) for name, engine in KNOWN.items()}
     refusals = {name: reason for name, reason in reasons.items() if reason is not None}
-    if not isinstance(task.cell, GatedCell):
+    if not isinstance(task.cell, PointwiseCell):
         return Explanation(chosen.name, refusals, None, None, {})
-    known, gate = derivation(task.cell), task.cell.gate.name
+    known, gate = derivation(task.cell), task.cell.gate.name if isinstance(task.cell, GatedCell) else None
     reason = known.float32[int(dt and task.cell.takes_dt)]
     if reason is not None:
         return Explanation(chosen.name, refusals, gate, known.subject, {}, reason)
@@ -72,6 +72,7 @@ def explain(layer: Layer, steps: int = 100, batch: int = 32, dt: bool = False) -
         cell = derived_cell(task.cell, dt)
         sources = {"c++": cpp.cell_source(cell), "triton": triton.cell_source(cell)}
     else:
+        assert isinstance(task.cell, GatedCell)
         formulas = derived(task.cell.gate, dt)
         sources = {"c++": cpp.source(formulas), "triton": triton.source(formulas)}
     return Explanation(chosen.name, refusals, gate, known.subject, sources)

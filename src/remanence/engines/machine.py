@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
+Value = TypeVar("Value")
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 """Whether the CPU is one of these."""
 ALIGNED = 16
@@ -33,7 +35,35 @@ def device_named(name: str | torch.device) -> torch.device:
     if (device.index or 0) >= found:
         there = "no CUDA device" if found == 0 else f"CUDA devices 0 to {found - 1}"
         raise ValueError(f"expected a device of this machine, got {str(name)!r}, and torch sees {there}")
-    return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+    present = _patiently(torch.cuda.current_device, device) if device.index is None else device.index
+    return torch.device("cuda", present)
+
+
+PAUSES = (1.0, 4.0, 15.0)
+"""Seconds between attempts to use a device that others have for themselves for a moment."""
+
+
+def wait_for(device: torch.device) -> None:
+    """Return once a device can be used; one that cannot after a while is answered in a sentence."""
+    if device.type == "cuda":
+        _patiently(partial(torch.zeros, 1, device=device), device)
+
+
+def _patiently(use: Callable[[], Value], device: torch.device) -> Value:
+    for pause in (*PAUSES, None):
+        try:
+            return use()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            problem = str(error).partition("\n")[0]
+            if pause is None or "unavailable" not in problem:
+                raise ValueError(
+                    f"expected {device} to be ready, got: {problem}; "
+                    "nvidia-smi shows who uses it, and --device names another"
+                ) from None
+            time.sleep(pause)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def devices() -> list[torch.device]:

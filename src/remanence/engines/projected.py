@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from ..cells import GatedCell, wide
+from ..cells import PointwiseCell, wide
 from ..cells.base import affine
 from .base import Engine, EngineResult, EngineTask, Zeros
 from .kernels.contract import derivation
@@ -41,7 +41,7 @@ class Folding:
 
     def refuses(self, task: EngineTask) -> str | None:
         """Why it cannot run the task."""
-        if not isinstance(task.cell, GatedCell):
+        if not isinstance(task.cell, PointwiseCell):
             return f"it takes cells with one recurrent product and a pointwise update, and {task.cell.name} is none"
         if derivation(task.cell).twice:
             return f"its hidden state takes part in the update of {task.cell.name}, and is projected (proj_size)"
@@ -98,7 +98,7 @@ def _unprojected(task: EngineTask) -> tuple[Tensor, ...]:
 
 def _step(task: EngineTask, first: slice) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The first step by the equation: the hidden state before its projection, `(1, B, H)`, and the state after it."""
-    assert isinstance(task.cell, GatedCell)
+    assert isinstance(task.cell, PointwiseCell)
     assert not isinstance(task.state, Zeros)
     weights, state = task.weights, tuple(part.to(wide(part.dtype)) for part in task.state)
     projected = task.cell.project(task.inputs[first], weights)[0]

@@ -8,16 +8,20 @@ from torch import Tensor
 from ..cells import Cell, GRUCell, Weights, wide
 from . import torch as torchs
 from .base import EngineTask
-from .cpp.one_step import one_step
+from .kernels.one_step import Maker, one_step, register
 from .loop import no_autocast
 from .transforms import plain
 
+STEPPING = {"cpu": "c++", "cuda": "cuda"}
+"""The engine that single steps are made by, by type of device."""
 State = tuple[Tensor, ...]
 """`(B, width)` each, hidden first."""
 
 
-def quick_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None) -> State | None:
-    """The state after a step by compiled code, for inference on a CPU in float32; None where it is not for that.
+def quick_step(
+    cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False
+) -> State | None:
+    """The state after a step by compiled code, for inference in float32; None where it is not for that.
 
     Args:
         cell: what runs.
@@ -25,8 +29,25 @@ def quick_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None
         inputs: `(B, I)`, or with any dimensions in the place of B, as long as the others have the same.
         state: state before the step; None for zeros.
         dt: `(B,)`, or None for unit steps.
+        copied: whether the hidden state comes once more at the end, in memory of its own.
     """
-    return one_step(cell, weights, inputs, state, dt) if plain() else None
+    return one_step(cell, weights, inputs, state, dt, copied) if plain(inputs.device.type) else None
+
+
+def _on_cpus() -> Maker:
+    from .cpp.one_step import maker
+
+    return maker
+
+
+def _on_gpus() -> Maker:
+    from .cuda.one_step import maker
+
+    return maker
+
+
+register("cpu", _on_cpus)
+register("cuda", _on_gpus)
 
 
 def step(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor | None) -> State:

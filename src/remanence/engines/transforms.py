@@ -32,10 +32,13 @@ def obstacle(tensors: Iterable[Tensor] = ()) -> str | None:
     return _without_forward_mode()
 
 
-def plain() -> bool:
-    """Whether nothing but numbers is asked for: no gradient, transform, trace, fake tensor, or autocast on a CPU.
+def plain(device: str) -> bool:
+    """Whether nothing but numbers is asked for: no gradient, transform, trace, fake tensor, or autocast.
 
     In few calls, for it is asked before every single step.
+
+    Args:
+        device: type of that of the tensors.
     """
     return not (
         torch.is_grad_enabled()
@@ -45,7 +48,7 @@ def plain() -> bool:
         or torch._C._get_tracing_state() is not None
         or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
         or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
-        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled(device)
     )
 
 
@@ -59,6 +62,11 @@ def obstacle_to_kernels(tensors: Sequence[Tensor]) -> str | None:
 def _mode(name: str) -> bool:
     """Whether there is such a mode."""
     return torch._C._get_dispatch_mode(getattr(torch._C._TorchDispatchModeKey, name)) is not None
+
+
+def is_traced(tensors: Iterable[Tensor]) -> bool:
+    """Whether torch makes a graph of what is running, in the place of numbers."""
+    return torch.compiler.is_compiling() or _mode("FAKE") or _mode("PROXY") or _mode("FUNCTIONAL")
 
 
 def obstacle_to_torch() -> str | None:

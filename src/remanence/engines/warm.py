@@ -12,7 +12,7 @@ import torch
 from .. import gates
 from ..cells import Cell
 from .base import Engine, EngineTask
-from .check import UNGATED, Sizes, cells_with, checked, every_cell, make_task, run, self_check, undisturbed
+from .check import BUILT, UNGATED, Sizes, cells_with, checked, every_cell, make_task, run, self_check, undisturbed
 from .machine import device_named, devices, threads
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -52,7 +52,7 @@ def warm(
         batch: sequences at a time.
         inputs: width of the inputs.
     """
-    cells = list((*every_cell(), *UNGATED) if gate is None else cells_with(gates.gate_named(gate)))
+    cells = list((*every_cell(), *BUILT, *UNGATED) if gate is None else cells_with(gates.gate_named(gate)))
     for place in devices() if device is None else [device_named(device)]:
         for engine in checked(engines):
             if hasattr(engine, "made_of"):

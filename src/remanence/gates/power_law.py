@@ -36,10 +36,13 @@ class PowerLaw(Gate):
     Args:
         p: None to learn one exponent per unit, starting uniform on (0, 1); or a positive number for all units.
         eps: keeps the gradient finite at a full reset. Use 1e-5 where dt can be small.
+        reset_age: the age after a full reset; r_t reset_age is added to d_t. It is 0 in the paper, and eps in the first
+            author's public code, which resets to t - eps.
     """
 
     p: float | None = None
     eps: float = 1e-3
+    reset_age: float = 0.0
 
     name: ClassVar[str] = "power_law"
     rows: ClassVar[tuple[str, ...]] = ("reset",)
@@ -53,6 +56,8 @@ class PowerLaw(Gate):
             raise ValueError(f"expected p to be a positive number, or None to learn it, got {self.p!r}")
         if not (isinstance(self.eps, int | float) and 0 <= self.eps < 1):
             raise ValueError(f"expected eps to be a number in [0, 1), got {self.eps!r}")
+        if not (isinstance(self.reset_age, int | float) and 0 <= self.reset_age < 1):
+            raise ValueError(f"expected reset_age to be a number in [0, 1), got {self.reset_age!r}")
 
     @property
     def per_unit(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -77,6 +82,8 @@ class PowerLaw(Gate):
         # The ratio of eq. 13 is held / (age + 1), and age + 1 = held + lost: in this form its logarithm keeps all
         # digits at large ages, where the ratio rounds to one, and after a reset or a long gap, where it is small.
         # A step shorter than eps must not amplify, hence the clamp at zero; `held` can vanish only for eps = 0.
+        if self.reset_age:
+            age, held = age + reset * self.reset_age, held + reset * self.reset_age
         tiny = torch.finfo(age.dtype).tiny
         log_ratio = -torch.log1p(lost / (held if self.eps >= tiny else held.clamp(min=tiny)))
         log_forget = self.exponent(weights, z.dtype) * log_ratio

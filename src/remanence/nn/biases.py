@@ -28,12 +28,14 @@ ForgetBias = float | Literal["matched"] | None
 class Biased(Protocol):
     """What a layer offers so that its biases can be set; they are its attributes `bias_ih_l0` and so on."""
 
-    cell: Cell
     hidden_size: int
     num_layers: int
     bias: bool
     forget_bias: ForgetBias
     timescales: tuple[Timescales | None, ...]
+
+    @property
+    def recurrence(self) -> Cell: ...
 
     @property
     def gate(self) -> Gate: ...
@@ -88,18 +90,18 @@ def register_frozen(layer: Biased, place: Place) -> None:
 def frozen_blocks(layer: Biased, place: Place) -> tuple[str, ...]:
     """Names of the blocks whose biases are fixed."""
     timescales = layer.timescales[place.layer]
-    cell = layer.cell
+    cell = layer.recurrence
     if timescales is None or not timescales.freeze or not timescales.covers(place.layer):
         return ()
     assert isinstance(cell, GatedCell)
     if timescales.freeze == "all":
-        return cell.blocks
+        return cell.biased
     return tuple(name for name in cell.blocks if name == "input" or name in cell.gate.rows)
 
 
 def initialise(layer: Biased, place: Place) -> None:
     """Set the biases of a freshly drawn layer as its gate, `forget_bias` and `timescales` say."""
-    cell = layer.cell
+    cell = layer.recurrence
     if not layer.bias or not isinstance(cell, GatedCell):
         return
     units, gate = layer.hidden_size, cell.gate
@@ -109,7 +111,7 @@ def initialise(layer: Biased, place: Place) -> None:
     logits = None if timescales is None else timescales.logits(units, place.layer, layer.num_layers)
     if timescales is not None and logits is not None:
         if timescales.zero_other_biases:
-            values.update({name: torch.zeros(units, device="cpu") for name in cell.blocks})
+            values.update({name: torch.zeros(units, device="cpu") for name in cell.biased})
         rows = gate.complete(gate.bias(logits))
         if "input" in cell.blocks:
             values["input"] = -logits
@@ -151,7 +153,6 @@ def acting(layer: Biased, place: Place) -> dict[str, Tensor]:
     blocks = frozen_blocks(layer, place)
     if not blocks:
         return {}
-    assert isinstance(layer.cell, GatedCell)
     vectors = {}
     for name in _vector_names(layer):
         free = getattr(layer, name + place.suffix)
@@ -172,8 +173,8 @@ def _move_to_buffers(layer: Biased, place: Place) -> None:
 
 
 def _vector_names(layer: Biased) -> list[str]:
-    assert isinstance(layer.cell, GatedCell)
-    return ["bias_ih", "bias_hh"] if layer.cell.two_biases else ["bias_ih"]
+    assert isinstance(layer.recurrence, GatedCell)
+    return ["bias_ih", "bias_hh"] if layer.recurrence.two_biases else ["bias_ih"]
 
 
 def _vectors(layer: Biased, place: Place) -> list[Tensor]:
@@ -182,6 +183,6 @@ def _vectors(layer: Biased, place: Place) -> list[Tensor]:
 
 def _block(layer: Biased, vector: Tensor, name: str) -> Tensor:
     """The H entries of a bias vector that belong to a block."""
-    assert isinstance(layer.cell, GatedCell)
-    start = layer.cell.blocks.index(name) * layer.hidden_size
+    assert isinstance(layer.recurrence, GatedCell)
+    start = layer.recurrence.blocks.index(name) * layer.hidden_size
     return vector[start : start + layer.hidden_size]

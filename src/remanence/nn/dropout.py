@@ -1,6 +1,13 @@
-"""Dropout for recurrent networks: one mask for a whole sequence, and dropped recurrent weights."""
+"""Dropout for recurrent networks: one mask for a whole sequence, and dropped recurrent weights.
+
+Where a batch is split over processes, each has to drop what one process with the whole batch would: masks are drawn for
+the whole batch, so that all generators stay in step, and a process takes its part of them.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +15,37 @@ from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
 from .expect import expect_probability
+
+_PART: tuple[int, int] | None = None
+"""Of a batch that is part of a larger one: its first sequence there, and how many sequences that has."""
+
+
+@contextmanager
+def part_of_batch(first: int, whole: int) -> Iterator[None]:
+    """Let batches be those sequences, from `first` on, of batches of `whole` sequences."""
+    global _PART
+    before, _PART = _PART, (first, whole)
+    try:
+        yield
+    finally:
+        _PART = before
+
+
+def drop(values: Tensor, p: float, training: bool = True, batch: int = -2) -> Tensor:
+    """Torch's dropout of values whose dimension `batch` has the sequences: see `part_of_batch`."""
+    if _PART is None or not training or p == 0:
+        return dropout(values, p, training)
+    first, whole = _PART
+    shape = list(values.shape)
+    shape[batch] = whole
+    return values * dropout(values.new_ones(shape), p).narrow(batch, first, values.shape[batch])
+
+
+class Dropout(nn.Dropout):
+    """As torch's, of values `(..., B, features)`: see `part_of_batch`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return drop(input, self.p, self.training)
 
 
 def drop_weights(weight: Tensor, p: float, training: bool) -> Tensor:
@@ -47,7 +85,7 @@ class LockedDropout(nn.Module):
         time = 1 if self.batch_first and input.dim() > 2 else 0
         shape = list(input.shape)
         shape[time] = 1
-        return input * dropout(input.new_ones(shape), self.p)
+        return input * drop(input.new_ones(shape), self.p, batch=-3 if time == 1 else -2)
 
     def extra_repr(self) -> str:
         return f"p={self.p}" + (", batch_first=True" if self.batch_first else "")

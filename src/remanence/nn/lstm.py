@@ -85,6 +85,7 @@ class PowerLawLSTM(LSTM):
     Args:
         p: None to learn one exponent per unit, starting uniform on (0, 1); or a positive number for all units.
         eps: see `remanence.gates.PowerLaw`; use 1e-5 where steps can be short.
+        reset_age: the same.
         input_gate: "coupled", as in the paper's experiments, or "separate".
 
     All other arguments are those of `LSTM`.
@@ -104,6 +105,7 @@ class PowerLawLSTM(LSTM):
         *,
         p: float | None = None,
         eps: float = 1e-3,
+        reset_age: float = 0.0,
         input_gate: InputGate = "coupled",
         **shared: Unpack[GatedKeywords],
     ) -> None:
@@ -116,7 +118,7 @@ class PowerLawLSTM(LSTM):
             dropout,
             bidirectional,
             proj_size,
-            gate=PowerLaw(p=p, eps=eps),
+            gate=PowerLaw(p=p, eps=eps, reset_age=reset_age),
             input_gate=input_gate,
             **shared,
         )

@@ -8,12 +8,15 @@ from typing import Any
 from ..names import lookup
 from ..timescales import Chrono, Fixed, InverseGamma
 from .expect import expect_size
+from .goru import GORU
 from .gru import GRU
 from .janet import JANET
 from .lstm import LSTM, PowerLawLSTM
 from .nru import NRU
 from .phased import PhasedLSTM
 from .recurrent import Recurrent
+from .sru import SRU
+from .unitary import EURNN, ExpRNN, UnitaryRNN
 
 
 def make(name: str, input_size: int, hidden_size: int, **keywords: Any) -> Recurrent:
@@ -21,8 +24,8 @@ def make(name: str, input_size: int, hidden_size: int, **keywords: Any) -> Recur
 
     Args:
         name: "lstm", "lstm-chrono" (requires `t_max`), "gru", "plstm", "fast", "softsign", "refine", "ur", "janet"
-            (`t_max` if known), "nru", "phased", or "mts" (three layers with the fixed timescales of the multi-timescale
-            paper).
+            (`t_max` if known), "nru", "phased", "mts" (three layers with the fixed timescales of the multi-timescale
+            paper), or "exprnn", "urnn", "eurnn", "goru", "sru".
         input_size: number of input features.
         hidden_size: number of units, in every layer.
         keywords: any argument of the layer.
@@ -82,4 +85,9 @@ KNOWN: dict[str, Callable[..., Recurrent]] = {
     "nru": NRU,
     "phased": PhasedLSTM,
     "mts": multi_timescale,
+    "exprnn": ExpRNN,
+    "urnn": UnitaryRNN,
+    "eurnn": EURNN,
+    "goru": GORU,
+    "sru": SRU,
 }

@@ -8,10 +8,10 @@ from typing import Unpack
 from ..cells import NRUCell
 from .expect import expect_size
 from .keywords import Keywords, completed
-from .recurrent import Recurrent
+from .ungated import Ungated
 
 
-class NRU(Recurrent):
+class NRU(Ungated):
     """Non-saturating recurrent unit, see `remanence.cells.NRUCell`. One bias vector per linear map.
 
     Args:

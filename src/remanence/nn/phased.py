@@ -49,7 +49,10 @@ class PhasedLSTM(Recurrent):
         gate = gate_named(gate)
         cell = PhasedLSTMCell(gate, is_coupled(input_gate, gate), expect_number("leak", leak))
         super().__init__(cell, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, **shared)
-        self._fall_asleep()  # now, and not while torch.compile traces
+
+    def _ready(self) -> None:
+        super()._ready()
+        self._fall_asleep()
 
     def _cell_now(self) -> Cell:
         if self.training:
@@ -59,7 +62,7 @@ class PhasedLSTM(Recurrent):
 
     def _fall_asleep(self) -> PhasedLSTMCell:
         asleep = replace(self.cell, leak=0.0)
-        engines.derivation(asleep)
+        engines.ready(asleep)
         self._asleep = self.cell, asleep
         return asleep
 

@@ -1,4 +1,4 @@
-"""The layer behind LSTM, GRU, JANET, NRU and PhasedLSTM: torch's names, stacking, and the forward pass."""
+"""The layer behind LSTM, GRU and all others: torch's names, stacking, and the forward pass."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout as drop
 
 from .. import engines
-from ..cells import Cell, GatedCell, wide
+from ..cells import Cell, wide
+from ..pretrained import Pretrained
 from ..timescales import Timescales
 from . import biases
 from .biases import ForgetBias
+from .dropout import drop
 from .expect import expect_count, expect_probability, expect_size
 from .place import Place
-from .sequence import Inputs, Sequences
+from .sequence import Inputs, Sequences, refuse_proxy
+from .times import between, look_at
 from .weighted import Weighted
 
 State = Any
 """A tensor, or a tuple of tensors, `(layers * directions, B, width)` each."""
 
 
-class Recurrent(Weighted):
+class Recurrent(Weighted, Pretrained):
     """Any cell over time, stacked and in one or both directions, with the arguments and manners of `torch.nn.LSTM`.
 
-    Users build `LSTM`, `GRU`, `JANET`, `NRU` or `PhasedLSTM`; a new cell becomes a layer by subclassing this.
+    Users build `LSTM`, `GRU`, `JANET` or one of the others; a new cell becomes a layer by subclassing this.
 
     Args:
         cell: the update at one step.
@@ -46,6 +48,8 @@ class Recurrent(Weighted):
         recompute: number of pieces of a sequence that training computes twice to keep only the states between them.
         engine: how to run: "auto", or the name of an engine.
     """
+
+    _looked_at_dt = False
 
     def __init__(
         self,
@@ -69,8 +73,7 @@ class Recurrent(Weighted):
     ) -> None:
         super().__init__()
         self.cell = cell
-        if isinstance(cell, GatedCell):
-            engines.derivation(cell)  # now, and not while torch.compile traces
+        self._ready()
         self.input_size = expect_size("input_size", input_size)
         self.hidden_size = expect_size("hidden_size", hidden_size)
         self.num_layers = expect_size("num_layers", num_layers)
@@ -100,6 +103,18 @@ class Recurrent(Weighted):
         self._names = tuple(shapes)
         self.reset_parameters()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._ready()  # what is known of a cell is neither copied nor pickled
+
+    def __prepare_scriptable__(self) -> Any:
+        raise RuntimeError(f"expected torch.export.export, which takes a {type(self).__name__}, got torch.jit.script")
+
+    def _ready(self) -> None:
+        """Find out what is to be known of its cell, now and not while torch traces it."""
+        self._find_recurrence()
+        engines.ready(self.recurrence)
+
     # What it is made of.
 
     @property
@@ -127,10 +142,33 @@ class Recurrent(Weighted):
             shown.append(f"timescales={self.timescales[0] if same else list(self.timescales)!r}")
         return ", ".join(shown)
 
+    def pretrained_arguments(self) -> dict[str, Any]:
+        names = [name for name in inspect.signature(type(self)).parameters if name not in ("device", "dtype")]
+        found = {name: self._argument(name) for name in names}
+        return {name: value for name, value in found.items() if value is not UNKNOWN}
+
+    def _argument(self, name: str) -> Any:
+        """What the layer was made with, wherever it keeps it; `UNKNOWN` for what went into other arguments."""
+        if name == "input_gate":
+            return "coupled" if getattr(self.cell, "coupled", False) else "separate"
+        if name == "timescales":
+            return self.timescales if any(entry is not None for entry in self.timescales) else None
+        for keeper in (self, self.cell, *(getattr(self.cell, part, None) for part in ("gate", "rotations"))):
+            if hasattr(keeper, name):
+                return getattr(keeper, name)
+        return UNKNOWN
+
     # Running it.
 
     def forward(
-        self, input: Inputs, state: State | None = None, dt: Any = None, *, hx: State | None = None
+        self,
+        input: Inputs,
+        state: State | None = None,
+        dt: Any = None,
+        *,
+        hx: State | None = None,
+        lengths: Any = None,
+        times: Any = None,
     ) -> tuple[Any, State]:
         """Run over sequences.
 
@@ -139,16 +177,25 @@ class Recurrent(Weighted):
             state: state to start from, as returned; zeros if None. `hx` is another name for it.
             dt: time since the previous step, shaped like the input without its features, or `(T,)`; None for unit
                 steps. Packed or padded where the input is packed.
+            lengths: `(B,)` steps of every sequence of a padded batch, None where all have T. Padding is at the end and
+                is not read, in either direction: the result is that of a PackedSequence, without packing.
+            times: when steps are, in place of dt and shaped like it; the first step takes one.
 
         Returns:
             The hidden state of the last layer at every step, in the form of the input, and the state after the last
-            step.
+            step. Past the end of a sequence the hidden state is zero.
         """
         state = _one_state(state, hx)
-        quick = self._single_step(input, state, dt)
-        if quick is not None:
-            return quick
-        ((output, state, _),) = run([self], [input], [state], [dt])
+        if times is not None:
+            if dt is not None:
+                raise ValueError("expected dt or times, got both")
+            self._expect_use_of_dt(times)
+            dt = between(times, input, self.batch_first, lengths)
+        if lengths is None:
+            quick = self._single_step(input, state, dt)
+            if quick is not None:
+                return quick
+        ((output, state, _),) = run([self], [input], [state], [dt], [lengths])
         return output, state
 
     def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> engines.EngineTask:
@@ -161,7 +208,7 @@ class Recurrent(Weighted):
         return _Run(self, zeros, None, given).task(0, self.places[0])
 
     def watch(
-        self, input: Inputs, state: State | None = None, dt: Any = None
+        self, input: Inputs, state: State | None = None, dt: Any = None, lengths: Any = None
     ) -> tuple[list[dict[str, Tensor]], State, Tensor | None]:
         """Run on the loop engine and keep what every gate did.
 
@@ -170,25 +217,30 @@ class Recurrent(Weighted):
             sequences, `(B,)`, or None where all have T steps.
         """
         recorded: list[dict[str, Tensor]] = []
-        ((_, state, sequences),) = run([self], [input], [state], [dt], recorded)
+        ((_, state, sequences),) = run([self], [input], [state], [dt], [lengths], recorded)
         records = [{name: sequences.in_given_order(value) for name, value in values.items()} for values in recorded]
         return records, state, sequences.lengths_as_given
 
     def _single_step(self, input: Inputs, state: State | None, dt: Any) -> tuple[Tensor, State] | None:
-        """What `forward` returns for a single step of a few sequences, in inference on a CPU; None for the usual way.
+        """What `forward` returns for a single step of a few sequences, in inference; None for the usual way.
 
         It takes nothing but what is as it should be: the usual way knows everything else, and every error.
         """
-        if torch.is_grad_enabled() or type(input) is not Tensor or self.engine not in ("auto", "c++"):
+        if (
+            torch.is_grad_enabled()
+            or torch.compiler.is_compiling()
+            or type(input) is not Tensor
+            or self.engine not in ("auto", engines.STEPPING.get(input.device.type))
+        ):
             return None
         turned = self.batch_first and input.dim() == 3
         values = input.transpose(0, 1) if turned else input
         if values.dim() not in (2, 3) or values.shape[0] != 1 or values.dtype != torch.float32:
             return None
-        if getattr(self, self._names[0] + self.places[0].suffix).dtype != values.dtype:
-            return None
         places, parts = self.places, (state,) if isinstance(state, Tensor) else state
-        if parts is not None and not parts:
+        if getattr(self, self._names[0] + places[0].suffix).dtype != values.dtype:
+            return None
+        if self._learns_start if parts is None else not parts:
             return None
         if not self._is_stacked(parts, len(places)) or (self.training and self.dropout + self.weight_drop > 0):
             return None
@@ -203,16 +255,15 @@ class Recurrent(Weighted):
         cell, after, outputs = self._cell_now(), [], []
         for place, earlier in zip(places, before, strict=True):
             now = torch.ones_like(times) if times is not None and place.reverse else times
-            found = engines.quick_step(cell, self._weights(place, values.dtype), values, earlier, now)
+            copied = place is places[-1] and not self.bidirectional  # who changes the output must not change the state
+            found = engines.quick_step(cell, self._weights(place, values.dtype), values, earlier, now, copied)
             if found is None:
                 return None
-            after.append(found)
-            outputs.append(found[0])
+            after.append(found[:-1] if copied else found)
+            outputs.append(found[-1] if copied else found[0])
             if len(outputs) == 1 + self.bidirectional:
-                values = torch.cat(outputs, -1) if self.bidirectional else found[0]
+                values = torch.cat(outputs, -1) if self.bidirectional else outputs[0]
                 outputs = []
-        if not self.bidirectional:
-            values = values.clone()  # who changes the output must not change the state
         final = after[0] if len(after) == 1 else tuple(map(torch.cat, zip(*after, strict=True)))
         return values.transpose(0, 1) if turned else values, final[0] if len(final) == 1 else final
 
@@ -225,12 +276,16 @@ class Recurrent(Weighted):
         )
 
     def _cell_now(self) -> Cell:
-        """The cell as it behaves in the present mode."""
-        return self.cell
+        """The cell that engines run, as it behaves in the present mode."""
+        return self.recurrence
 
     def _expect_dt(self, sequences: Sequences, dt: Any, dtype: torch.dtype) -> Tensor | None:
         self._expect_use_of_dt(dt)
-        return sequences.arrange_dt(dt, dtype)
+        found = sequences.arrange_dt(dt, dtype)
+        if found is not None and not torch.compiler.is_compiling() and not self._looked_at_dt:
+            look_at(found)
+            self._looked_at_dt = True
+        return found
 
     def _inputs_of(self, layer: int) -> int:
         return self.input_size if layer == 0 else self.output_size * (1 + self.bidirectional)
@@ -250,6 +305,7 @@ def run(
     inputs: Sequence[Inputs],
     states: Sequence[State | None],
     dts: Sequence[Any],
+    lengths: Sequence[Any],
     recorded: list[dict[str, Tensor]] | None = None,
 ) -> list[tuple[Any, State, Sequences]]:
     """Run layers that differ in their weights alone, each on an input of its own.
@@ -259,13 +315,14 @@ def run(
         inputs: input of every layer.
         states: state that every layer starts from.
         dts: times between steps of every layer.
+        lengths: steps of every sequence of every layer, None where all have as many.
         recorded: where to add what the gates of the only layer did, which then runs on the loop engine.
 
     Returns:
         Output, state after the last step, and the arranged sequences, for every layer.
     """
     first = layers[0]
-    runs = [_Run(layer, *given) for layer, *given in zip(layers, inputs, states, dts, strict=True)]
+    runs = [_Run(layer, *given) for layer, *given in zip(layers, inputs, states, dts, lengths, strict=True)]
     for index, place in enumerate(first.places):
         tasks = [each.task(index, place) for each in runs]
         if recorded is None:
@@ -282,9 +339,9 @@ def run(
 class _Run:
     """A layer on its way through a batch: what goes into the present place, and what has come out of those before."""
 
-    def __init__(self, layer: Recurrent, input: Inputs, state: State | None, dt: Any) -> None:
+    def __init__(self, layer: Recurrent, input: Inputs, state: State | None, dt: Any, lengths: Any = None) -> None:
         self.layer = layer
-        self.sequences = sequences = Sequences.arrange(input, layer.input_size, layer.batch_first)
+        self.sequences = sequences = Sequences.arrange(input, layer.input_size, layer.batch_first, lengths)
         self.dtype = dtype = layer._product_dtype(sequences.values)
         self.values = sequences.values if sequences.values.dtype == dtype else sequences.values.to(dtype)
         widths = layer.cell.widths(layer.hidden_size, layer.output_size)
@@ -304,11 +361,18 @@ class _Run:
             cell=self.layer._cell_now(),
             weights=self.layer._weights(place, self.dtype),
             inputs=self.values,
-            state=self.zeros if self.before is None else tuple(part[index] for part in self.before),
+            state=self._state(index, place),
             dt=self.reverse_dt if place.reverse else self.dt,
             lengths=self.sequences.lengths,
             reverse=place.reverse,
         )
+
+    def _state(self, index: int, place: Place) -> tuple[Tensor, ...] | engines.Zeros:
+        """The state before the first step at a place."""
+        if self.before is not None:
+            return tuple(part[index] for part in self.before)
+        start = self.layer._start(place)
+        return self.zeros if start is None else (start.to(self.dtype).expand(self.values.shape[1], -1),)
 
     def take(self, place: Place, result: engines.EngineResult) -> None:
         """What came out of a place; once all directions of a layer have run, it goes into the next."""
@@ -328,6 +392,7 @@ class _Run:
         return self.sequences.restore(self.values), self.sequences.restore_state(final), self.sequences
 
 
+UNKNOWN = object()
 DEFAULTS = {
     name: inspect.signature(Recurrent).parameters[name].default
     for name in (
@@ -357,5 +422,6 @@ def _level_of_user() -> int:
 
 def _one_state(state: State | None, hx: State | None) -> State | None:
     if state is not None and hx is not None:
+        refuse_proxy(state)
         raise TypeError("expected either state or hx, which are two names for one thing, got both")
     return hx if state is None else state

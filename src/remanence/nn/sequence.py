@@ -23,7 +23,7 @@ class Sequences:
     """A batch of sequences, and how to give results back in the form the batch came in."""
 
     values: Tensor
-    """`(T, B, I)`; packed input in the sorted order of the package, padded with zeros at the end."""
+    """`(T, B, I)`; packed input in the sorted order of the package. Past the end of a sequence all is zero."""
     lengths: Tensor | None
     """`(B,)` on the device of the values, or None where all sequences have T steps."""
     lengths_on_cpu: Tensor | None
@@ -32,14 +32,17 @@ class Sequences:
     batch_first: bool
 
     @classmethod
-    def arrange(cls, input: Inputs, features: int, batch_first: bool) -> Sequences:
-        """Check an input and lay it out time first."""
+    def arrange(cls, input: Inputs, features: int, batch_first: bool, lengths: Any = None) -> Sequences:
+        """Check an input and lay it out time first; `lengths` `(B,)` are those of padded sequences."""
         if isinstance(input, PackedSequence):
+            if lengths is not None:
+                raise ValueError("expected no lengths with a PackedSequence, which has its own, got some")
             expect_features(input.data, features, dims=(2,))
             in_order = PackedSequence(input.data, input.batch_sizes)
-            values, lengths = pad_packed_sequence(in_order)
-            return cls(values, lengths.to(values.device), lengths, input, batched=True, batch_first=batch_first)
+            values, own = pad_packed_sequence(in_order)
+            return cls(values, own.to(values.device), own, input, batched=True, batch_first=batch_first)
         if not isinstance(input, Tensor):
+            refuse_proxy(input)
             raise TypeError(f"expected input to be a tensor or a PackedSequence, got {type(input).__name__}")
         expect_features(input, features, dims=(2, 3))
         batched = input.dim() == 3
@@ -48,7 +51,13 @@ class Sequences:
             values = input.transpose(0, 1)
         if values.shape[0] == 0:
             raise ValueError("expected sequences of at least one step, got none")
-        return cls(values, None, None, None, batched, batch_first)
+        if lengths is not None:
+            if not batched:
+                raise ValueError("expected lengths with batched input alone, got them with a single sequence")
+            lengths = expect_lengths(lengths, *values.shape[:2]).to(values.device)
+            # Not even multiplied by zero: what is NaN there would be NaN in the gradients of the weights.
+            values = values.masked_fill(~within(lengths, values.shape[0]).unsqueeze(-1), 0)
+        return cls(values, lengths, None, None, batched, batch_first)
 
     @property
     def batch(self) -> int:
@@ -119,21 +128,14 @@ class Sequences:
             either = f"{shape} or " if self.batched else ""
             raise ValueError(f"expected dt of shape {either}({steps},), got {tuple(times.shape)}")
         if self.lengths is not None:
-            times = torch.where(self._real(), times, 1)
+            times = torch.where(within(self.lengths, steps), times, 1)
         return expect_times(times)
 
     def reversed_dt(self, dt: Tensor) -> Tensor:
         """dt for the pass from the end: the step at t comes after the one at t + 1, its first step takes one."""
-        later = torch.cat((dt[1:], torch.ones_like(dt[:1])))
-        if self.lengths is None:
-            return later
         steps = torch.arange(dt.shape[0], device=dt.device).unsqueeze(1)
-        return torch.where(steps == self.lengths - 1, 1, later)
-
-    def _real(self) -> Tensor:
-        """`(T, B)`: whether a step lies within its sequence."""
-        assert self.lengths is not None
-        return torch.arange(self.values.shape[0], device=self.values.device).unsqueeze(1) < self.lengths
+        last = dt.shape[0] - 1 if self.lengths is None else self.lengths - 1
+        return torch.where(steps == last, 1, dt.roll(-1, 0))  # not of dt[1:]: exported programs take one step as well
 
     def _unpack_dt(self, dt: PackedSequence) -> Tensor:
         if self.packed is None:
@@ -149,6 +151,12 @@ class Sequences:
         return padded.transpose(0, 1) if self.batch_first else padded
 
 
+def refuse_proxy(value: Any) -> None:
+    """Say what to do instead where torch.fx traces a layer by what stands for its input."""
+    if type(value).__module__ == "torch.fx.proxy":
+        raise TypeError("expected torch.export.export, which makes graphs of these layers, got torch.fx.symbolic_trace")
+
+
 def expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> None:
     """Refuse an input of another dtype, number of dimensions or number of features."""
     if not values.is_floating_point():
@@ -158,6 +166,25 @@ def expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> Non
         raise ValueError(f"expected input with {expected} dimensions, got {values.dim()}")
     if values.shape[-1] != features:
         raise ValueError(f"expected input with {features} features in its last dimension, got {values.shape[-1]}")
+
+
+def expect_lengths(lengths: Any, steps: int, batch: int) -> Tensor:
+    """Refuse what is not a whole number from 1 to T for every sequence; numbers only where no host would wait."""
+    known: Tensor = torch.as_tensor(lengths)
+    if known.is_floating_point() or known.is_complex() or known.dtype == torch.bool:
+        raise TypeError(f"expected lengths to be whole numbers, got {known.dtype}")
+    if tuple(known.shape) != (batch,):
+        raise ValueError(f"expected lengths of shape ({batch},), one for each sequence, got {tuple(known.shape)}")
+    if batch and known.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
+        low, high = (int(bound) for bound in torch.aminmax(known))
+        if low < 1 or high > steps:
+            raise ValueError(f"expected lengths from 1 to {steps}, got values from {low} to {high}")
+    return known
+
+
+def within(lengths: Tensor, steps: int) -> Tensor:
+    """`(T, B)`: whether a step lies within its sequence."""
+    return torch.arange(steps, device=lengths.device).unsqueeze(1) < lengths
 
 
 def expect_state(parts: Any, widths: dict[str, int], lead: tuple[int, ...]) -> None:
@@ -177,16 +204,16 @@ def expect_state(parts: Any, widths: dict[str, int], lead: tuple[int, ...]) -> N
             raise ValueError(f"expected {name} state of shape {(*lead, width)}, got {tuple(part.shape)}")
 
 
-def as_times(dt: Any) -> Tensor:
+def as_times(dt: Any, name: str = "dt") -> Tensor:
     """Times as a tensor, if they are real numbers."""
     if not isinstance(dt, Tensor):
         try:
             dt = torch.from_numpy(numpy.array(dt))  # float64 for a list of numbers, where torch would take float32
         except TypeError:
-            raise TypeError(f"expected dt to hold real numbers, got {dt!r}") from None
+            raise TypeError(f"expected {name} to hold real numbers, got {dt!r}") from None
     times: Tensor = dt
     if times.is_complex() or times.dtype == torch.bool:
-        raise TypeError(f"expected dt to hold real numbers, got {times.dtype}")
+        raise TypeError(f"expected {name} to hold real numbers, got {times.dtype}")
     return times
 
 

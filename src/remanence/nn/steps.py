@@ -190,7 +190,7 @@ class LSTMCell(RecurrentCell):
 class PowerLawLSTMCell(LSTMCell):
     """One step of `remanence.PowerLawLSTM`: `h, c, age = cell(input, (h, c, age), dt)`.
 
-    `p`, `eps` and `input_gate` are those of the layer, all other arguments those of `LSTMCell`.
+    `p`, `eps`, `reset_age` and `input_gate` are those of the layer, all other arguments those of `LSTMCell`.
     """
 
     layer = PowerLawLSTM
@@ -205,11 +205,20 @@ class PowerLawLSTMCell(LSTMCell):
         proj_size: int = 0,
         p: float | None = None,
         eps: float = 1e-3,
+        reset_age: float = 0.0,
         input_gate: InputGate = "coupled",
         **shared: Unpack[StepKeywords],
     ) -> None:
         made = PowerLawLSTM(
-            input_size, hidden_size, bias=bias, proj_size=proj_size, p=p, eps=eps, input_gate=input_gate, **shared
+            input_size,
+            hidden_size,
+            bias=bias,
+            proj_size=proj_size,
+            p=p,
+            eps=eps,
+            reset_age=reset_age,
+            input_gate=input_gate,
+            **shared,
         )
         RecurrentCell.__init__(self, made, FIRST)
 

@@ -17,6 +17,7 @@ def together(
     inputs: Inputs | Sequence[Inputs],
     states: Sequence[State | None] | None = None,
     dts: Tensor | Sequence[Any] | None = None,
+    lengths: Tensor | Sequence[Any] | None = None,
 ) -> list[tuple[Any, State]]:
     """Run layers that differ in their weights alone, such as several seeds of one experiment.
 
@@ -28,6 +29,7 @@ def together(
         inputs: one input per layer, all of the same shape, or one for all.
         states: one state per layer, or None to start at zero.
         dts: one dt per layer, one tensor for all, or None.
+        lengths: lengths of padded sequences, `(B,)`: one tensor per layer, one for all, or None.
 
     Returns:
         Output and state of every layer.
@@ -41,10 +43,11 @@ def together(
     every_input = _per_layer("inputs", inputs, len(layers))
     every_state = _per_layer("states", states, len(layers))
     every_dt = _per_layer("dts", dts, len(layers))
+    every_length = _per_layer("lengths", lengths, len(layers))
     shapes = {tuple((x.data if isinstance(x, PackedSequence) else x).shape) for x in every_input}
     if len(shapes) > 1:
         raise ValueError(f"expected inputs of one shape, got {' and '.join(map(str, sorted(shapes)))}")
-    return [(output, state) for output, state, _ in run(layers, every_input, every_state, every_dt)]
+    return [(output, state) for output, state, _ in run(layers, every_input, every_state, every_dt, every_length)]
 
 
 def _per_layer(name: str, values: Any, count: int) -> list[Any]:

@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -33,10 +34,12 @@ def step_sources(cell: Iterable[Path | str], steps: str = "steps.cpp") -> tuple[
     return HERE / "loops.hpp", HERE / "processor.hpp", *cell, HERE / steps
 
 
+UNCOMPILED = "its steps cannot be compiled"
 COMPILERS = ("g++", "c++", "clang++")
 OPTIONS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-w")
 """NaN stays NaN, and sums keep their order; that choosing one of two numbers may raise no signal lets
 the compiler compute both. What is multiplied and added is so at once, as on a GPU."""
+INSTALL = "xcode-select --install" if sys.platform == "darwin" else "apt install g++, or conda install cxx-compiler"
 PATIENCE = 120
 """Seconds after which a compiler is taken to be stuck."""
 
@@ -58,12 +61,23 @@ def library(text: str, constants: Mapping[str, Any] | None = None, functions: Se
                 return _loaded(kept, functions)
             with suppress(OSError):
                 kept.unlink()
-        with told(), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        with told(), _place() as place:
             file = Path(place) / name
             _compile(text, options, file)
             with suppress(*cache.UNKEPT):
                 return _loaded(cache.keep(name, file.read_bytes()), functions)
             return _loaded(file, functions)
+
+
+def _place() -> tempfile.TemporaryDirectory[str]:
+    """Where something is compiled: a temporary folder, or one beside what is kept."""
+    problem: Exception | None = None
+    for folder in (lambda: None, cache.folder):
+        try:
+            return tempfile.TemporaryDirectory(dir=folder(), ignore_cleanup_errors=True)
+        except cache.UNKEPT as error:
+            problem = problem or error
+    raise CompilerError(f"expected a folder for temporary files (TMPDIR), got: {problem}")
 
 
 def _loaded(file: Path, functions: Sequence[str]) -> ctypes.CDLL:
@@ -91,7 +105,7 @@ def made_of() -> tuple[str, ...]:
 
 def because(error: CompilerError) -> str:
     """Why there are no steps, as the end of a sentence."""
-    return f"its steps cannot be compiled: {error}"
+    return f"{UNCOMPILED}: {error}"
 
 
 def _call(*options: str, text: str = "") -> None:
@@ -126,7 +140,9 @@ def compiler() -> tuple[str, str]:
         if path is not None:
             with suppress(OSError, subprocess.TimeoutExpired):
                 return path, _started([path, "--version"]).stdout
-    raise CompilerError(f"expected a C++ compiler ({', '.join(COMPILERS)}, or the one that CXX names), found none")
+    raise CompilerError(
+        f"expected a C++ compiler ({', '.join(COMPILERS)}, or the one that CXX names), found none; {INSTALL}"
+    )
 
 
 def for_this_processor() -> tuple[str, ...]:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import torch
 
-from ...cells import GatedCell
+from ...cells import PointwiseCell
 from ..base import EngineResult, EngineTask
 from ..kernels.compiling import side_by_side
 from ..kernels.contract import Backend, register
 from ..kernels.machine_code import CompilerError
 from ..kernels.run import kind_of, run_with, tracked, unsuited
-from ..untraced import untraced
-from .compiler import because, library, shared_threads, threads_of_torch
+from .compiler import UNCOMPILED, because, library, shared_threads, threads_of_torch
 from .compiler import made_of as compiler_made_of
 
 name = "c++"
 
 
 def refuses(task: EngineTask) -> str | None:
-    """Why it cannot run the task."""
-    return _unfit(task) or _uncompiled(task, tracked(task))
+    """Why it cannot run the task. That it could, if only its steps could be compiled, is told once."""
+    reason = _unfit(task) or _uncompiled(task, tracked(task))
+    if reason is not None and reason.startswith(UNCOMPILED) and not torch.compiler.is_compiling():
+        _tell_slow(reason)
+    return reason
+
+
+@lru_cache
+def _tell_slow(reason: str) -> None:
+    warnings.warn(f"layers run on a slower engine than c++ on this CPU: {reason}", stacklevel=2)
 
 
 def _unfit(task: EngineTask) -> str | None:
@@ -37,6 +46,8 @@ def _unfit(task: EngineTask) -> str | None:
 
 def lacks() -> str | None:
     """What the machine lacks."""
+    if sys.platform == "win32":
+        return "it is not made for Windows"
     many = torch.get_num_threads()
     if many > 1 and threads_of_torch() is None:
         return f"it would compute in one thread, and torch has {many}"
@@ -70,7 +81,7 @@ def _uncompiled(task: EngineTask, save: bool) -> str | None:
         return None
     from .recurrence import failure
 
-    assert isinstance(task.cell, GatedCell)
+    assert isinstance(task.cell, PointwiseCell)
     return failure(kind_of(task.cell, task.reverse, "tf32", name), task.dt is not None, save)
 
 
@@ -90,7 +101,6 @@ def made_of(device: torch.device) -> tuple[str, ...]:
 setattr(lacks, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_constant_result` sets, without its import
 
 
-@untraced  # a compiler of graphs can add nothing
 def run(task: EngineTask) -> EngineResult:
     """Run a task."""
     with torch.autocast("cpu", enabled=False):

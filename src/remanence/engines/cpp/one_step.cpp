@@ -24,7 +24,7 @@ struct OneStep {
     const float *values, *weight_ih, *weight_hh, *bias_ih, *bias_hh, *dt;  // (B, I), (G H, I), (G H, W), (G H) or null, (B) or null
     const float* own[OWN];                                                // (H)
     const float* before[PARTS];                                           // (B, W), then (B, H); null for zeros
-    float* after[PARTS];                                                  // (B, H)
+    float *after[PARTS], *copy;                                           // (B, H); of the hidden state a copy, or null
 };
 
 // Sums over the columns of MANY rows of a matrix times one vector, added to what is there.
@@ -107,6 +107,7 @@ static void some_units(const OneStep& s, int64_t row, int64_t first, int64_t man
         UNROLLED
         for (int i = 0; i < CARRIED; ++i) carried_after[i][unit] = state.carried[i];
     }
+    if (s.copy != nullptr) std::memcpy(s.copy + at, hidden_after, many * sizeof(float));
 }
 
 extern "C" void one_step(const OneStep* step) {

@@ -17,9 +17,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...cells import GatedCell
+from ...cells import PointwiseCell
 from ..base import EngineResult, EngineTask
 from ..kernels.contract import derivation, for_every_unit, no_formula, one_a_sequence
+from ..outline import Outline
 from ..transforms import obstacle
 from ..untraced import untraced
 from . import cells
@@ -35,7 +36,7 @@ DTYPES = (torch.float32, torch.float64)
 def refuses(task: EngineTask) -> str | None:
     """Why it cannot run a task: it knows these cells and gates, in float32 and float64 on the CPU."""
     cell, inputs = task.cell, task.inputs
-    if not isinstance(cell, GatedCell):
+    if not isinstance(cell, PointwiseCell):
         return f"it takes cells with one recurrent product and a pointwise update, and {cell.name} is none"
     if inputs.dtype not in DTYPES:
         return f"it runs in float32 and float64, and the input is {inputs.dtype}"
@@ -56,7 +57,7 @@ def run(task: EngineTask) -> EngineResult:
         plan, given = _arrange(task)
         tensors = flatten(given)
         if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
-            output, *state = Recurrence.apply(plan, *tensors)  # type: ignore[no-untyped-call]
+            output, *state = Recurrence.apply(plan, Outline.of(task), len(tensors), *tensors, *task.tensors)  # type: ignore[no-untyped-call]
         else:
             history, rest = forward(plan, given, keep=False)
             output, *state = history.output(plan), *rest
@@ -67,7 +68,7 @@ def run(task: EngineTask) -> EngineResult:
 
 def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
     cell, dtype = task.cell, task.inputs.dtype
-    assert isinstance(cell, GatedCell)
+    assert isinstance(cell, PointwiseCell)
     dt = None if task.dt is None else task.dt.to(dtype).unsqueeze(-1)
     kernel = cells.kernel_of(cell, dt is not None, dtype)
     weights = kernel.arrange(task.weights)

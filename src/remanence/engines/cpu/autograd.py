@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from ..again import Fields, by_the_loop, differentiable
+from ..kernels.contract import derivation, for_every_unit
+from ..outline import Outline
 from .backward import backward
 from .forward import forward
 from .history import Arguments, CellRun, History
@@ -16,14 +20,18 @@ FIELDS = ("inputs", "dt", "weight_ih", "weight_hh", "bias", "bias_hh")
 
 
 class Recurrence(Function):
-    """The hidden state after every step, `(T, B, H)`, and the state after the last one, `(B, H)` each."""
+    """The hidden state after every step, `(T, B, H)`, and the state after the last one, `(B, H)` each.
+
+    It is given the tensors of the task twice: arranged, by which it differentiates, and as they are, by which the loop
+    does where gradients are to be differentiated again.
+    """
 
     @staticmethod
-    def forward(ctx: Any, plan: CellRun, *tensors: Any) -> tuple[Tensor, ...]:
-        given = unflatten(plan, tensors)
+    def forward(ctx: Any, plan: CellRun, outline: Outline, count: int, *tensors: Any) -> tuple[Tensor, ...]:
+        given = unflatten(plan, tensors[:count])
         history, state = forward(plan, given, keep=True)
         output = history.output(plan)
-        ctx.plan = plan
+        ctx.plan, ctx.outline, ctx.count = plan, outline, count
         # The output is saved so that autograd notices if it is changed, although it has no memory of its own.
         ctx.save_for_backward(*tensors, output, history.hidden, history.pre, *history.state, *history.kept)
         return (output, *state)
@@ -32,33 +40,25 @@ class Recurrence(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         plan: CellRun = ctx.plan
         names = (*FIELDS, *plan.units)
-        wanted = {name for name, want in zip(names, ctx.needs_input_grad[1:], strict=False) if want}
-        count = len(ctx.needs_input_grad) - 1
+        needs, count = ctx.needs_input_grad[3:], ctx.count
         saved = ctx.saved_tensors  # which torch.utils.checkpoint gives once
+        if torch.is_grad_enabled():
+            own = slice(count, len(needs))
+            compute = partial(_by_the_loop, ctx.outline)
+            return None, None, None, *(None,) * count, *differentiable(compute, saved[own], needs[own], gradients)
+        wanted = {name for name, want in zip(names, needs, strict=False) if want}
         given = unflatten(plan, saved[:count])
-        _, hidden, pre, *rest = saved[count:]
+        _, hidden, pre, *rest = saved[len(needs) :]
         parts = len(plan.kernel.state)
         history = History(hidden, pre, tuple(rest[:parts]), tuple(rest[parts:]))
-        with torch.no_grad():
-            result = backward(plan, given, history, gradients[0], gradients[1:], wanted)
-        found = (*result[:6], *result.units, *result.state)
-        if torch.is_grad_enabled():
-            found = Once.apply(torch.zeros((), requires_grad=True), *found)  # type: ignore[no-untyped-call]
-        return (None, *found)
+        result = backward(plan, given, history, gradients[0], gradients[1:], wanted)
+        return None, None, None, *result[:6], *result.units, *result.state, *(None,) * (len(needs) - count)
 
 
-class Once(Function):
-    """Passes first derivatives on and refuses to be differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, anchor: Tensor, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        return tuple(None if gradient is None else gradient.view_as(gradient) for gradient in gradients)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        raise RuntimeError(
-            'expected first derivatives only, got a second one, which engine="cpu" does not have: use engine="loop"'
-        )
+def _by_the_loop(outline: Outline, tensors: Fields) -> tuple[Tensor, ...]:
+    task = outline.filled(tensors)
+    result = by_the_loop(task)
+    return result.output, *for_every_unit(derivation(task.cell), result.state)  # type: ignore[arg-type]
 
 
 def flatten(given: Arguments) -> tuple[Tensor | None, ...]:

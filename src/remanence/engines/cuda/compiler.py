@@ -31,8 +31,10 @@ def files(name: str, cell: Iterable[Path | str] = ()) -> list[Path | str]:
         name: of the kernel and its file.
         cell: see `machine_code.cell_sources`, for kernels that go from step to step.
     """
-    if name not in RECURRENT:
-        begin: list[Path | str] = [HERE / "chip.cuh", HERE / "linear.cuh"]
+    if name == "one_step":
+        begin: list[Path | str] = [HERE / "chip.cuh", *cell]
+    elif name not in RECURRENT:
+        begin = [HERE / "chip.cuh", HERE / "linear.cuh"]
     else:
         begin = [HERE / "chip.cuh", HERE / "numbers.cuh", *cell, HERE / "steps.cuh"]
         begin.append(HERE / ("whole.cuh" if name.startswith("whole") else "kernels.cuh"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ...cells import GatedCell
+from ...cells import PointwiseCell
 from ..base import EngineResult, EngineTask
 from ..kernels.contract import Backend, derivation, register
 from ..kernels.run import run_with, unsuited
@@ -36,7 +36,7 @@ def refuses(task: EngineTask) -> str | None:
             exact = " in full float32" if parts > 1 else ""
             of = f" in {blocks} blocks" if blocks > 4 else ""
             return f"it has room for {most} units{of}{exact}, and there are {task.width}"
-    assert isinstance(task.cell, GatedCell)
+    assert isinstance(task.cell, PointwiseCell)
     carried = len(derivation(task.cell).single)
     if carried > plan.CARRIED:
         return f"it has room for {plan.CARRIED} carried values, and there are {carried}"

@@ -89,6 +89,8 @@ def _whole_files(name: str) -> Iterator[tuple[Path, bytes]]:
 
 def _content(path: Path) -> bytes | None:
     """What is in a file that nobody else can have written."""
+    if path.is_symlink():
+        return None
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(file.fileno())
@@ -121,10 +123,11 @@ def _exposed_above(place: Path) -> str | None:
     """Why others may put another folder in its place: they may write to one above that is not sticky."""
     if os.name != "posix":
         return None
-    for above in place.absolute().parents:
+    path, real = place.absolute(), place.parent.resolve() / place.name
+    for above in dict.fromkeys((*path.parents, *real.parents)):  # where links lead to, too
         with suppress(FileNotFoundError):
             found = above.stat()
-            writes = OTHERS if above == place.absolute().parent else stat.S_IWOTH  # groups higher up are the system's
+            writes = OTHERS if above in (path.parent, real.parent) else stat.S_IWOTH  # others' groups are the system's
             if found.st_uid not in (0, os.geteuid()):
                 return f"{above} belongs to another user"
             if found.st_mode & writes and not found.st_mode & stat.S_ISVTX:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell
+from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell, PointwiseCell
 from ...gates import Gate
 from .derive import (
     DerivedCell,
@@ -54,7 +54,7 @@ class Kind:
     def derived(self, has_dt: bool) -> DerivedGate | DerivedCell:
         """The gate as formulas, or the whole cell where that is derived."""
         known = _known[self.gate]
-        return derived_cell(known, has_dt) if isinstance(known, GatedCell) else derived(known, has_dt)
+        return derived_cell(known, has_dt) if isinstance(known, PointwiseCell) else derived(known, has_dt)
 
     def constants(self) -> dict[str, int | str]:
         """What cells in C++ leave open."""
@@ -70,7 +70,7 @@ BY_HAND = (LSTMCell, GRUCell, JANETCell)
 """Cells with a step by hand around a derived gate. All others are derived as a whole."""
 DERIVED = "derived"
 """What these are called as a kind."""
-_known: dict[str, Gate | GatedCell] = {}
+_known: dict[str, Gate | PointwiseCell] = {}
 
 
 class Derivation(NamedTuple):
@@ -97,11 +97,11 @@ class Derivation(NamedTuple):
     """Names of weights of its own, one number a unit each."""
 
 
-def derivation(cell: GatedCell) -> Derivation:
+def derivation(cell: PointwiseCell) -> Derivation:
     """What is known of a cell; asked once per cell."""
     found: Derivation | None = getattr(cell, "_derivation", None)
     if found is None:
-        found = _look_at_gate(cell) if type(cell) in BY_HAND else _look_at_cell(cell)
+        found = _look_at_gate(cell) if isinstance(cell, GatedCell) and type(cell) in BY_HAND else _look_at_cell(cell)
         object.__setattr__(cell, "_derivation", found)  # beside the fields: cells do not change
     return found
 
@@ -119,7 +119,7 @@ def one_a_sequence(known: Derivation, state: tuple[Tensor, ...]) -> tuple[Tensor
     return (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], known.single, strict=True)))
 
 
-def no_formula(cell: GatedCell, dtype: torch.dtype, has_dt: bool) -> str | None:
+def no_formula(cell: PointwiseCell, dtype: torch.dtype, has_dt: bool) -> str | None:
     """Why a cell has no formula for numbers of this dtype, as the end of a sentence; None if it has."""
     known = derivation(cell)
     return (known.float64 if dtype == torch.float64 else known.float32)[int(has_dt)]
@@ -140,7 +140,7 @@ def _look_at_gate(cell: GatedCell) -> Derivation:
     return Derivation(subject, cell.name, key, narrow, broad, padding, split, twice, single, gate.per_unit)
 
 
-def _look_at_cell(cell: GatedCell) -> Derivation:
+def _look_at_cell(cell: PointwiseCell) -> Derivation:
     times = (False, cell.takes_dt)
     narrow, broad, padding = _reasons(partial(why_no_cell, cell), partial(unpaddable_cell, cell), times)
     forms = [(dt, derived_cell(cell, dt)) for dt, reason in zip(times, narrow, strict=True) if reason is None]
@@ -166,7 +166,7 @@ def _reasons(
     return (narrow[0], narrow[1]), (broad[0], broad[1]), (padding[0], padding[1])
 
 
-def _keep(name: str, what: Gate | GatedCell, digests: list[tuple[bool, str]]) -> str | None:
+def _keep(name: str, what: Gate | PointwiseCell, digests: list[tuple[bool, str]]) -> str | None:
     """The key by which kernels find it, if there is a formula."""
     if not digests:
         return None

@@ -6,7 +6,7 @@ operations and custom operators cost the host on every call takes longer than a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple
 from functools import partial
 from typing import Any
@@ -14,7 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...cells import PointwiseCell
+from ..again import differentiable
 from . import launch
+from .again import outputs_of_loop
 from .contract import Final, Kept, Kind, Needs, OperandGradients, Operands, Terms, backend
 from .launch import among
 from .layout import padded, with_padding, without_padding
@@ -22,24 +25,27 @@ from .layout import padded, with_padding, without_padding
 FIELDS = len(Operands._fields)
 
 
-def run_kernels(kind: Kind, given: Operands, save: bool) -> tuple[Tensor, Final]:
+def run_kernels(kind: Kind, cell: PointwiseCell, given: Operands, save: bool) -> tuple[Tensor, Final]:
     """All steps: outputs `(N, T, B, H)` and the last state, some padded; N only if there are several tasks.
 
     Args:
         kind: which kernel.
+        cell: what it computes.
         given: what it starts from, unpadded.
         save: whether there will be a backward pass.
     """
     if torch.compiler.is_compiling():
         given = with_padding(kind.blocks, given)
-        outputs, hidden, cell, carried, *_ = fused_forward(*given, save, *astuple(kind))
+        outputs, hidden, last, carried, *_ = fused_forward(*given, save, *astuple(kind))
     elif save:
-        outputs, hidden, cell, carried = _Fused.apply(kind, *given)  # type: ignore[no-untyped-call]
+        if not given.inputs.is_contiguous():  # now, so that what is kept of it is what was given
+            given = given._replace(inputs=given.inputs.contiguous())
+        outputs, hidden, last, carried = _Fused.apply(kind, cell, *given)  # type: ignore[no-untyped-call]
     else:
         given, scale, terms = _ready(kind, given)
         kept, final = launch.forward(kind, given, scale, terms, save=False)
         return kept.outputs, _narrowed(final, kept.outputs)
-    return outputs, Final(hidden, cell, carried if kind.carried else None)
+    return outputs, Final(hidden, last, carried if kind.carried else None)
 
 
 def _ready(kind: Kind, given: Operands) -> tuple[Operands, Tensor | None, Terms]:
@@ -65,14 +71,14 @@ class _Fused(torch.autograd.Function):
     """All steps, as one node of the graph."""
 
     @staticmethod
-    def forward(ctx: Any, kind: Kind, *fields: Tensor | None) -> Any:
+    def forward(ctx: Any, kind: Kind, cell: PointwiseCell, *fields: Tensor | None) -> Any:
         unpadded = Operands(*fields)  # type: ignore[arg-type]
         given, scale, terms = _ready(kind, unpadded)
         kept, final = launch.forward(kind, given, scale, terms, save=True)
-        ctx.kind, ctx.terms, ctx.units = kind, terms, unpadded.weight_hh.shape[-1]
+        ctx.kind, ctx.cell, ctx.terms, ctx.units = kind, cell, terms, unpadded.weight_hh.shape[-1]
         ctx.overwritten = False
         # Not with padding, of which the backward pass has no need.
-        ctx.save_for_backward(*given._replace(weight_ih=unpadded.weight_ih), *kept, scale)
+        ctx.save_for_backward(*given._replace(weight_ih=unpadded.weight_ih), *kept, scale, *fields)
         ctx.set_materialize_grads(False)
         return kept.outputs, *_narrowed(final, kept.outputs)
 
@@ -80,14 +86,10 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         saved = ctx.saved_tensors  # which torch.utils.checkpoint gives once
         if not torch.is_grad_enabled():
-            return _differentiate(ctx, saved, *grads)
-        # A graph of the derivatives is asked for: they are given, and refuse to be differentiated again.
-        inputs = [value for value in (*saved, *grads) if value is not None]
-        none = object()
-        slopes = _Once.apply(  # type: ignore[no-untyped-call]
-            lambda: [none if s is None else s for s in _differentiate(ctx, saved, *grads)], *inputs
-        )
-        return tuple(None if slope is none else slope for slope in slopes)
+            return _differentiate(ctx, saved[:-FIELDS], *grads)
+        known = [None if grad is None else grad[..., : ctx.units] for grad in grads]
+        compute = partial(outputs_of_loop, ctx.kind, ctx.cell)
+        return None, None, *differentiable(compute, saved[-FIELDS:], ctx.needs_input_grad[2:], known)
 
 
 def _differentiate(
@@ -111,30 +113,20 @@ def _differentiate(
         kept,
         None if d_outputs is None else d_outputs.contiguous(),
         Final(*(None if grad is None else grad.contiguous() for grad in d_final)),
-        _needs(ctx.needs_input_grad[1:]),
+        _needs(ctx.needs_input_grad[2:]),
         overwrite=True,
         real=ctx.units,
     )
     found = without_padding(kind, slopes, ctx.units)
-    return None, *(slope if needed else None for slope, needed in zip(found, ctx.needs_input_grad[1:], strict=True))
-
-
-class _Once(torch.autograd.Function):
-    """Whatever is computed has no derivative."""
-
-    @staticmethod
-    def forward(ctx: Any, compute: Callable[[], Any], *inputs: Tensor) -> Any:
-        return tuple(compute())
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return no_second_derivative()
+    needs = ctx.needs_input_grad[2:]
+    return None, None, *(slope if needed else None for slope, needed in zip(found, needs, strict=True))
 
 
 def no_second_derivative(*_: Any) -> None:
     """Refuse it, in the place of a derivative of a backward pass."""
     raise NotImplementedError(
-        'expected first derivatives only, got a second one: kernels have none, engine="loop" does'
+        "expected first derivatives only, got a second one: compiled graphs have none, a call without "
+        "torch.compile does"
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...cells import GatedCell
+from ...cells import PointwiseCell
 from ..base import EngineResult, EngineTask, Zeros
 from ..machine import tf32_in_recurrent_layers
 from ..transforms import obstacle_to_kernels
@@ -24,9 +24,9 @@ def unsuited(task: EngineTask, pads: bool = True) -> str | None:
         task: what is to be run.
         pads: whether kernels have units that are padding.
     """
-    if task.inputs.dtype not in DTYPES:
-        return f"it computes in float32, bfloat16 and float16, and the input is {task.inputs.dtype}"
-    if not isinstance(task.cell, GatedCell):
+    if (reason := unsuited_numbers(task)) is not None:
+        return reason
+    if not isinstance(task.cell, PointwiseCell):
         return f"it takes cells with one recurrent product and a pointwise update, and {task.cell.name} is none"
     known, has_dt = derivation(task.cell), int(task.dt is not None)
     if known.float32[has_dt] is not None:
@@ -38,13 +38,21 @@ def unsuited(task: EngineTask, pads: bool = True) -> str | None:
     return None if torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)
 
 
+def unsuited_numbers(task: EngineTask) -> str | None:
+    """Why no kernel computes with numbers of this dtype."""
+    if task.inputs.dtype in DTYPES:
+        return None
+    return f"it computes in float32, bfloat16 and float16, and the input is {task.inputs.dtype}"
+
+
 def run_with(kernels: str, task: EngineTask) -> EngineResult:
     """Run a task, or several side by side, in one launch, with the kernels of that name."""
     cell = task.cell
-    assert isinstance(cell, GatedCell)
+    assert isinstance(cell, PointwiseCell)
     units = task.width
     precision = "tf32" if tf32_in_recurrent_layers() else "tf32x3"
-    outputs, final = run_kernels(kind_of(cell, task.reverse, precision, kernels), operands_of(task), save=tracked(task))
+    kind = kind_of(cell, task.reverse, precision, kernels)
+    outputs, final = run_kernels(kind, cell, operands_of(task), save=tracked(task))
     known = derivation(cell)
     carried: tuple[Tensor, ...] = () if final.carried is None else (final.carried,)
     if len(known.single) > 1:
@@ -61,7 +69,7 @@ def run_with(kernels: str, task: EngineTask) -> EngineResult:
 _kinds: dict[tuple[Any, ...], Kind] = {}
 
 
-def kind_of(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> Kind:
+def kind_of(cell: PointwiseCell, reverse: bool, precision: str, kernels: str) -> Kind:
     """Which kernel runs a cell."""
     if torch.compiler.is_compiling():
         return make_kind(cell, reverse, precision, kernels)
@@ -71,11 +79,11 @@ def kind_of(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> Kin
     return _kinds[key]
 
 
-def _settings(cell: GatedCell) -> tuple[bool, float]:
+def _settings(cell: PointwiseCell) -> tuple[bool, float]:
     return bool(getattr(cell, "coupled", False)), float(getattr(cell, "beta", 0.0))
 
 
-def make_kind(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> Kind:
+def make_kind(cell: PointwiseCell, reverse: bool, precision: str, kernels: str) -> Kind:
     """The same, without a memory of it."""
     known = derivation(cell)
     assert known.key is not None
@@ -98,7 +106,7 @@ def make_kind(cell: GatedCell, reverse: bool, precision: str, kernels: str) -> K
 def operands_of(task: EngineTask) -> Operands:
     """What a task starts from, as the operators want it."""
     weights, state = task.weights, task.state
-    assert isinstance(task.cell, GatedCell)
+    assert isinstance(task.cell, PointwiseCell)
     known = derivation(task.cell)
     hidden = cell = carried = None
     if not isinstance(state, Zeros):

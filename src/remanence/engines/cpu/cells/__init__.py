@@ -2,16 +2,16 @@
 
 import torch
 
-from ....cells import GatedCell, GRUCell, LSTMCell
+from ....cells import GRUCell, LSTMCell, PointwiseCell
 from .base import Arranged, CellKernel, Gradients, Track
 from .derived import DerivedKernel
 from .gru import GRUKernel
 from .lstm import LSTMKernel
 
-KNOWN: dict[type[GatedCell], type[CellKernel]] = {LSTMCell: LSTMKernel, GRUCell: GRUKernel}
+KNOWN: dict[type[PointwiseCell], type[CellKernel]] = {LSTMCell: LSTMKernel, GRUCell: GRUKernel}
 
 
-def kernel_of(cell: GatedCell, dt: bool, dtype: torch.dtype) -> CellKernel:
+def kernel_of(cell: PointwiseCell, dt: bool, dtype: torch.dtype) -> CellKernel:
     """What runs a cell: by hand around its gate where that is known, derived where not."""
     return KNOWN.get(type(cell), DerivedKernel)(cell, dt, dtype)
 

@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ....cells import GatedCell, Weights
+from ....cells import GatedCell, PointwiseCell, Weights
 from ..buffers import Scratch, Stretch
 from ..gate import GateKernel, GateSlopes, Reading
 
@@ -100,7 +100,7 @@ class CellKernel(ABC):
         dtype: of all tensors.
     """
 
-    def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
+    def __init__(self, cell: PointwiseCell, dt: bool, dtype: torch.dtype) -> None:
         self.cell = cell
         self.dtype = dtype
         self.signs: dict[str, int] = {}
@@ -208,6 +208,7 @@ class AroundGate(CellKernel):
 
     complement: bool = True
     """Whether it needs the gate's complement."""
+    cell: GatedCell
     own_state: ClassVar[tuple[str, ...]] = ("cell",)
     """Its state besides hidden and what the gate carries."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ....cells import GatedCell, Weights
+from ....cells import PointwiseCell, Weights
 from ...kernels.derive import derived_cell
 from ...kernels.derive.evaluate import evaluated
 from ...kernels.derive.expression import Expression, apply, constant, ordered, substituted, variable
@@ -133,7 +133,7 @@ class DerivedKernel(CellKernel):
     side, and so do those through a tanh: these functions are applied in place, and what came out of them is kept.
     """
 
-    def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
+    def __init__(self, cell: PointwiseCell, dt: bool, dtype: torch.dtype) -> None:
         super().__init__(cell, dt, dtype)
         self.derived = derived = derived_cell(cell, dt, dtype)
         self._state = tuple(cell.widths(2, 2))[1:]

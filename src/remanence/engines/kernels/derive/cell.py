@@ -15,7 +15,7 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from ....cells import Cell, GatedCell
+from ....cells import Cell, PointwiseCell
 from ....gates.sound import alone
 from .back import way_back
 from .evaluate import evaluated
@@ -43,8 +43,8 @@ class CellLayout:
         cell: any cell with one recurrent product.
     """
 
-    def __init__(self, cell: GatedCell) -> None:
-        if type(cell).step is not GatedCell.step or type(cell).project is not Cell.project:
+    def __init__(self, cell: PointwiseCell) -> None:
+        if type(cell).step is not PointwiseCell.step or type(cell).project is not Cell.project:
             raise NotDerivableError("it has a step or a projection of its own beside pointwise")
         count, shapes = len(cell.blocks), cell.shapes(INPUTS, UNITS, UNITS, True)
         expected: dict[str, tuple[int, ...]] = {
@@ -121,7 +121,7 @@ class DerivedCell:
         return sums_by_weights(self.by_own, self.weights)
 
 
-def derived_cell(cell: GatedCell, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedCell:
+def derived_cell(cell: PointwiseCell, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedCell:
     """The cell as formulas; NotDerivableError says why there are none."""
     found = remembered(cell, (has_dt, dtype), lambda: _attempt(cell, has_dt, dtype))
     if isinstance(found, str):
@@ -129,7 +129,7 @@ def derived_cell(cell: GatedCell, has_dt: bool, dtype: torch.dtype = torch.float
     return found
 
 
-def why_no_cell(cell: GatedCell, has_dt: bool = False, dtype: torch.dtype = torch.float32) -> str | None:
+def why_no_cell(cell: PointwiseCell, has_dt: bool = False, dtype: torch.dtype = torch.float32) -> str | None:
     """Why a cell cannot be derived, as the end of a sentence; None if it can."""
     try:
         derived_cell(cell, has_dt, dtype)
@@ -138,7 +138,7 @@ def why_no_cell(cell: GatedCell, has_dt: bool = False, dtype: torch.dtype = torc
     return None
 
 
-def unpaddable_cell(cell: GatedCell, has_dt: bool = False) -> str | None:
+def unpaddable_cell(cell: PointwiseCell, has_dt: bool = False) -> str | None:
     """Why a derived cell cannot be that of units which are padding, see `gate.unpaddable`."""
     found = derived_cell(cell, has_dt)
     return None if _rests(found) else "its state or a slope of it at zero is no number"
@@ -161,7 +161,7 @@ def _rests(cell: DerivedCell) -> bool:
     return True
 
 
-def _attempt(cell: GatedCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell | str:
+def _attempt(cell: PointwiseCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell | str:
     try:
         with alone(), torch.device("cpu"):
             return _derived(cell, has_dt, dtype)
@@ -171,7 +171,7 @@ def _attempt(cell: GatedCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell |
         return f"it raised {type(error).__name__} on a few numbers: {str(error).strip().partition(chr(10))[0]}"
 
 
-def _derived(cell: GatedCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell:
+def _derived(cell: PointwiseCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell:
     layout, count = CellLayout(cell), len(cell.blocks)
     given, wide = _sample(cell, layout, has_dt, dtype, seed=0)
     outputs = formulas(lambda **tensors: _called(cell, layout, tensors), given, wide)
@@ -225,7 +225,7 @@ def _with_sums(outputs: list[Expression], count: int) -> tuple[list[Expression],
     return substituted(outputs, replaced), block
 
 
-def _called(cell: GatedCell, layout: CellLayout, tensors: Mapping[str, Tensor]) -> list[Tensor]:
+def _called(cell: PointwiseCell, layout: CellLayout, tensors: Mapping[str, Tensor]) -> list[Tensor]:
     """The state after a step, of tensors by the names of formulas."""
     state = tuple(tensors[f"state{i}"] for i in range(len(layout.state)))
     weights = {name: tensors[f"own{i}"] for i, name in enumerate(layout.own)}
@@ -236,7 +236,7 @@ def _called(cell: GatedCell, layout: CellLayout, tensors: Mapping[str, Tensor]) 
 
 
 def _sample(
-    cell: GatedCell,
+    cell: PointwiseCell,
     layout: CellLayout,
     has_dt: bool,
     dtype: torch.dtype,
@@ -270,7 +270,7 @@ def _apart(wide: Mapping[str, Tensor], units: int) -> dict[str, Tensor]:
 
 
 def _compare(
-    cell: GatedCell, layout: CellLayout, has_dt: bool, dtype: torch.dtype, outputs: Sequence[Expression]
+    cell: PointwiseCell, layout: CellLayout, has_dt: bool, dtype: torch.dtype, outputs: Sequence[Expression]
 ) -> None:
     """Hold the formula to the cell: what it reads off one run must hold for other numbers."""
     given, wide = _sample(cell, layout, has_dt, dtype, seed=1, rows=OTHER_ROWS, units=OTHER_UNITS)
@@ -285,7 +285,7 @@ def _compare(
             raise NotDerivableError("what it computes depends on more than the operations that it calls")
 
 
-def _compare_derivatives(cell: GatedCell, layout: CellLayout, derived: DerivedCell) -> None:
+def _compare_derivatives(cell: PointwiseCell, layout: CellLayout, derived: DerivedCell) -> None:
     """Hold derivatives of the formula to autograd's, in float64."""
     given, wide = _sample(cell, layout, derived.has_dt, torch.float64, seed=2)
     leaves = {name: value.requires_grad_() for name, value in (given | wide).items()}

@@ -6,11 +6,15 @@ Shapes and names are those of `kernels`; N replicas are always there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ....cells import NRUCell
+from ...again import Fields, by_the_loop, differentiable
+from ...base import EngineTask
 from ...kernels import products
 from ...kernels.layout import Blocks
 from ...kernels.operator import no_second_derivative
@@ -19,11 +23,15 @@ from .. import starting, tiling
 
 ROWS = 16
 """Of a tile: the fewest that tensor cores multiply."""
-WARPS = 8
-TILES = ((128, 64, 3), (128, 32, 3), (64, 32, 2), (32, 16, 1))
+NARROW = 128
+"""Units up to which four warps are faster than eight."""
+TILES = ((256, 32, 3), (128, 32, 3), (64, 32, 2), (32, 16, 1))
 """Columns and depth of what is multiplied at a time, and how many of these are on their way: the best that has room."""
 AT_A_TIME = 512
 """Numbers that are worked on at a time, for each row."""
+
+MOST_FACTORED = 1024
+"""Entries of memory that are worked on at once, where these are products of two factors; more would fill registers."""
 
 
 class Given(NamedTuple):
@@ -50,6 +58,7 @@ GIVEN = (
     "Tensor? bias_write, Tensor hidden, Tensor memory, Tensor? lengths"
 )
 KIND = "int heads, int side, bool reverse, str precision"
+WEIGHTS = ("weight_ih", "weight_hh", "weight_mh", "weight_write", "bias_ih", "bias_write")
 FIELDS, PARTS = GIVEN.count(",") + 1, KIND.count(",") + 1
 STATES = "Tensor states, Tensor memories, Tensor writes, Tensor norms"
 
@@ -75,7 +84,7 @@ def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
         *(projected, *_matrices(given, precision), given.bias_ih, given.bias_write, given.lengths),
         *(states, memories, writes, norms),
     )
-    _start(forward_kernel, given, (heads, side, reverse, precision), tensors)
+    _start(forward_kernel, units, given, (heads, side, reverse, precision), tensors)
     return states, memories[:, -1].clone(), memories, writes, norms
 
 
@@ -102,7 +111,7 @@ def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
         *(*_matrices(given, precision), given.lengths, states, writes, norms),
         *(d_states, d_hidden, d_memory, d_pre, d_writes, norms.new_empty(count, rows, 2 * heads)),
     )
-    _start(backward_kernel, given, (heads, side, reverse, precision), tensors)
+    _start(backward_kernel, units + memories.shape[-1], given, (heads, side, reverse, precision), tensors)
     with matrix_products(precision == "tf32"):
         pre, wrote = d_pre.flatten(1, 2), d_writes.flatten(1, 2)
         before = memories[:, :-1].to(given.inputs.dtype).flatten(1, 2)
@@ -131,14 +140,17 @@ def _laid_out(fields: Sequence[Tensor | None]) -> Given:
 
 
 def _matrices(given: Given, precision: str) -> tuple[Tensor, ...]:
-    """The recurrent ones; for TF32 rounded to nearest, as tensor cores would cut off."""
-    found = (given.weight_hh, given.weight_mh, given.weight_write)
+    """The recurrent ones, and those of the writes; for TF32 rounded to nearest, as tensor cores would cut off."""
+    found = (torch.cat((given.weight_hh, given.weight_mh), -1), given.weight_write)
     if precision != "tf32" or given.inputs.dtype != torch.float32:
         return found
     return tuple(((one.detach().view(torch.int32) + 0x1000) & -0x2000).view(torch.float32) for one in found)
 
 
-def _start(kernel: Any, given: Given, kind: tuple[int, int, bool, str], tensors: tuple[Tensor | None, ...]) -> None:
+def _start(
+    kernel: Any, columns: int, given: Given, kind: tuple[int, int, bool, str], tensors: tuple[Tensor | None, ...]
+) -> None:
+    """Start a kernel whose widest product has so many columns."""
     count, steps, rows, _ = given.inputs.shape
     units, size = given.weight_mh.shape[1:]
     if not rows:
@@ -148,7 +160,7 @@ def _start(kernel: Any, given: Given, kind: tuple[int, int, bool, str], tensors:
     starting.start(
         kernel,
         _constants,
-        (*kind, size, tile, units),
+        (*kind, size, tile, columns, units),
         (count * -(-rows // ROWS),),
         tensors,
         (steps, rows, units),
@@ -162,25 +174,35 @@ def _bytes(tile: tuple[int, int, int], itemsize: int) -> int:
 
 
 def _constants(
-    heads: int, side: int, reverse: bool, precision: str, size: int, tile: tuple[int, int, int], units: int
+    heads: int,
+    side: int,
+    reverse: bool,
+    precision: str,
+    size: int,
+    tile: tuple[int, int, int],
+    columns: int,
+    units: int,
 ) -> dict[str, Any]:
     power = tiling.power_of_two
-    columns, depth, stages = tile
-    every, square = power(2 * heads, 1), power(side, 1)
+    most, depth, stages = tile
+    part = size // side if size % side == 0 and size <= MOST_FACTORED else 0
+    every, square = power(heads if part else 2 * heads, 1), power(side, 2)  # of nothing but ones Triton makes no kernel
     return {
         "M": size,
         "HEADS": 2 * heads,
         "SIDE": side,
         "ALL_HEADS": every,
         "ALL_SIDE": square,
+        "PART": part,
+        "ALL_PART": power(max(part, 1), 1),
         "ENTRIES": min(power(size, 1), max(1, AT_A_TIME // every)),
         "LEFT": min(square, max(1, AT_A_TIME // square)),
         "ROWS": ROWS,
-        "COLUMNS": min(columns, max(32, power(units))),
+        "COLUMNS": min(most, max(32, power(columns))),
         "DEPTH": depth,
         "PRECISION": precision,
         "REVERSE": reverse,
-        "num_warps": WARPS,
+        "num_warps": 4 if units <= NARROW else 8,
         "num_stages": stages,
     }
 
@@ -221,10 +243,35 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     saved = ctx.saved_tensors
     needs = ctx.needs_input_grad
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        compute = partial(_by_the_loop, ctx.kind)
+        return *differentiable(compute, saved[:FIELDS], needs[:FIELDS], grads[:2]), *(None,) * PARTS
     slopes = nru_backward(*saved, *grads[:2], needs[0], *ctx.kind)
     given = zip(saved, slopes, needs, strict=False)
     found = (slope.to(value.dtype) if needed else None for value, slope, needed in given)
     return *found, *(None,) * (1 + PARTS)
+
+
+def _by_the_loop(kind: tuple[Any, ...], fields: Fields) -> tuple[Tensor, Tensor]:
+    """All hidden states and the first, and the last memory."""
+    given, (heads, _, reverse, _) = Given(*fields), kind  # type: ignore[arg-type]
+    weights = {name: value for name, value in given._asdict().items() if name in WEIGHTS and value is not None}
+    task = EngineTask(
+        NRUCell(given.weight_mh.shape[-1], heads),
+        weights,
+        given.inputs.flip(-3) if reverse else given.inputs,
+        (given.hidden, given.memory),
+        lengths=given.lengths,
+        reverse=reverse,
+    )
+    result = by_the_loop(task)
+    states = result.output
+    if given.lengths is not None:  # where a sequence has ended, or not begun, kernels hold the state
+        real = torch.arange(states.shape[-3], device=states.device)[:, None] < given.lengths.unsqueeze(-2)
+        held = given.hidden if reverse else result.state[0]
+        states = torch.where(real.unsqueeze(-1), states, held.unsqueeze(-3))
+    states = states.flip(-3) if reverse else states
+    return torch.cat((given.hidden.unsqueeze(-3), states), -3), result.state[1]
 
 
 nru_forward.register_autograd(_differentiate, setup_context=_keep)

@@ -7,16 +7,15 @@ from torch import Tensor
 
 from ....cells import NRUCell
 from ...base import EngineResult, EngineTask
-from ...kernels.run import DTYPES, ended
+from ...kernels.run import ended, unsuited_numbers
 from ...machine import tf32_in_recurrent_layers
 from ...transforms import obstacle_to_kernels
 
 
 def unsuited(task: EngineTask) -> str | None:
     """Why the kernels cannot run the task."""
-    if task.inputs.dtype not in DTYPES:
-        return f"it computes in float32, bfloat16 and float16, and the input is {task.inputs.dtype}"
-    return None if torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)
+    reason = unsuited_numbers(task)
+    return reason if reason is not None or torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)
 
 
 def run(task: EngineTask) -> EngineResult:

@@ -1,0 +1,62 @@
+"""The RNN with a unitary matrix of rotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import Tensor
+
+from .base import BuiltCell, Weights, wide
+from .modrelu import THRESHOLD, ComplexModReLUCell, expect_pairs, paired
+from .rotations import Rotations, full_circle, turned
+
+
+@dataclass(frozen=True)
+class EURNNCell(BuiltCell):
+    """h_t = modReLU(W h_{t-1} + V x_t) of complex numbers,    W = D F_L ... F_1 of rotations, see `Rotations`.
+
+    hidden_size = 2 n: the real parts of n complex numbers, then the imaginary ones. W has about (L + 1) n real numbers,
+    or (log2(n) + 1) n in the FFT form.
+
+    Jing et al., "Tunable efficient unitary neural networks (EUNN) and their application to RNNs" (ICML 2017), starting
+    as in the authors' first code: angles and phases from U(-pi, pi), V from U(-0.01, 0.01), b at zero. Their later code
+    has b at -0.01, which small inputs do not get over.
+    """
+
+    rotations: Rotations = field(default_factory=Rotations)
+
+    name: ClassVar[str] = "eurnn"
+
+    @property
+    def recurrence(self) -> ComplexModReLUCell:
+        return ComplexModReLUCell()
+
+    def expect(self, hidden_size: int) -> None:
+        expect_pairs(hidden_size)
+        self.rotations.expect(hidden_size // 2, "complex numbers (half the hidden_size)")
+
+    def shapes(self, input_size: int, hidden_size: int, output_size: int, bias: bool) -> dict[str, tuple[int, ...]]:
+        numbers = hidden_size // 2
+        angles = self.rotations.angles(numbers)
+        return {
+            "weight_ih": (hidden_size, input_size),
+            "angles": (angles,),
+            "phases": (angles,),
+            "diagonal": (numbers,),
+            THRESHOLD: (numbers,),
+        }
+
+    def initialise(self, weights: dict[str, Tensor]) -> None:
+        weights["weight_ih"].uniform_(-0.01, 0.01)
+        for name in ("angles", "phases", "diagonal"):
+            full_circle(weights[name])
+        weights[THRESHOLD].zero_()
+
+    def built(self, weights: Weights) -> dict[str, Tensor]:
+        diagonal = weights["diagonal"]
+        exact = wide(diagonal.dtype)
+        angles, phases = (weights[name].to(exact) for name in ("angles", "phases"))
+        real, imaginary = self.rotations.matrix(len(diagonal), angles, phases)
+        assert imaginary is not None
+        return paired(*turned(real, imaginary, diagonal.to(exact)), weights["weight_ih"], weights[THRESHOLD])

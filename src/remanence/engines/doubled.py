@@ -1,0 +1,210 @@
+"""The statistical recurrent unit on engines that have one product a step: its two products are two steps.
+
+    r_t = relu(W_r mu_{t-1} + b_r)    phi_t = relu(W_phi r_t + W_x x_t + b)    mu_t^a = a mu_{t-1}^a + (1 - a) phi_t
+
+What r sees of an average, s^a = W_r^a mu^a, is an average too: s_t^a = a s_{t-1}^a + (1 - a) W_r^a phi_t. So there is a
+recurrence with one product whose hidden state is r and phi in turn, and whose cell carries all s^a: the first half of a
+step takes r_t and x_t to phi_t, the second takes phi_t to all s_t^a and r_{t+1}. What is left depends on no step before
+it: averages are of all phi_t at once, and outputs are one product of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ..cells import PointwiseCell, SRUCell, Step, Weights, wide
+from ..cells.base import affine
+from .base import Engine, EngineResult, EngineTask, Zeros
+from .loop import no_autocast
+from .transforms import obstacle_to_kernels
+
+FIRST, SECOND = 1.0, 0.0
+"""Halves of a step, as kernels are told them: in the place of dt."""
+
+
+@dataclass(frozen=True)
+class HalfStepCell(PointwiseCell):
+    """Half a step of an SRU. Its state is r or phi, and all s^a; dt says which half it is."""
+
+    averages: tuple[float, ...]
+
+    name: ClassVar[str] = "sru_half"
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        return (*(f"average{i}" for i in range(len(self.averages))), "statistics")
+
+    @property
+    def takes_dt(self) -> bool:
+        return True
+
+    def widths(self, hidden_size: int, output_size: int) -> dict[str, int]:
+        return {"hidden": hidden_size} | {f"average{i}": hidden_size for i in range(len(self.averages))}
+
+    def shapes(self, input_size: int, hidden_size: int, output_size: int, bias: bool) -> dict[str, tuple[int, ...]]:
+        rows = len(self.blocks) * hidden_size
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size)}
+        return shapes | ({"bias_ih": (rows,)} if bias else {}) | {"bias_summary": (hidden_size,)}
+
+    def pointwise(
+        self, projected: Tensor, recurrent: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None
+    ) -> Step:
+        *seen, statistics = self.rows(projected + recurrent).values()
+        before = state[1:]
+        after = [a * old + (1 - a) * new for a, old, new in zip(self.averages, before, seen, strict=True)]
+        summary = weights["bias_summary"].to(statistics.dtype) + sum(after[1:], after[0])
+        if dt is None:
+            return Step((torch.relu(statistics), *before), {})
+        first = dt > 0.5
+        hidden = torch.relu(torch.where(first, statistics, summary))
+        return Step((hidden, *(torch.where(first, old, new) for old, new in zip(before, after, strict=True))), {})
+
+
+class Doubled:
+    """An engine for SRUs, of one that takes cells with one product."""
+
+    SIDE_BY_SIDE = False
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.name = engine.name
+
+    def refuses(self, task: EngineTask) -> str | None:
+        """Why it cannot run the task."""
+        if torch.compiler.is_compiling():
+            return "it runs an SRU outside of graphs only"
+        if (reason := obstacle_to_kernels(task.tensors)) is not None:
+            return reason
+        return self.engine.refuses(_halves(task, like=True))
+
+    def run(self, task: EngineTask) -> EngineResult:
+        """Run a task."""
+        with no_autocast(task.inputs.device.type):
+            return self._run(task)
+
+    def _run(self, task: EngineTask) -> EngineResult:
+        cell, weights = task.cell, task.weights
+        assert isinstance(cell, SRUCell)
+        exact, steps = wide(task.inputs.dtype), len(task.inputs)
+        halves = self.engine.run(_halves(task)).output
+        statistics = halves[int(task.reverse) :: 2, :, : cell.statistics].to(exact)
+        parts = [_averaged(statistics, a, task.reverse) for a in cell.averages]
+        if not isinstance(task.state, Zeros):
+            count = _count(task).to(exact)
+            first = task.state[1].to(exact).chunk(len(cell.averages), -1)
+            parts = [
+                part + torch.pow(torch.as_tensor(a, dtype=exact, device=count.device), count) * start
+                for part, a, start in zip(parts, cell.averages, first, strict=True)
+            ]
+        averages = torch.cat(parts, -1)
+        output = torch.relu(affine(averages, weights["weight_output"], weights.get("bias_output")))
+        last, final = _last(task, averages), _last(task, output)
+        if task.lengths is not None:
+            real = torch.arange(steps, device=output.device).unsqueeze(-1) < task.lengths
+            output = torch.where(real.unsqueeze(-1), output, 0)
+        return EngineResult(output.to(task.inputs.dtype), (final.to(task.inputs.dtype), last))
+
+
+@lru_cache
+def _half(averages: tuple[float, ...]) -> HalfStepCell:
+    """One for all calls: what engines note on a cell takes them a while to find out."""
+    return HalfStepCell(averages)
+
+
+def _halves(task: EngineTask, like: bool = False) -> EngineTask:
+    """The task of a `HalfStepCell`; only of the right shapes where that is enough."""
+    cell, weights, inputs = task.cell, task.weights, task.inputs
+    assert isinstance(cell, SRUCell)
+    steps, batch, features = inputs.shape
+    count, size = len(cell.averages), max(cell.statistics, cell.summary)
+    half = _half(cell.averages)
+    if like:
+        shapes = half.shapes(features, size, size, "bias_ih" in weights)
+        learns = any(tensor.requires_grad for tensor in task.tensors)
+        return EngineTask(
+            half,
+            {name: inputs.new_zeros(1).expand(shape).requires_grad_(learns) for name, shape in shapes.items()},
+            inputs.new_zeros(1).expand(2 * steps, batch, features),
+            Zeros((size,) * (1 + count)),
+            inputs.new_zeros(1, dtype=wide(inputs.dtype)).expand(2 * steps, batch),
+            task.lengths,
+            task.reverse,
+        )
+
+    def rows(weight: Tensor, width: int) -> Tensor:
+        """A weight with rows, and columns if it is a matrix, of zeros up to the size."""
+        return pad(weight, (*((0, width - weight.shape[1]) if weight.dim() == 2 else ()), 0, size - len(weight)))
+
+    seen = weights["weight_summary"].chunk(count, 1)
+    other = inputs.new_zeros(count * size, features)
+    bias = weights.get("bias_summary")
+    built = {
+        "weight_ih": torch.cat((other, rows(weights["weight_ih"], features))),
+        "weight_hh": torch.cat([*(rows(part, size) for part in seen), rows(weights["weight_hh"], size)]),
+    }
+    if "bias_ih" in weights:
+        vector = weights["bias_ih"]
+        built["bias_ih"] = torch.cat((vector.new_zeros(count * size), rows(vector, 0)))
+    built["bias_summary"] = inputs.new_zeros(size, dtype=wide(inputs.dtype)) if bias is None else rows(bias, 0)
+    nothing = torch.zeros_like(inputs)
+    pair = (nothing, inputs) if task.reverse else (inputs, nothing)
+    flags = inputs.new_tensor([SECOND, FIRST] if task.reverse else [FIRST, SECOND], dtype=wide(inputs.dtype))
+    return EngineTask(
+        half,
+        built,
+        torch.stack(pair, 1).flatten(0, 1),
+        _first_state(task, built, seen, size),
+        flags.repeat(steps).unsqueeze(-1).expand(-1, batch).contiguous(),
+        None if task.lengths is None else 2 * task.lengths,
+        task.reverse,
+    )
+
+
+def _first_state(task: EngineTask, built: Weights, seen: tuple[Tensor, ...], size: int) -> tuple[Tensor, ...]:
+    """r_1 and all s_0^a, `(B, size)` each."""
+    batch, exact = task.inputs.shape[1], wide(task.inputs.dtype)
+    bias = built["bias_summary"].to(exact)
+    if isinstance(task.state, Zeros):
+        parts = [task.inputs.new_zeros(batch, size, dtype=exact)] * len(seen)
+    else:
+        first = task.state[1].chunk(len(seen), -1)
+        parts = [
+            pad(affine(part, weight, None), (0, size - len(weight))) for part, weight in zip(first, seen, strict=True)
+        ]
+    summary = torch.relu(bias + sum(parts[1:], parts[0]))
+    return summary.to(task.inputs.dtype), *parts
+
+
+def _averaged(values: Tensor, weight: float, reverse: bool) -> Tensor:
+    """m_t = a m_{t-1} + (1 - a) v_t for all of `(T, ...)` at once, from zero: in pieces of 1, 2, 4, ... steps."""
+    mean, apart = (1 - weight) * values, 1
+    while apart < len(values) and weight**apart > 0:
+        earlier = (0, apart) if reverse else (apart, 0)
+        kept = mean[apart:] if reverse else mean[:-apart]
+        mean = mean + weight**apart * pad(kept, (*(0, 0) * (values.dim() - 1), *earlier))
+        apart *= 2
+    return mean
+
+
+def _count(task: EngineTask) -> Tensor:
+    """How many steps have been gone at each, `(T, B, 1)`: where there are none, zero."""
+    steps, batch, _ = task.inputs.shape
+    at = torch.arange(steps, device=task.inputs.device).unsqueeze(-1)
+    lengths = torch.full((batch,), steps, device=at.device) if task.lengths is None else task.lengths
+    gone = lengths - at if task.reverse else torch.minimum(at + 1, lengths)
+    return gone.clamp(min=0).unsqueeze(-1)
+
+
+def _last(task: EngineTask, values: Tensor) -> Tensor:
+    """Of `(T, B, width)`, what is there after the last step, `(B, width)`."""
+    if task.reverse:
+        return values[0]
+    if task.lengths is None:
+        return values[-1]
+    return values[task.lengths - 1, torch.arange(values.shape[1], device=values.device)]

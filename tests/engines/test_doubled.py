@@ -1,0 +1,114 @@
+"""SRUs on engines with one product a step: two steps for one, and the loop's values and gradients."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+
+import remanence as rm
+from remanence import engines
+from remanence.cells import SRUCell
+from remanence.engines.cpp import engine as host
+from remanence.engines.doubled import Doubled, HalfStepCell, _averaged
+from remanence.engines.kernels.contract import derivation
+from remanence.engines.machine import float32_products
+
+checking = import_module("remanence.engines.check")
+CPU = torch.device("cpu")
+compiles = pytest.mark.skipif(host.lacks() is not None, reason="no C++ compiler")
+interprets = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="Triton is not interpreted")
+CELLS = {
+    "more statistics": SRUCell(7, 3),
+    "more summary": SRUCell(3, 5, (0.0, 0.5, 0.999)),
+    "one average": SRUCell(4, 4, (0.9,)),
+}
+SPECIAL: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "unequal": {"unequal": True},
+    "reverse": {"reverse": True},
+    "unequal, reverse": {"unequal": True, "reverse": True},
+}
+cells = pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
+specials = pytest.mark.parametrize("special", SPECIAL.values(), ids=SPECIAL)
+
+
+def assert_like_the_loop(engine: str, cell: SRUCell, precision: Any, **special: Any) -> None:
+    task = checking.make_task(cell, checking.Sizes(9, 4, 3, 6), precision.dtype, CPU, **special)
+    fitted = engines.fitted_to(engines.KNOWN[engine], task)
+    assert isinstance(fitted, Doubled)
+    assert fitted.refuses(task) is None
+    found = checking.errors_of(fitted, task)
+    assert not isinstance(found, str), found
+    assert found.beyond(max(precision.tolerance, 2 * checking.own_error(task))) is None
+
+
+@cells
+@specials
+def test_on_the_engine_cpu(cell: SRUCell, special: dict[str, Any]) -> None:
+    assert_like_the_loop("cpu", cell, checking.FLOAT64, **special)
+
+
+@compiles
+@pytest.mark.long
+@cells
+def test_on_the_engine_cpp(cell: SRUCell) -> None:
+    for special in SPECIAL.values():
+        assert_like_the_loop("c++", cell, checking.FLOAT32, **special)
+
+
+@interprets
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy computes both sides of a choice
+@specials
+def test_on_the_engine_triton_interpreted(special: dict[str, Any]) -> None:
+    with float32_products(False):
+        assert_like_the_loop("triton", CELLS["more statistics"], checking.FLOAT32, **special)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("engine", ["cuda", "triton"])
+def test_on_a_gpu(engine: str) -> None:
+    cell, device = SRUCell(155, 50), torch.device("cuda")
+    task = checking.make_task(cell, checking.Sizes(20, 19, 1, 150), torch.float32, device)
+    fitted = engines.fitted_to(engines.KNOWN[engine], task)
+    reason = fitted.refuses(task)
+    if reason is not None:
+        pytest.skip(reason)
+    with float32_products(False):
+        found = checking.errors_of(fitted, task)
+        assert not isinstance(found, str), found
+        assert found.beyond(1e-4) is None
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_layers_from_zeros_without_biases_and_in_both_directions(bias: bool) -> None:
+    torch.manual_seed(0)
+    layer = rm.SRU(3, 5, 2, bias=bias, bidirectional=True, dtype=torch.float64, engine="cpu")
+    x, lengths = torch.randn(6, 3, 3, dtype=torch.float64), torch.tensor([6, 2, 4])
+    found, state = layer(x, lengths=lengths)
+    layer.engine = "loop"
+    expected, other = layer(x, lengths=lengths)
+    for one, two in zip((found, *state), (expected, *other), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_averages_of_all_steps_at_once(reverse: bool) -> None:
+    values = torch.randn(37, 2, dtype=torch.float64)
+    for weight in (0.0, 0.3, 0.999):
+        mean, means = torch.zeros(2, dtype=torch.float64), []
+        for value in values.flip(0) if reverse else values:
+            mean = weight * mean + (1 - weight) * value
+            means.append(mean)
+        expected = torch.stack(means)
+        torch.testing.assert_close(_averaged(values, weight, reverse), expected.flip(0) if reverse else expected)
+
+
+def test_half_a_step_is_derived() -> None:
+    known = derivation(HalfStepCell((0.0, 0.5, 0.9)))
+    assert known.float32 == (None, None)
+    assert known.padding == (None, None)
