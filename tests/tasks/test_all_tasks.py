@@ -197,3 +197,22 @@ def test_nothing_waits_for_the_device(task, never_waits):
     step()  # The first time, libraries load what they need.
     with never_waits():
         step()
+
+
+@every_task
+def test_the_loss_of_a_batch_is_the_mean_of_its_parts(task):
+    batch = side_by_side([made_up(task, seed) for seed in (1, 2)])
+    steps = batch.inputs.shape[1:2] if task.readout == "every" else ()
+    outputs = torch.randn(2, *steps, 6, task.output_size, dtype=torch.float64)
+    total, weights = torch.zeros(2), torch.zeros(2)
+    for rows in (slice(0, 1), slice(1, 4), slice(4, 6)):
+        parts = {"inputs": batch.inputs[:, :, rows]}
+        for name in ("targets", "dt", "lengths", "counts", "groups"):
+            value = getattr(batch, name)
+            per_step = name in ("dt", "counts") or (name == "targets" and task.readout == "every")
+            parts[name] = None if value is None else value[:, :, rows] if per_step else value[:, rows]
+        part = Batch(**parts)
+        weight = task.counted(part)
+        total, weights = total + weight * task.loss(outputs[..., rows, :], part), weights + weight
+    assert torch.equal(weights, task.counted(batch))
+    torch.testing.assert_close(total / weights, task.loss(outputs, batch))

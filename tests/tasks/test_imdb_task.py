@@ -198,6 +198,7 @@ class TestCache:
 
 
 @pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.skipif("REMANENCE_DATA" not in os.environ, reason="needs data sets: set REMANENCE_DATA")
 def test_real_reviews(monkeypatch, tmp_path):
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))

@@ -18,6 +18,7 @@ from ..nn import LockedDropout, Recurrent
 from ..nn.expect import expect_number, expect_probability, expect_size
 from ..nn.lstm import InputGate
 from ..nn.sequence import Inputs
+from ..pretrained import Pretrained
 from ..timescales import Timescales
 from . import saving
 from .activations import Activations, layers_reading
@@ -51,7 +52,7 @@ class Loss(NamedTuple):
         return total
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(Pretrained):
     """AWD-LSTM with any gate, any timescales and any engine.
 
     Words become vectors, go through recurrent layers one after the other, and what comes out is compared with the
@@ -185,6 +186,11 @@ class LanguageModel(nn.Module):
     def gate(self) -> Gate:
         """The forget gate of all layers."""
         return self._layer(0).gate
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "gate":  # layers have none: they say so, where torch would say that there is no such attribute
+            return self._layer(0).gate
+        return super().__getattr__(name)
 
     def forget_biases(self) -> list[tuple[Tensor, ...]]:
         """For every layer, the sums of the biases of the rows of the gate, `(H,)` each."""
@@ -354,15 +360,26 @@ class LanguageModel(nn.Module):
         """
         weights, arguments, words, own, dtype = saving.load(Path(path))
         known = own if vocabulary is None else vocabulary
-        if known is not None and len(known) != words:
-            raise ValueError(f"expected a vocabulary of {words} words, as the model in {path} has, got {len(known)}")
         with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten: leave the caller's numbers alone
-            model = cls(words if known is None else known, **arguments, dtype=dtype, device="cpu")
+            model = cls(words if known is None else _expect_size(known, words), **arguments, dtype=dtype, device="cpu")
         try:
             model.load_state_dict(weights)
         except RuntimeError as error:
             raise ValueError(f"expected weights that fit their arguments, got {path}: {error}") from None
         return model if device is None else model.to(device)
+
+    def recurrent_layers(self) -> list[Recurrent]:
+        return [self._layer(n) for n in range(len(self.layers))]
+
+    def pretrained_arguments(self) -> dict[str, Any]:
+        return {"vocabulary": saving.plain_vocabulary(self.vocabulary), "words": self.words, **self.arguments}
+
+    @classmethod
+    def from_arguments(cls, arguments: dict[str, Any], device: torch.device | str) -> Self:
+        known, words = arguments.pop("vocabulary"), arguments.pop("words")
+        if known is None or isinstance(known, dict):
+            known = saving.vocabulary_of(known)
+        return cls(words if known is None else _expect_size(known, words), **arguments, device=device)
 
     # Inside.
 
@@ -437,6 +454,12 @@ class LanguageModel(nn.Module):
         if not self.tied:
             self.decoder.weight.uniform_(-bound, bound)
         self.decoder.bias.zero_()
+
+
+def _expect_size(vocabulary: Words, words: int) -> Words:
+    if len(vocabulary) != words:
+        raise ValueError(f"expected a vocabulary of {words} words, as the saved model has, got {len(vocabulary)}")
+    return vocabulary
 
 
 def _expect_words(vocabulary: Any) -> Words:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import files, gates, timescales
-from ..gates import Gate
+from .. import files
 from ..language import Vocabulary
-from ..names import lookup
-from ..timescales import Timescales
+from ..pretrained import plain, restored
 from .text import Words
 
 FORMAT = 1
@@ -22,7 +19,6 @@ KEY = "remanence.language_model"
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 }
-TIMESCALES = {kind.__name__: kind for kind in timescales.KNOWN.values()}
 
 
 def save(
@@ -41,7 +37,7 @@ def save(
         "words": words,
         "dtype": str(dtype).removeprefix("torch."),
         "arguments": {name: plain(value) for name, value in arguments.items()},
-        "vocabulary": _plain_vocabulary(vocabulary),
+        "vocabulary": plain_vocabulary(vocabulary),
     }
     own = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
     try:
@@ -65,42 +61,16 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int, Words | No
                 )
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no mapping
             arguments = {name: restored(value) for name, value in about["arguments"].items()}
-            return weights, arguments, int(about["words"]), _vocabulary(about["vocabulary"]), DTYPES[about["dtype"]]
+            return weights, arguments, int(about["words"]), vocabulary_of(about["vocabulary"]), DTYPES[about["dtype"]]
     except (SafetensorError, LookupError, json.JSONDecodeError):
         raise ValueError(f"expected a language model that save() wrote, got {path}, which holds none") from None
 
 
-def plain(value: Any) -> Any:
-    """An argument of a model as JSON has it: gates and timescales become mappings."""
-    if isinstance(value, Gate):
-        return {"gate": value.name, **_fields(value)}
-    if isinstance(value, Timescales):
-        return {"timescales": type(value).__name__, **_fields(value)}
-    if isinstance(value, Tensor):
-        return value.tolist()
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def restored(value: Any) -> Any:
-    """The inverse of `plain`."""
-    if isinstance(value, dict):
-        rest = dict(value)
-        for kind, known in (("gate", gates.KNOWN), ("timescales", TIMESCALES)):
-            if kind in rest:
-                return lookup(kind, rest.pop(kind), known)(**{name: restored(part) for name, part in rest.items()})
-    return [restored(part) for part in value] if isinstance(value, list) else value
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    if not dataclasses.is_dataclass(value):
-        return {}
-    return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-
-
-def _plain_vocabulary(vocabulary: Words | None) -> dict[str, Any] | None:
+def plain_vocabulary(vocabulary: Words | None) -> dict[str, Any] | None:
     """A vocabulary of this package as plain data; None for any other, which `load` must be given again."""
     return vocabulary.to_dict() if isinstance(vocabulary, Vocabulary) else None
 
 
-def _vocabulary(about: dict[str, Any] | None) -> Words | None:
+def vocabulary_of(about: dict[str, Any] | None) -> Words | None:
+    """The inverse of `plain_vocabulary`."""
     return None if about is None else Vocabulary.from_dict(about)

@@ -10,6 +10,7 @@ from .generators import generator
 from .imdb import IMDB
 from .named import KNOWN, make
 from .next_word import NextWord
+from .own import DataTask, Described, GivenData, SequenceData
 from .pixels import Pixels
 from .text import Text
 
@@ -20,12 +21,16 @@ __all__ = [
     "Batch",
     "Copy",
     "CopyVariable",
+    "DataTask",
+    "Described",
     "Dyck2",
     "Frequency",
+    "GivenData",
     "NextWord",
     "Pixels",
     "Readout",
     "Score",
+    "SequenceData",
     "Source",
     "Split",
     "Task",

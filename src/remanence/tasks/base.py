@@ -32,9 +32,11 @@ class Batch:
     lengths: Tensor | None = None
     """`(B,)`: steps of every sequence; None where all have T. The read-out "last" is at step `lengths - 1`."""
     counts: Tensor | None = None
-    """`(T, B)` booleans: the steps that count, where not all do."""
+    """`(T, B)` booleans: the steps that count, where not all do; `(T, B, O)` where outputs differ in that."""
     groups: Tensor | None = None
     """`(B,)` whole numbers: a kind every sequence is of, for scores by kind (IMDB: its bin of length)."""
+    mask: Tensor | None = None
+    """`(T, B, I)` booleans: the values that were seen, where some are missing."""
 
 
 def side_by_side(batches: Sequence[Batch]) -> Batch:
@@ -103,6 +105,18 @@ class Task(ABC):
             outputs: `(R, T, B, O)` for a read-out at every step, else `(R, B, O)`.
             batch: batches side by side.
         """
+
+    def counted(self, batch: Batch) -> Tensor:
+        """How many things `loss` is a mean over, `(R,)`, or what is in proportion to it.
+
+        The loss of a batch is the mean of the losses of its parts with these weights.
+
+        Args:
+            batch: batches side by side.
+        """
+        if batch.counts is not None:
+            return batch.counts.flatten(1).sum(1)
+        return torch.full(batch.inputs.shape[:1], batch.inputs.shape[2], device=batch.inputs.device)
 
     @abstractmethod
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:

@@ -1,0 +1,53 @@
+"""A task of which a configuration tells what models need, and whose sequences are not at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from ...nn.expect import expect_size
+from ..base import Batch, Split, Task
+from ..expect import expect_flag, expect_one_of
+
+FIELDS = ("input_size", "output_size", "readout", "goal", "higher_is_better")
+
+
+class Described(Task):
+    """What is known of a task of one's own from the folder of a run. Nothing is imported because a folder says so."""
+
+    def __init__(self, name: str, facts: Mapping[str, Any]) -> None:
+        missing = [field for field in FIELDS if field not in facts]
+        if missing:
+            raise ValueError(f"expected the interface of task {name!r} to have {', '.join(missing)}, got nothing")
+        self.name, self.facts = name, facts  # type: ignore[misc]
+        self.goal, self.readout = str(facts["goal"]), facts["readout"]  # type: ignore[misc]
+        self.higher_is_better = facts["higher_is_better"]  # type: ignore[misc]
+        expect_one_of("interface.readout", self.readout, ("every", "last"))
+        expect_flag("interface.higher_is_better", self.higher_is_better)
+
+    @property
+    def input_size(self) -> int:
+        return expect_size("interface.input_size", self.facts["input_size"])
+
+    @property
+    def output_size(self) -> int:
+        return expect_size("interface.output_size", self.facts["output_size"])
+
+    def source(self, split: Split, seed: int, device: torch.device) -> NoReturn:
+        raise ValueError(
+            f"expected a task of this package, whose sequences can be read again, got {self.name!r}, which is not"
+        )
+
+    def loss(self, outputs: Tensor, batch: Batch) -> NoReturn:
+        self.source("train", 0, outputs.device)
+
+    def scores(self, outputs: Tensor, batch: Batch) -> NoReturn:
+        self.source("train", 0, outputs.device)
+
+
+def interface(task: Task) -> dict[str, Any]:
+    """What models and reports need to know of a task, as plain data."""
+    return {name: getattr(task, name) for name in FIELDS}
