@@ -78,6 +78,13 @@ def test_a_damaged_file_is_one_sentence(small_mnist):
     assert done.stderr.count("\n") == 1
 
 
+def test_all_that_are_there_are_verified(small_mnist):
+    result = run("--verify")
+    assert result.exit_code == 0
+    assert "sha256 as expected" in result.stdout
+    assert "cifar-10:" not in result.stdout
+
+
 def test_missing_data_are_one_sentence(own):
     done = run("cifar-10")
     assert done.exit_code == 2

@@ -153,5 +153,5 @@ def test_a_cache_folder_that_cannot_be_written_is_named(online, server):
 
 def test_without_pooch_it_says_what_to_install(online, server, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pooch", None)
-    with pytest.raises(DataError, match=r"without package pooch; pip install 'remanence\[train\]'"):
+    with pytest.raises(DataError, match=r"without package pooch; pip install 'remanence-rnn\[train\]'"):
         known(server[0]).load()

@@ -114,7 +114,7 @@ def test_a_part_of_the_files_is_noticed(own):
 
 def test_a_missing_package_is_named(own, monkeypatch):
     monkeypatch.setattr("remanence.data.dataset.installed", lambda package: False)
-    with pytest.raises(DataError, match=r"expected package scikit-learn .*pip install 'remanence\[train\]'"):
+    with pytest.raises(DataError, match=r"expected package scikit-learn .*pip install 'remanence-rnn\[train\]'"):
         data.digits()
 
 
@@ -154,7 +154,48 @@ def test_a_folder_in_place_of_a_file_is_answered(own):
         GREETING.load()
 
 
-def test_a_file_is_read_for_its_checksum_once(own, monkeypatch):
+def test_a_small_file_is_read_for_its_checksum_each_time(own):
+    path = put(own / "greeting")
+    about = path.stat()
+    GREETING.load()
+    path.write_text("hallo")
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert path.stat().st_size == about.st_size
+    with pytest.raises(DataError, match="damaged"):
+        GREETING.load()
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """As if all files were large."""
+    monkeypatch.setattr(checksums, "LARGE", 0)
+
+
+def test_a_change_of_equal_size_and_time_of_a_large_file_is_found(own, large, monkeypatch):
+    path = put(own / "greeting")
+    about = path.stat()
+    GREETING.load()
+    assert checksums.remembered(path, HELLO)
+    path.write_text("hallo")
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert not checksums.remembered(path, HELLO)
+    with pytest.raises(DataError, match="damaged"):
+        GREETING.load()
+
+
+def test_samples_of_a_large_file_reach_from_its_beginning_to_its_end(tmp_path):
+    path = tmp_path / "large"
+    content = bytearray(3 * checksums.SAMPLES * checksums.SAMPLE)
+    path.write_bytes(content)
+    before = checksums.sampled(path, len(content))
+    for at in (0, len(content) - 1, checksums.SAMPLE // 2):
+        content[at] ^= 1
+        path.write_bytes(content)
+        assert checksums.sampled(path, len(content)) != before
+        content[at] ^= 1
+
+
+def test_a_large_file_is_read_for_its_checksum_once(own, large, monkeypatch):
     put(own / "greeting")
     asked = []
     original = checksums.checksum_of
@@ -182,7 +223,7 @@ def test_a_file_is_verified_again_when_another_checksum_is_expected(own):
         checksums.verify(path, OTHER)
 
 
-def test_a_damaged_stamp_is_as_none(own):
+def test_a_damaged_stamp_is_as_none(own, large):
     path = put(own / "greeting")
     checksums.verify(path, HELLO)
     checksums.stamp(path).write_text("{")
@@ -265,8 +306,8 @@ def test_what_a_killed_process_left_is_removed_in_time(own, cache):
         os.utime(path, (long_ago, long_ago))
     data.cached("tokens.txt", lambda path: path.write_text("x") and None)
     assert not old.exists()
+    assert not other.exists()
     assert young.exists()
-    assert other.exists()
 
 
 @pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "", "a/../../out.txt"])

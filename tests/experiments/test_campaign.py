@@ -84,6 +84,8 @@ def test_a_line_is_started_beside_others_only_if_it_can_finish_so():
     assert campaign.following(many, 500, 0, 4) == (longer, True)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_what_needs_a_slice_of_its_own_has_one_or_is_told(tmp_path):
     lines = [Line("plstm/copy-200", 8.5, [name], [1], "smoke") for name in ("lstm", "plstm", "lstm-chrono")]
     short = [Line("plstm/freq-sync1", 0.1, [name], [1], "smoke") for name in ("lstm", "plstm")]
@@ -146,6 +148,8 @@ def test_other_presets_stay_until_everything_is_there(work, tmp_path):
     assert old.exists()
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_elsewhere_from_what_was_packed(tmp_path, monkeypatch):
     line = Line("plstm/copy-200", 1, ["plstm"], [1], "smoke")
     endless = ["training.epochs=100000", "training.stop={}"]
@@ -160,8 +164,7 @@ def test_a_stopped_run_goes_on_elsewhere_from_what_was_packed(tmp_path, monkeypa
     folder, again = (results.run_folder(place, line.experiment, "plstm", 1) for place in (first, second))
 
     def starts(run):
-        path = run / "times.jsonl"
-        return [one for one in campaign.read_lines(path) if one["what"] == "start"] if path.exists() else []
+        return [one for one in campaign.read_lines(run, "times.jsonl") if one["what"] == "start"]
 
     saved = Until(lambda: any(folder.glob("checkpoints/step-*")))
     assert campaign.carry_out([line], first, saved, 1, "cpu", say=lambda words: None) == [line]

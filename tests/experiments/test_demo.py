@@ -161,6 +161,7 @@ if __name__ == "__main__":
 
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.slow
 def test_a_signal_stops_the_race_and_loses_nothing(tmp_path):
     number = signal.SIGINT
     script = tmp_path / "long.py"

@@ -98,4 +98,4 @@ def test_without_matplotlib_it_says_what_to_install(runs, tmp_path, monkeypatch)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = call("plstm/fig1-decay", "--results", runs, "--out", tmp_path / "figures")
     assert result.exit_code == 2
-    assert "pip install 'remanence[report]' brings it" in result.stderr
+    assert "pip install 'remanence-rnn[report]' brings it" in result.stderr

@@ -8,6 +8,7 @@ from remanence import experiments
 from remanence.experiments import IDS, PRESETS, check, find
 from remanence.experiments.models import build_model, count_parameters, describe, from_description
 from remanence.experiments.registry import file, written
+from remanence.experiments.runs import plan
 
 SPECIFIED = [
     "plstm/fig1-decay",
@@ -57,7 +58,7 @@ TRAINED = [id for id in IDS if find(id).kind == "training"]
 
 
 def test_every_id_is_there_once_in_order_and_two_are_our_own():
-    assert [*SPECIFIED, "own/digits", "own/demo"] == list(IDS)
+    assert [*SPECIFIED, "own/digits", "own/demo", "own/attractors"] == list(IDS)
     assert len(set(IDS)) == len(IDS)
 
 
@@ -98,6 +99,20 @@ def test_a_published_number_of_the_report_belongs_to_a_model_or_is_quoted(id):
     for quantity, numbers in experiment.published.items():
         for name in numbers if quantity.startswith(experiment.report.score) else ():
             assert name in experiment.models or "quoted" in name, (quantity, name)
+
+
+def test_extra_models_run_where_they_are_named(tmp_path):
+    experiment = find("plstm/pmnist-256", "smoke")
+    assert experiment.usual == ["lstm", "plstm"]
+    assert list(plan(experiment, tmp_path)) == experiment.usual
+    assert list(plan(experiment, tmp_path, ["sru", "exprnn"])) == ["exprnn", "sru"]
+    assert [experiment.published_of(name) for name in ("lstm", "exprnn", "urnn", "sru")] == [
+        "lstm",
+        *("expRNN (quoted)", "uRNN (quoted)", "SRU (quoted)"),
+    ]
+    exprnn = experiment.models["exprnn"].training.optimiser
+    assert (exprnn.name, exprnn.lr_factors) == ("rmsprop", {"skew": 0.1})
+    assert "lr_factors" not in describe(experiment, experiment.models["lstm"], 1)["training"]["optimiser"]
 
 
 # Counts as the specification prints them; fast-gate LSTMs with two bias vectors, which it counts with one.

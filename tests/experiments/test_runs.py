@@ -9,6 +9,7 @@ import torch
 from remanence.experiments import Way, find, load_model, plan, results, run
 from remanence.experiments.models import build_model
 from remanence.experiments.schema import ReportedNumber
+from remanence.experiments.sections import gather
 from remanence.table import Table, mean_and_std
 from remanence.training import Budget, Silent, Stopped
 
@@ -150,6 +151,24 @@ def test_models_that_did_not_learn_are_left_out_of_the_exponents(way):
     tables = run(experiment, way, seeds=[1])
     assert [table.rows for table in tables] == [[]]
     assert tables[0].notes == ["2 of 2 models are left out: their validation accuracy is below 0.99"]
+
+
+def test_models_that_diverge_at_once_are_rows_that_say_so_and_the_others_have_theirs(way):
+    experiment = tiny(
+        "report.reach=0.9",
+        "report.late=true",
+        "models.lstm.training.optimiser.lr=1e38",
+        "train.optimiser.clip_norm=null",
+    )
+    assert experiment.models["lstm"].training.optimiser.lr == 1e38
+    for _ in range(2):  # the second time there is nothing to train
+        (table,) = run(experiment, way, ["lstm", "plstm"], [1])
+        assert [tuple(row[:3]) for row in table.rows] == [("lstm", "1", "1"), ("plstm", "1", "0")]
+        assert table.rows[0][-1] == "diverged!"
+    assert not (results.run_folder(way.out, experiment, "lstm", 1) / "metrics.jsonl").exists()
+    (section,) = gather([way.out])
+    assert [row[0] for row in section.tables[0].rows] == ["lstm", "plstm"]
+    assert section.tables[0].rows[0][-1] == "diverged!"
 
 
 # Results made by hand.

@@ -48,7 +48,7 @@ def test_smoke(id, out, monkeypatch):
     folder = out / id / "smoke"
     if experiment.kind == "training":
         summary = json.loads((folder / "summary.json").read_text())
-        assert list(summary["models"]) == list(experiment.models)
+        assert list(summary["models"]) == experiment.usual
         for name, model in summary["models"].items():
             assert model["runs"] == len(experiment.seeds)
             assert model["failed"] == 0
@@ -62,3 +62,16 @@ def test_smoke(id, out, monkeypatch):
     written = {path: path.read_bytes() for path in folder.rglob("*.json*")}
     assert [table.lines() for table in run(experiment, way)] == [table.lines() for table in tables]
     assert {path: path.read_bytes() for path in folder.rglob("*.json*")} == written
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("id", ["plstm/pmnist-512", "plstm/charptb-150"])
+def test_smoke_of_models_that_have_to_be_named(id, tmp_path, monkeypatch):
+    monkeypatch.setenv("REMANENCE_OFFLINE", "1")
+    if id == "plstm/charptb-150" and data.KNOWN["ptb"].find() is None:
+        pytest.skip("data set ptb is not here")
+    experiment = find(id, "smoke")
+    (table,) = run(experiment, Way(tmp_path, torch.device("cpu")), experiment.extra, [1])
+    assert [row[0] for row in table.rows] == experiment.extra
+    published = table.headings.index("published")
+    assert all(row[published] != "-" for row in table.rows)

@@ -8,6 +8,7 @@ import yaml
 from written_runs import write_runs
 
 from remanence.experiments import find
+from remanence.experiments.registry import every
 from remanence.experiments.results import Outcome
 from remanence.experiments.sections import gather
 from remanence.experiments.verdicts import (
@@ -18,6 +19,7 @@ from remanence.experiments.verdicts import (
     decide_part,
     judgements,
     models_of,
+    number_at,
     parts_of_claims,
 )
 
@@ -234,3 +236,27 @@ def test_the_tests_agree_with_what_was_written_by_hand_about_the_results_of_the_
                 assert decided[claim["claim"]] == claim["verdict"], (section.id, claim)
                 compared += 1
     assert compared
+
+
+DATA = {"T=200": {"ours": {"1": {"mean": [0.9, 0.4]}, "2": {"mean": [0.7, 0.2]}}}, "models": [{"p": None}, {"p": 0.3}]}
+
+
+def test_a_star_stands_for_all_that_there_are():
+    assert number_at(DATA, "T=200.ours.*.mean.0") == pytest.approx(0.8)
+    assert number_at(DATA, "T=200.ours.*.mean.*") == pytest.approx(0.55)
+    assert number_at(DATA, "T=200.ours.2.mean.-1") == 0.2
+    for path in ("T=200.theirs.*", "T=200.ours.*", "models.*.p", "models.*.p.*", "models.2.p"):
+        with pytest.raises(ValueError, match="expected a number at"):
+            number_at(DATA, path)
+
+
+@pytest.mark.parametrize(("bound", "verdict"), [(0.1, "holds"), (0.3, "does not hold")])
+def test_above_is_above_with_every_one(bound, verdict):
+    evidence = Evidence(find("plstm/copy-generalization", "paper"), {}, data=DATA)
+    part = {"claim": "It is.", "above": {"T=200.ours.*.mean.*": bound}}
+    found = decide_part(part, evidence)
+    assert (found.verdict, found.because) == (verdict, f"Found: T=200 ours mean 0.2 (above {bound:g}).")
+
+
+def test_every_experiment_has_its_claims_in_parts():
+    assert set(parts_of_claims()) == {experiment.id for experiment in every() if not experiment.id.startswith("own/")}

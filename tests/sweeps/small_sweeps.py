@@ -1,7 +1,9 @@
 """Small sweeps, and what plain runs of the same leave behind."""
 
+import json
 import time
 
+import torch
 from typer.testing import CliRunner
 
 from remanence.cli.main import app
@@ -10,7 +12,7 @@ from remanence.sweeps import Grid, Sweep
 ID = "plstm/copy-200"
 TINY = {"train.epochs": [1], "task.train_size": [64], "task.delay": [3]}
 """Values of a run that takes a tenth of a second."""
-OWN = ("machine.json", "times.jsonl", "lock")
+OWN = ("machine.json", "times.jsonl", "SHA256SUMS", "lock")
 """Files of a run that say when and where it was."""
 PATIENCE = 180.0
 """Seconds after which something that should happen does not."""
@@ -32,14 +34,20 @@ def call(*words, **environment):
 def run_plainly(sweep, out):
     """What `remanence run` leaves of the same runs, by point."""
     found = {}
-    for point, unit in {unit.point: unit for unit in sweep.units}.items():
-        words = [word for value in unit.sets for word in ("--set", value)]
-        words += ["--models", ",".join(sweep.grid.models)] if sweep.grid.models else []
-        words += ["--seeds", ",".join(map(str, sweep.grid.seeds))] if sweep.grid.seeds else []
-        common = ["--preset", unit.preset, "--device", "cpu", "--quiet", "--out", out / point]
-        result = call("run", unit.id, *common, *words)
-        assert result.exit_code == 0, result.output
-        found[point] = kept(out / point)
+    before = torch.get_num_threads()
+    for machine in list((sweep.runs or sweep.folder).rglob("machine.json"))[:1]:  # what trains nothing has none
+        torch.set_num_threads(json.loads(machine.read_text())["threads"])  # checkpoints say how many there were
+    try:
+        for point, unit in {unit.point: unit for unit in sweep.units}.items():
+            words = [word for value in unit.sets for word in ("--set", value)]
+            words += ["--models", ",".join(sweep.grid.models)] if sweep.grid.models else []
+            words += ["--seeds", ",".join(map(str, sweep.grid.seeds))] if sweep.grid.seeds else []
+            common = ["--preset", unit.preset, "--device", "cpu", "--quiet", "--out", out / point]
+            result = call("run", unit.id, *common, *words)
+            assert result.exit_code == 0, result.output
+            found[point] = kept(out / point)
+    finally:
+        torch.set_num_threads(before)
     return found
 
 

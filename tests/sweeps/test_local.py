@@ -142,6 +142,7 @@ def test_workers_are_stopped_when_the_launcher_is(tmp_path, monkeypatch, quickly
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_results_are_those_of_a_plain_run(tmp_path):
     sweep = small(tmp_path / "sweep", ("lstm", "plstm"), (1, 2), 1, train__lr=["1e-3", "1e-2"])
     local.launch(sweep, Places(["cpu"], 2), lambda: None)
@@ -153,6 +154,7 @@ def test_results_are_those_of_a_plain_run(tmp_path):
     assert sum(words.count("not converged after") for words in logs) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_workers_that_are_killed_lose_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "MOMENT", 0.05)

@@ -48,6 +48,7 @@ def test_results_are_those_of_a_plain_run_though_a_node_dies(tmp_path, cluster):
     assert left_by(sweep) == run_plainly(sweep, tmp_path / "plain")
 
 
+@pytest.mark.slow
 def test_what_a_dead_node_had_begun_goes_on_elsewhere(tmp_path, cluster):
     sweep = small(tmp_path / "sweep", ("plstm",), (1, 2), 1, train__epochs=[60], task__train_size=[256])
     (_, second) = cluster.list_all_nodes()
@@ -64,6 +65,7 @@ def test_what_a_dead_node_had_begun_goes_on_elsewhere(tmp_path, cluster):
     assert sorted(starts) == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_unit_that_raises_has_failed_and_others_go_on(tmp_path, cluster):
     sweep = small(tmp_path, seeds=[1, 2, 3])
     unit = sweep.units[1]

@@ -2,12 +2,15 @@
 
 import pickle
 import shutil
+import signal
 
 import pytest
 from small_sweeps import ID, call, left_by, run_plainly, small, until
 
 from remanence.sweeps import Places, lease
 from remanence.sweeps.launchers import launcher_named, slurm
+from remanence.training import Stopped
+from remanence.training.loop import Loop
 
 submitit = pytest.importorskip("submitit")
 HERE = Places(["cpu"], 2, {"cluster": "local"})
@@ -78,6 +81,68 @@ def test_a_job_that_is_queued_again_goes_on_at_once(tmp_path, monkeypatch, names
     assert states(sweep) == ["done"]
 
 
+@pytest.fixture
+def submitit_listens():
+    """Signals as submitit sets them in a job; a list of the warnings that reached it."""
+    found = []
+
+    def queued_again(number, frame):
+        found.append(number)
+        raise SystemExit(-1)
+
+    handlers = {signal.SIGUSR2: queued_again, signal.SIGTERM: lambda *_: None}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield found
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_job_that_is_warned_saves_before_it_is_queued_again(tmp_path, monkeypatch, submitit_listens):
+    sweep = small(tmp_path / "sweep", seeds=[1])
+    (unit,) = sweep.units
+    usual = Loop.update
+
+    def update(loop):
+        usual(loop)
+        if loop.at.update == 1:
+            signal.raise_signal(signal.SIGUSR2)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "update", update)
+        with pytest.raises(SystemExit):
+            slurm.Job()(str(sweep.folder), unit.name, "cpu")
+    assert submitit_listens == [signal.SIGUSR2]
+    assert [path.name for path in sweep.out(unit).rglob("*.safetensors")] == ["interrupted.safetensors"]
+    assert states(sweep) == ["queued"]
+    slurm.Job()(str(sweep.folder), unit.name, "cpu")
+    assert states(sweep) == ["done"]
+    assert left_by(sweep) == run_plainly(sweep, tmp_path / "plain")
+
+
+def test_a_job_that_is_warned_before_it_trains_is_queued_again_at_once(tmp_path, monkeypatch, submitit_listens):
+    sweep = small(tmp_path, seeds=[1])
+    monkeypatch.setattr("remanence.sweeps.work.carry_out", lambda *_: signal.raise_signal(signal.SIGUSR2))
+    with pytest.raises(SystemExit):
+        slurm.Job()(str(tmp_path), sweep.units[0].name, "cpu")
+    assert submitit_listens == [signal.SIGUSR2]
+    assert states(sweep) == ["queued"]
+    assert signal.getsignal(signal.SIGUSR2).__name__ == "queued_again"
+
+
+def test_a_job_that_is_stopped_otherwise_is_not_queued_again(tmp_path, monkeypatch, submitit_listens):
+    sweep = small(tmp_path, seeds=[1])
+    usual = Loop.update
+
+    def update(loop):
+        usual(loop)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(Loop, "update", update)
+    with pytest.raises(Stopped):
+        slurm.Job()(str(tmp_path), sweep.units[0].name, "cpu")
+    assert submitit_listens == []
+
+
 def test_what_goes_on_is_the_same_job():
     again = slurm.Job().checkpoint("folder", "unit", "cpu")
     assert isinstance(again.function, slurm.Job)
@@ -86,6 +151,7 @@ def test_what_goes_on_is_the_same_job():
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_results_are_those_of_a_plain_run(tmp_path):
     sweep = small(tmp_path / "sweep", train__lr=["1e-3", "1e-2"], together=2)
     looks = []

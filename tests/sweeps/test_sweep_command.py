@@ -283,7 +283,8 @@ def workers_of(folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path, number):
     folder = tmp_path / "sweep"
     words = ["sweep", ID, *LONGER, "--out", folder]
@@ -307,6 +308,7 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path, number):
     assert left_by(sweep) == run_plainly(sweep, tmp_path / "plain")
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_two_commands_on_one_folder_do_every_unit_once(tmp_path):
     folder = tmp_path / "sweep"
@@ -325,6 +327,7 @@ def test_two_commands_on_one_folder_do_every_unit_once(tmp_path):
     assert left_by(sweep) == run_plainly(sweep, tmp_path / "plain")
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_an_analysis_waits_for_what_another_worker_trains(tmp_path):
     words = ["plstm/kt-and-p", ID, "--preset", "smoke", "--models", "plstm", "--devices", "cpu", "--workers", "2"]

@@ -10,13 +10,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from small_runs import run, words_run
 
 from remanence.training import Budget, Silent, Stopped, train
 
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["torch._dynamo", "small_runs"])  # so that a child starts in no time
+posix = pytest.mark.skipif(os.name != "posix", reason="processes are told and heard by POSIX signals and pipes")
+processes: Any = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
+if os.name == "posix":
+    processes.set_forkserver_preload(["torch._dynamo", "small_runs"])  # so that a child starts in no time
+
+KINDS: dict[str, dict[str, Any]] = {
+    "one": {},
+    "two together with dropout": {"seeds": (1, 2), "dropout": 0.2},
+    "stateful": {"stateful": True, "checkpoint_every": 3, "model": "lstm"},
+    "restart": {"stateful": True, "restart": 0.4, "checkpoint_every": 3, "model": "lstm"},
+    "checkpoints between evaluations": {"evaluate_every": 6, "checkpoint_every": 4},
+    "float16": {"precision": "float16"},
+    "words with averages": {"words": True},
+}
+"""Runs of every kind, by arguments of `Child`."""
 
 
 class Telling(Silent):
@@ -32,23 +46,28 @@ class Telling(Silent):
         os.write(self.pipe, b".")
 
 
+def die_inside(at: int) -> None:
+    """Kill this process at its so manieth call of fsync or replace."""
+    calls = 0
+
+    def dying(function: Callable[..., Any]) -> Callable[..., Any]:
+        def instead(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments)
+
+        return instead
+
+    os.fsync, os.replace = dying(os.fsync), dying(os.replace)
+
+
 def trains(folder: Path, seeds: tuple[int, ...], keywords: dict[str, Any], connection: Any, die_at: int | None) -> None:
-    """What a child does. With `die_at` it dies at its so manieth call of fsync or replace."""
+    """What a child does. With `die_at` it dies inside of a write."""
     torch.set_num_threads(1)
     if die_at is not None:
-        calls = 0
-
-        def dying(function: Callable[..., Any]) -> Callable[..., Any]:
-            def instead(*arguments: Any) -> Any:
-                nonlocal calls
-                calls += 1
-                if calls == die_at:
-                    os._exit(9)
-                return function(*arguments)
-
-            return instead
-
-        os.fsync, os.replace = dying(os.fsync), dying(os.replace)
+        die_inside(die_at)
     budget = keywords.pop("budget", None)
     make = words_run if keywords.pop("words", False) else run
     try:

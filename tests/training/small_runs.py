@@ -18,7 +18,7 @@ TASK = make("copy", delay=3, symbols=4, length=2, train_size=64, validation_size
 CONFIG = Training(
     batch=8, epochs=3, evaluate_every=4, optimiser=Optimiser("adam", lr=1e-2, clip_norm=1.0)
 )  # 24 updates, 6 evaluations
-MADE_ANEW = {"machine.json", "times.jsonl"}
+MADE_ANEW = {"machine.json", "times.jsonl", "SHA256SUMS"}
 
 
 def run(

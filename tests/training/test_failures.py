@@ -3,16 +3,17 @@
 import errno
 import json
 import os
-import resource
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 
 import pytest
 import torch
-from killable import processes
+from killable import posix, processes
 from small_runs import TASK, content, run, weights
 
+from remanence.engines import KNOWN
 from remanence.tasks.copy import Copy
-from remanence.training import Optimiser, Quiet, RunError, Silent, Stop, Training, train
+from remanence.training import Optimiser, Quiet, RunError, Silent, Stop, Training, checkpoint, digests, loop, train
 
 
 class Crash(Silent):
@@ -79,12 +80,62 @@ def test_damaged_checkpoints_only_are_refused(tmp_path):
     assert content(tmp_path) == before
 
 
-def test_metrics_that_were_cut_are_refused(tmp_path):
-    one = run(tmp_path)
+def emptied(path):
+    path.write_text("")
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "times.jsonl", "machine.json", "config.yaml"])
+@pytest.mark.parametrize("harm", [damage, emptied, os.unlink])
+def test_whatever_is_damaged_while_a_run_waits_is_restored(tmp_path, whole, name, harm):
+    one = run(tmp_path / "one")
     crash(one, 14)
-    (one.directory / "metrics.jsonl").write_text("")
-    with pytest.raises(RunError, match=r"^expected at least \d+ bytes in .*metrics.jsonl, got 0"):
+    harm(one.directory / name)
+    train([one])
+    assert content(tmp_path / "one") == whole
+    listed = digests.known(one.directory)
+    assert {*listed} > {"config.yaml", "machine.json", "metrics.jsonl", "times.jsonl", "result.json"}
+    for name in listed:
+        assert digests.read(one.directory, name)
+
+
+def test_a_damaged_machine_does_not_change_the_number_of_threads(tmp_path, monkeypatch):
+    one, used = run(tmp_path), []
+    crash(one, 14)
+    path = one.directory / "machine.json"
+    path.write_text(path.read_text().replace('"threads": 1,', '"threads": 7,'))
+    monkeypatch.setattr(loop.machine, "threads", lambda count: used.append(count) or nullcontext())
+    train([one])
+    assert used == [1]
+
+
+@pytest.mark.parametrize("name", ["result.json", "SHA256SUMS"])
+def test_a_damaged_result_is_refused_and_made_again_once_it_is_removed(tmp_path, whole, name):
+    one = run(tmp_path / "one")
+    train([one])
+    with (one.directory / name).open("a") as file:
+        file.write("\n")
+    with pytest.raises(RunError, match=rf"^expected .*{name}.*; remove "):
         train([one])
+    (one.directory / name).unlink()
+    train([one])
+    assert content(tmp_path / "one") == whole
+
+
+def test_a_run_that_an_earlier_version_began_goes_on(tmp_path, whole, monkeypatch):
+    one = run(tmp_path / "one")
+    crash(one, 14)
+    (one.directory / "SHA256SUMS").unlink()
+    for name in ("metrics.jsonl", "times.jsonl"):
+        lines = [json.loads(line) for line in (one.directory / name).read_text().splitlines()]
+        for line in lines:
+            del line["check"]
+        (one.directory / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    for path in (one.directory / "checkpoints").glob("step-*"):
+        tensors, data = checkpoint.load(path)
+        del tensors["metrics"], data["digest"], data["format"]
+        checkpoint.save(path, tensors, data)
+    train([one])
+    assert content(tmp_path / "one") == whole
 
 
 def test_lost_best_weights_come_back_from_the_checkpoint(tmp_path, whole):
@@ -93,6 +144,55 @@ def test_lost_best_weights_come_back_from_the_checkpoint(tmp_path, whole):
     (one.directory / "checkpoints" / "best.safetensors").write_bytes(b"")
     train([one])
     assert content(tmp_path / "one") == whole
+
+
+# The engine.
+
+
+def begun_with(engine, folder):
+    one = run(folder)
+    with pytest.raises(KeyboardInterrupt):
+        train([one], progress=Crash(14), engine=engine)
+    return one
+
+
+def used(one):
+    return json.loads((one.directory / "machine.json").read_text())["engines"]
+
+
+def test_a_run_goes_on_with_the_engine_it_began_with(tmp_path):
+    train([run(tmp_path / "whole")], engine="loop")
+    one = begun_with("loop", tmp_path / "one")
+    train([one])
+    assert used(one) == ["loop"]
+    assert content(tmp_path / "one") == content(tmp_path / "whole")
+
+
+def test_the_engine_is_known_without_machine_json(tmp_path):
+    train([run(tmp_path / "whole")], engine="loop")
+    one = begun_with("loop", tmp_path / "one")
+    (one.directory / "machine.json").unlink()
+    train([one])
+    assert used(one) == ["loop"]
+    assert content(tmp_path / "one") == content(tmp_path / "whole")
+
+
+def test_an_engine_that_is_not_there_any_more_is_one_sentence_and_another_can_go_on(tmp_path, monkeypatch):
+    one = begun_with("cpu", tmp_path)
+    before = content(tmp_path)
+    monkeypatch.setattr(KNOWN["cpu"], "refuses", lambda task: "nothing works today")
+    with pytest.raises(
+        RunError,
+        match=r"^expected engine cpu for .*seed-1, which was begun with it, but nothing works today; "
+        r"--engine \S+ goes on without it, and results then differ in their last digits$",
+    ):
+        train([one])
+    assert content(tmp_path) == before
+    progress = Crash()
+    train([one], engine="loop", progress=progress)
+    (said,) = progress.said
+    assert "goes on with engine loop, and was begun with cpu" in said
+    assert used(one) == ["loop"]
 
 
 # A disk that takes no more.
@@ -121,6 +221,8 @@ def test_a_full_disk_is_one_sentence_and_the_same_call_goes_on(tmp_path, whole, 
 
 
 def limited(folder, size, says):
+    import resource
+
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     torch.set_num_threads(1)
     try:
@@ -129,6 +231,7 @@ def limited(folder, size, says):
         says.send(str(error))
 
 
+@posix
 @pytest.mark.long
 def test_a_file_that_may_not_grow_is_one_sentence(tmp_path, whole):
     hears, says = processes.Pipe(duplex=False)
@@ -143,13 +246,15 @@ def test_a_file_that_may_not_grow_is_one_sentence(tmp_path, whole):
     assert content(tmp_path / "one") == whole
 
 
+@posix  # others say it in other words
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match=r"^expected to write .*, got: Not a directory; "):
         train([run(tmp_path / "file" / "below")])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@posix
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_may_not_be_written_is_one_sentence(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(RunError, match=r"^expected to write .*, got: Permission denied; "):

@@ -4,20 +4,12 @@ import random
 import signal
 
 import pytest
-from killable import Child
+from killable import KINDS, Child, posix
 from small_runs import CONFIG, content, run
 
 from remanence.training import Budget, Stopped, train
 from remanence.training.interruption import Interruption
 
-KINDS = {
-    "one": {},
-    "two together with dropout": {"seeds": (1, 2), "dropout": 0.2},
-    "stateful": {"stateful": True, "checkpoint_every": 3, "model": "lstm"},
-    "checkpoints between evaluations": {"evaluate_every": 6, "checkpoint_every": 4},
-    "float16": {"precision": "float16"},
-    "words with averages": {"words": True},
-}
 ROUNDS = 60
 """A run is stopped at most so often; each round gets further, or tests would not end."""
 
@@ -43,8 +35,15 @@ def expect_equal(found, expected):
     assert [name for name in found if found[name] != expected[name]] == []
 
 
+SOONER = ("two together with dropout",)
+"""What is also tried in CI; killing the others takes longer."""
+
+
+@posix
 @pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in SOONER else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_killed_at_random_moments(tmp_path, kind, undisturbed):
     chance = random.Random(kind)
     kills = 0
@@ -60,20 +59,22 @@ def test_killed_at_random_moments(tmp_path, kind, undisturbed):
     expect_equal(content(tmp_path), undisturbed(kind))
 
 
+@posix
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["one", "two together with dropout"])
-@pytest.mark.parametrize("first", [2, 9])
+@pytest.mark.parametrize("kind", ["one", pytest.param("two together with dropout", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("first", [9, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_in_the_middle_of_writes(tmp_path, kind, first, undisturbed):
     deaths = 0
     for number in range(ROUNDS):
         code = Child(tmp_path, die_at=first + 2 * number, **KINDS[kind]).end()
-        deaths += code == 9
+        deaths += code == -signal.SIGKILL
         if code == 0:
             break
     assert deaths > 3
     expect_equal(content(tmp_path), undisturbed(kind))
 
 
+@posix
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_at_that_very_update(tmp_path, how, undisturbed):
     child = Child(tmp_path)
@@ -88,6 +89,8 @@ def test_a_signal_saves_at_that_very_update(tmp_path, how, undisturbed):
     expect_equal(content(tmp_path), undisturbed("one"))
 
 
+@posix
+@pytest.mark.long
 def test_signals_again_and_again(tmp_path, undisturbed):
     kind = "two together with dropout"
     codes = []
@@ -101,6 +104,7 @@ def test_signals_again_and_again(tmp_path, undisturbed):
     expect_equal(content(tmp_path), undisturbed(kind))
 
 
+@posix
 def test_a_spent_budget_stops_and_goes_on(tmp_path, undisturbed):
     codes = [Child(tmp_path, budget=1e-3).end() for _ in range(3)]
     assert codes == [0, 0, 0]
@@ -109,6 +113,7 @@ def test_a_spent_budget_stops_and_goes_on(tmp_path, undisturbed):
     expect_equal(content(tmp_path), undisturbed("one"))
 
 
+@posix
 def test_a_second_process_is_refused(tmp_path):
     from small_runs import run
 

@@ -235,3 +235,37 @@ def test_scores_are_perplexities_of_the_whole_text(tmp_path):
     assert result["test"]["perplexity"] == pytest.approx(math.exp(result["test"]["loss"]))
     assert result["best"]["perplexity"] == min(one["validation"]["perplexity"] for one in metrics(run))
     assert result["best"]["perplexity"] < WORDS.batch * Made().symbols
+
+
+# Sequences that begin anew.
+
+
+def test_restart_is_a_chance_and_needs_a_carried_state():
+    with pytest.raises(ValueError, match=r"expected training\.restart to be used with training\.stateful only"):
+        Training(restart=0.1)
+    for chance in (-0.1, 1.0):
+        with pytest.raises(ValueError, match=r"expected training\.restart to be at least 0 and below 1, got"):
+            Training(restart=chance, stateful=True)
+
+
+def test_states_of_some_sequences_are_set_to_zero(tmp_path):
+    loop = Loop.alone([words_run(tmp_path, restart=0.5, batch=40, jitter=False)], CPU)
+    (replica,) = loop.population.replicas
+    assert loop.carried(replica) is None  # at the beginning all are
+    replica.state = ((torch.ones(1, 40, 3), torch.ones(1, 40, 3)), (torch.ones(1, 40, 2), torch.ones(1, 40, 2)))
+    counts = []
+    for _ in range(50):
+        parts = [part for layer in loop.carried(replica) for part in layer]
+        begun = [(part == 0).all(-1).squeeze(0) for part in parts]
+        assert all(torch.equal(one, begun[0]) for one in begun)
+        assert all(bool(((part == 0) | (part == 1)).all()) for part in parts)
+        counts.append(int(begun[0].sum()))
+    assert 700 < sum(counts) < 1300  # of 2000
+    assert len(set(counts)) > 3
+    assert all(bool((part == 1).all()) for layer in replica.state for part in layer)
+
+
+def test_without_it_states_are_carried_as_they_are(tmp_path):
+    loop = Loop.alone([words_run(tmp_path)], CPU)
+    loop.population.replicas[0].state = torch.ones(1, 4, 3)
+    assert loop.carried(loop.population.replicas[0]) is loop.population.replicas[0].state

@@ -113,7 +113,7 @@ def test_without_validation_the_last_weights_are_tested(tmp_path):
     (checked,) = train([run(tmp_path / "checked", report="last")])
     assert result["test"] == checked["test"]
     assert (result["test_weights"], result["best"]) == ("last", None)
-    assert lines(one)[-1].keys() == {"update", "epoch", "lr", "train"}
+    assert lines(one)[-1].keys() == {"update", "epoch", "lr", "train", "check"}
     assert not (one.directory / "checkpoints" / "best.safetensors").exists()
 
 

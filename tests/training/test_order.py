@@ -44,6 +44,14 @@ def test_a_pass_has_every_sequence_at_most_once_in_full_batches(batch, batches, 
         assert set(flat) <= set(range(size))
 
 
+def test_without_shuffling_every_pass_is_in_the_order_of_the_set():
+    order = Order(Numbers(11), 5, 1, CPU, shuffle=False)
+    assert take(order, 4) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]] * 2
+    again = Order(Numbers(11), 5, 1, CPU, shuffle=False)
+    again.go_to(order.generator_state, 1)
+    assert take(again, 2) == [[5, 6, 7, 8, 9], [0, 1, 2, 3, 4]]
+
+
 def test_every_pass_has_another_order_and_every_seed_its_own():
     order = Order(Numbers(50), 10, 1, CPU)
     first, second = take(order, 5), take(order, 5)

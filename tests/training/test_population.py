@@ -6,7 +6,11 @@ import pytest
 import torch
 from small_runs import run, weights
 
-from remanence.training import Stop, train
+from remanence.training import Optimiser, Stop, Training, train
+from remanence.training.directory import Directory
+from remanence.training.population import Population, Replica
+
+CPU = torch.device("cpu")
 
 CASES = {
     "adam": {},
@@ -54,6 +58,40 @@ def test_a_replica_that_converges_leaves_and_the_others_go_on_unchanged(tmp_path
         for line, expected in zip(lines(other), lines(one), strict=False):
             assert line["validation"] == pytest.approx(expected["validation"], rel=1e-4)
         assert len(lines(other)) == result["updates"] // 4
+
+
+def test_a_factor_of_the_learning_rate_is_that_of_a_group_of_parameters(tmp_path):
+    """Against torch's own groups of parameters, from the same gradients."""
+    config = Training(optimiser=Optimiser("adamw", lr=0.1, weight_decay=0.3, lr_factors={"weight_hh": 0.1}))
+    one = run(tmp_path, 1)
+    population = Population([Replica(one, Directory(tmp_path), CPU, one.task.source("train", 1, CPU))], config, CPU, 1)
+    (model,) = population.models
+    mine = dict(model.named_parameters())
+    theirs = {name: value.detach().clone().requires_grad_() for name, value in mine.items()}
+    slow = [name for name in mine if "weight_hh" in name]
+    assert slow
+    groups = [
+        {"params": [theirs[name] for name in mine if name not in slow]},
+        {"params": [theirs[name] for name in slow], "lr": 0.01},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=0.1, weight_decay=0.3)
+    for _ in range(3):
+        gradients = torch.randn_like(population.parameters)
+        population.parameters.grad.copy_(gradients)
+        for name, part in population.layout.split(gradients[0]).items():
+            theirs[name].grad = part.clone()
+        population.move()
+        optimiser.step()
+    for name, value in mine.items():
+        torch.testing.assert_close(value, theirs[name], rtol=1e-5, atol=1e-6)
+
+
+def test_factors_of_parameters_that_are_not_there_are_refused(tmp_path):
+    wrong = run(tmp_path, 1, optimiser=Optimiser(lr_factors={"skew": 0.1}))
+    with pytest.raises(ValueError, match=r"expected training\.optimiser\.lr_factors of parameters .*, got 'skew'"):
+        train([wrong])
+    with pytest.raises(ValueError, match=r"lr_factors\.skew to be at least 0, and finite, got -1"):
+        Optimiser(lr_factors={"skew": -1})
 
 
 def lines(one):

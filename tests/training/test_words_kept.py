@@ -30,7 +30,7 @@ def perplexity_of_last(run):
 
 def since_when(run):
     directory = Directory(run.directory)
-    directory.go_back_to({"update": 10**7, "metrics_bytes": directory.metrics.stat().st_size})
+    directory.go_back_to({"update": 10**7}, directory.metrics.read_bytes())
     return began(directory.lines, run.config.optimiser)
 
 
@@ -53,6 +53,7 @@ def test_averages_that_begin_with_the_last_update_are_the_weights_themselves(tmp
     assert perplexity_of_last(one) == pytest.approx(result["test"]["perplexity"], rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 def test_compile_compiles_what_training_runs(tmp_path, monkeypatch):

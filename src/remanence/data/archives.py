@@ -1,4 +1,7 @@
-"""Reading compressed files and members of archives, without unpacking anything to disk."""
+"""Reading compressed files and members of archives, without unpacking anything to disk.
+
+So a name like ../../file or a link in an archive leads nowhere, and what would be larger than `LARGEST` is refused.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,27 @@ import gzip
 import lzma
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 from .errors import DataError
+
+LARGEST = 2**31
+"""Bytes of a decompressed file: several times the largest that any data set has."""
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, UnicodeDecodeError, LookupError)
+"""What a file that is not what its name says ends in, besides OSError."""
 
 
 def contents(path: Path) -> bytes:
     """All of a file, decompressed if its name ends with .gz or .xz."""
     if path.suffix == ".gz":
         with gzip.open(path) as zipped:
-            return zipped.read()
+            return limited(zipped, path)
     if path.suffix == ".xz":
         with lzma.open(path) as squeezed:
-            return squeezed.read()
+            return limited(squeezed, path)
     return path.read_bytes()
 
 
@@ -32,7 +42,7 @@ def tar_files(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
             if member.isfile() and wanted(name):
                 file = archive.extractfile(member)
                 assert file is not None  # a plain file always has content
-                found[name] = file.read()
+                found[name] = limited(file, path)
     return found
 
 
@@ -49,6 +59,15 @@ def zip_member(path: Path, name: str) -> bytes:
     """A member of a zip archive."""
     with zipfile.ZipFile(path) as archive:
         try:
-            return archive.read(name)
+            with archive.open(name) as file:
+                return limited(file, path)
         except KeyError:
             raise DataError(f"expected {path} to hold {name}, got an archive without it; download it again") from None
+
+
+def limited(file: IO[bytes] | gzip.GzipFile | lzma.LZMAFile, path: Path) -> bytes:
+    """All of an opened file that is a part of `path`, unless that is too much."""
+    content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise DataError(f"expected {path} to hold at most {LARGEST:,} bytes in a file, got more; download it again")
+    return content

@@ -11,6 +11,11 @@ from ..files import cache_folder
 from .errors import DataError
 from .writing import writing
 
+LARGE = 2**27
+"""Bytes: what takes longer to read than people would wait for each time."""
+SAMPLES, SAMPLE = 64, 2**14
+"""Pieces of a large file, and the bytes of each."""
+
 
 def checksum_of(path: Path, algorithm: str) -> str:
     """Such as "sha256:9f86d0..."."""
@@ -23,7 +28,8 @@ def checksum_of(path: Path, algorithm: str) -> str:
 def verify(path: Path, checksum: str, size: int | None = None, *, again: bool = False) -> None:
     """Raise where the content of a file is not the published one.
 
-    A file that was found right is remembered by its size and time, so that big files are read once.
+    Files of up to `LARGE` bytes are read each time. A larger one that was found right is remembered, by what the system
+    knows of it and by a digest of samples of its content; `again` reads all of it.
 
     Args:
         path: the file.
@@ -44,7 +50,8 @@ def verify(path: Path, checksum: str, size: int | None = None, *, again: bool = 
             f"expected {path} to have checksum {checksum}, got {found}{cut}: the file is damaged or another one; "
             "delete it, and copy or download it again"
         )
-    remember(path, checksum)
+    if has > LARGE:
+        remember(path, checksum)
 
 
 def remember(path: Path, checksum: str) -> None:
@@ -54,17 +61,36 @@ def remember(path: Path, checksum: str) -> None:
 
 
 def remembered(path: Path, checksum: str) -> bool:
-    """Whether this file was found right before and has not changed since."""
+    """Whether this large file was found right before and has not changed since."""
     try:
+        if path.stat().st_size <= LARGE:
+            return False
         return bool(json.loads(stamp(path).read_text(encoding="utf-8")) == facts(path, checksum))
     except (OSError, ValueError):
         return False
 
 
-def facts(path: Path, checksum: str) -> dict[str, str | int]:
+def facts(path: Path, checksum: str) -> dict[str, str | int | list[int]]:
     """What a stamp holds."""
     about = path.stat()
-    return {"path": str(path.resolve()), "size": about.st_size, "time": about.st_mtime_ns, "checksum": checksum}
+    return {
+        "path": str(path.resolve()),
+        "size": about.st_size,
+        "times": [about.st_mtime_ns, about.st_ctime_ns],  # the second is the system's, and nobody can set it back
+        "inode": about.st_ino,
+        "samples": sampled(path, about.st_size),
+        "checksum": checksum,
+    }
+
+
+def sampled(path: Path, size: int) -> str:
+    """A digest of the beginning, the end and pieces between them, evenly spaced."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for number in range(SAMPLES):
+            file.seek(max(0, size - SAMPLE) * number // (SAMPLES - 1))
+            digest.update(file.read(SAMPLE))
+    return digest.hexdigest()
 
 
 def stamp(path: Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from ..files import cache_folder
+from .archives import DAMAGED
 from .checksums import verify
 from .download import download
 from .errors import DataError
@@ -139,7 +140,7 @@ class DataSet(Generic[Data]):
         """The sentence for a data set that was not found."""
         form = next((form for form in self.forms if form.downloadable), self.forms[0])
         if form.package:
-            return f"expected package {form.package} for {self.name!r}, got none; pip install 'remanence[train]'"
+            return f"expected package {form.package} for {self.name!r}, got none; pip install 'remanence-rnn[train]'"
         looked = folders(self.name)
         # A folder with a part of the files is where somebody meant them all to be.
         parts = [
@@ -164,9 +165,12 @@ class DataSet(Generic[Data]):
         found = self.get(again=again)
         try:
             data = found.form.read(found.folder)
-        except OSError as error:
+        except DataError:
+            raise
+        except (OSError, ValueError, *DAMAGED) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise DataError(
-                f"expected files that can be read in {found.folder}, got: {error}; copy them again"
+                f"expected files that can be read in {found.folder}, got: {reason}; copy them again"
             ) from None
         expected, counted = found.form.counts or self.counts, self.count(data)
         if counted != expected:

@@ -57,7 +57,7 @@ def download(path: Path, checksum: str, places: Sequence[str]) -> None:
         import requests
     except ModuleNotFoundError:
         raise DataError(
-            f"{path.name} could not be downloaded without package pooch; pip install 'remanence[train]'"
+            f"{path.name} could not be downloaded without package pooch; pip install 'remanence-rnn[train]'"
         ) from None
 
     failures = []

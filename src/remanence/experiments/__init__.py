@@ -1,5 +1,6 @@
 """One file for every table and figure of the papers, and what turns it into runs."""
 
+from .fitting import Fitted, fit
 from .loading import load_model
 from .registry import IDS, PAPERS, every, find
 from .runs import Way, check, plan, run
@@ -10,11 +11,13 @@ __all__ = [
     "PAPERS",
     "PRESETS",
     "Experiment",
+    "Fitted",
     "Model",
     "Way",
     "check",
     "every",
     "find",
+    "fit",
     "load_model",
     "plan",
     "run",

@@ -30,9 +30,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
+from ..training import digests
 from ..training.directory import Directory, read_result
 from ..training.files import RunError
 from ..training.interruption import Budget
+from ..training.lines import read as read_lines
 from . import results, text
 from .build import build
 from .models import describe
@@ -78,7 +80,7 @@ class Line:
     def runs(self) -> Iterator[tuple[Model, int]]:
         """Every model with every seed."""
         experiment = self.experiment
-        for name in self.models or experiment.models:
+        for name in self.models or experiment.usual:
             for seed in self.seeds or experiment.seeds:
                 yield experiment.models[name], seed
 
@@ -275,16 +277,11 @@ def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for name in COPIED:
-        shutil.copyfile(source / name, target / name)
-    metrics = thinned(read_lines(source / "metrics.jsonl"), told(source, report, model))
-    times = summed(read_lines(source / "times.jsonl"))
+        files.write(target / name, digests.read(source, name) or b"")
+    metrics = thinned(read_lines(source, "metrics.jsonl"), told(source, report, model))
+    times = summed(read_lines(source, "times.jsonl"))
     for name, lines in (("metrics.jsonl", metrics), ("times.jsonl", times)):
         files.write(target / name, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a JSON lines file."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def thinned(lines: Sequence[dict[str, Any]], always: Collection[int] = (), most: int = LINES) -> list[dict[str, Any]]:
@@ -360,7 +357,7 @@ def needed(directory: Directory) -> list[Path]:
     """The files that an unfinished run goes on from."""
     interrupted = directory.checkpoints / "interrupted.safetensors"
     newest = interrupted if interrupted.exists() else directory.steps()[0]
-    names = ("config.yaml", "machine.json", "metrics.jsonl", "times.jsonl")
+    names = ("config.yaml", "machine.json", "metrics.jsonl", "times.jsonl", digests.NAME)
     return [path for path in (*(directory.path / name for name in names), newest) if path.exists()]
 
 

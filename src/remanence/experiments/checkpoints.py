@@ -1,4 +1,4 @@
-"""A trained model from what one has of it: the folder of a run, one of its checkpoints, a saved language model."""
+"""A trained model from what one has of it: the folder of a run, one of its checkpoints, a model saved by itself."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from torch import nn
 
 from ..models import LanguageModel, SequenceModel
 from ..models import saving as language_models
-from ..tasks import Task
+from ..pretrained import is_pretrained, opened
+from ..tasks import Described, Task
 from ..training import checkpoint
 from .loading import load_model, put_in
 from .models import build_model, from_description, read_description
+from .own_tasks import is_own
+from .resolve import make_task
 
-WHAT = "expected the folder of a run, one of its checkpoints, or a file of LanguageModel.save"
+WHAT = "expected the folder of a run, one of its checkpoints, or what LanguageModel.save or save_pretrained wrote"
 LONGEST_HEADER = 100_000_000
 """Bytes, as safetensors itself has it."""
 
@@ -30,13 +33,14 @@ class Checkpoint:
     model: SequenceModel | LanguageModel
     """In evaluation mode, on the CPU."""
     description: Mapping[str, Any] = field(default_factory=dict)
-    """The configuration of its run; empty for a saved language model."""
+    """The configuration of its run; empty for a model that was saved by itself."""
 
     @property
     def title(self) -> str:
         """In a few words."""
         if not self.description:
-            return f"language model {self.path.name}"
+            kind = "language model" if isinstance(self.model, LanguageModel) else "model"
+            return f"{kind} {self.path.name}"
         known = [str(self.description[name]) for name in ("experiment", "preset", "model") if name in self.description]
         return ", ".join([*known, f"seed {self.description['seed']}"] if "seed" in self.description else known)
 
@@ -48,11 +52,27 @@ class Checkpoint:
         weights = sum(weight.numel() for weight in self.model.parameters())
         return [("file", str(self.path)), *known, ("weights", f"{weights:,}")]
 
-    def task(self) -> Task:
-        """What it was trained on."""
+    def task(self, own: str | None = None) -> Task:
+        """What it was trained on.
+
+        Args:
+            own: of a task of one's own its `module:Class`, as the run has it. It is imported because it is said here,
+                not because the run says so.
+        """
         if not self.description:
             raise ValueError(f"expected a run, which knows its task, got {self.path}, which is a model alone")
-        return from_description(self.description).task
+        name = self.description["task"].get("name")
+        if own is not None:
+            if own != name:
+                raise ValueError(f"expected the task of {self.path}, {name!r}, got {own!r}")
+            return make_task({key: value for key, value in self.description["task"].items() if key != "data"}, "task")
+        task = from_description(self.description).task
+        if isinstance(task, Described):
+            remedy = f"--task {name} imports it" if is_own(name) else "in Python, rm.record takes model and input"
+            raise ValueError(
+                f"expected a task of this package, whose sequences can be read again, got {name!r}; {remedy}"
+            )
+        return task
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
@@ -76,6 +96,8 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
 
 def _of_run(path: Path) -> Checkpoint:
+    if is_pretrained(path):
+        return Checkpoint(path, _expect_model(opened(path), path))
     folder = path.parent if path.name == "checkpoints" else path
     if not (folder / "config.yaml").is_file():
         raise ValueError(f"{WHAT}, got {path}, a folder without config.yaml")

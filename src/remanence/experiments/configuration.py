@@ -9,6 +9,7 @@ from ..table import Table
 from ..training.config import Training
 from ..training.plain import plain
 from .models import count_parameters, describe_layer
+from .own_tasks import describe_task
 from .schema import Experiment, Model
 
 SHOWN = ("batch", "epochs", "optimiser.name", "optimiser.lr")
@@ -25,7 +26,7 @@ def configuration(experiment: Experiment) -> dict[str, Any]:
         name: {
             "layer": describe_layer(model),
             "parameters": count_parameters(model),
-            "task": {"name": model.task.name, **plain(model.task)},
+            "task": describe_task(model.task),
             "training": plain(model.training),
         }
         for name, model in experiment.models.items()
@@ -39,9 +40,9 @@ def in_words(experiment: Experiment, described: Mapping[str, Any]) -> dict[str, 
     models = described.get("models", {})
     if models:
         first = next(iter(models.values()))
-        task = {name: value for name, value in first["task"].items() if name != "name"}
+        task = {name: value for name, value in first["task"].items() if name not in ("name", "data")}  # digests
         lines["task"] = f"{first['task']['name']}: {listed(shared(task, [model['task'] for model in models.values()]))}"
-        training = [flat(model["training"]) for model in models.values()]
+        training = [flat(model["training"]) for name, model in models.items() if name not in experiment.extra]
         usual = flat(plain(Training()))
         common = shared(training[0], training)
         lines["training"] = listed(
@@ -56,6 +57,8 @@ def in_words(experiment: Experiment, described: Mapping[str, Any]) -> dict[str, 
         lines[f"needs {name}"] = f"{need.experiment} ({which}); found, or trained first"
     if experiment.function is not None:
         lines["function"] = f"{experiment.function}: {listed(experiment.arguments)}"
+    if experiment.extra:
+        lines["with --models"] = f"{', '.join(experiment.extra)}: they run where they are named"
     if experiment.left_out:
         lines["leaves out"] = f"{', '.join(experiment.left_out)} in this preset"
     return lines
@@ -64,8 +67,9 @@ def in_words(experiment: Experiment, described: Mapping[str, Any]) -> dict[str, 
 def models_table(experiment: Experiment) -> Table:
     """The models with their sizes."""
     models = list(experiment.models.values())
-    tasks = [plain(model.task) for model in models]
-    training = [flat(plain(model.training)) for model in models]
+    usual = [experiment.models[name] for name in experiment.usual] or models
+    tasks = [plain(model.task) for model in usual]
+    training = [flat(plain(model.training)) for model in usual]
     rows = [
         (
             model.name,
@@ -96,8 +100,9 @@ def published_table(experiment: Experiment) -> Table:
 
 
 def own_layer(model: Model) -> dict[str, Any]:
-    """Arguments of a layer beyond its size."""
-    return {**model.layer, **({"output_dropout": model.output_dropout} if model.output_dropout else {})}
+    """What a model has beyond its size and task: arguments of its layer, and of what is around it."""
+    around = {name: getattr(model, name) for name in ("output_dropout", "missing", "mask_input", "dt_input")}
+    return {**model.layer, **{name: value for name, value in around.items() if value}}
 
 
 def shared(first: Mapping[str, Any], every: list[Any]) -> dict[str, Any]:
@@ -108,7 +113,7 @@ def shared(first: Mapping[str, Any], every: list[Any]) -> dict[str, Any]:
 def different(first: Mapping[str, Any], every: list[Any], own: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """The entries in which models differ."""
     same = shared(first, every)
-    return {prefix + short(name): value for name, value in own.items() if name not in same}
+    return {prefix + short(name): value for name, value in own.items() if name not in same or same[name] != value}
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

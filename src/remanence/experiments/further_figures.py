@@ -23,7 +23,7 @@ def reset_maps(experiment: Experiment, out: Path, statement: str) -> list[Figure
             if not any((folder / "checkpoints").glob("*.safetensors")):
                 continue
             trained = load_model(folder)
-            if not isinstance(trained, SequenceModel) or not isinstance(trained.layer.gate, PowerLaw):
+            if not isinstance(trained, SequenceModel) or not isinstance(getattr(trained.layer, "gate", None), PowerLaw):
                 break
             found = analysis.reset_maps(trained, model.task)
             order = found.order.tolist()

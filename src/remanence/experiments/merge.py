@@ -54,7 +54,12 @@ def read_value(path: str, value: str) -> Any:
     try:
         return text.read(value)
     except yaml.YAMLError:
-        raise ValueError(f"expected the value of {path} to be YAML, got {value.strip()!r}") from None
+        raise ValueError(f"expected the value of {path} to be YAML, got {shortened(value.strip())!r}") from None
+
+
+def shortened(value: str, most: int = 60) -> str:
+    """The beginning of a long value."""
+    return value if len(value) <= most else f"{value[:most]}..."
 
 
 def full_path(written: str, values: Mapping[str, Any]) -> list[str]:

@@ -10,29 +10,46 @@ from typing import Any
 import torch
 
 from ..models import LanguageModel, SequenceModel, language_model
+from ..models.sequence import Layer
 from ..nn import biases, make
 from ..nn.recurrent import Recurrent
-from ..tasks import Text
+from ..pretrained import restored
+from ..tasks import KNOWN as TASKS
+from ..tasks import Described, Task, Text
+from ..training import digests
 from ..training.config import Training
 from ..training.plain import plain
 from .build import build, convert
-from .resolve import LANGUAGE, OF_MODEL, is_language, layer_arguments, make_task, placed
+from .own_tasks import describe_interface, describe_task, is_own
+from .resolve import LANGUAGE, OF_MODEL, TORCH, is_language, layer_arguments, make_task, placed
 from .schema import Experiment, Model
 from .timescales import make_timescales
 
 
 def build_model(model: Model, device: torch.device | str | None = None) -> SequenceModel | LanguageModel:
     """The model with new weights."""
+    if model.make == FROM_CODE:
+        raise ValueError(
+            f"expected a model that its configuration describes, got {model.name!r}, made by code of its own, such as "
+            "a gate of its own; in Python, fit returns it"
+        )
     arguments = dict(model.layer)
+    if isinstance(arguments.get("gate"), Mapping):
+        arguments["gate"] = restored(dict(arguments["gate"]))
     if "timescales" in arguments:
         arguments["timescales"] = make_timescales(arguments["timescales"], f"models.{model.name}.timescales")
     inputs = inputs_of(model)
     width = inputs if model.embedding is None else model.embedding
+    width = width * (1 + model.mask_input) + model.dt_input
     try:
         if is_language(model.make):
             name = model.make.removeprefix(LANGUAGE)
             return language_model(name, width, hidden_size=model.hidden_size, device=device, **arguments)
-        layer = make(model.make, width, model.hidden_size, device=device, **arguments)
+        layer: Layer
+        if model.make in TORCH:
+            layer = TORCH[model.make](width, model.hidden_size, device=device, **arguments)
+        else:
+            layer = make(model.make, width, model.hidden_size, device=device, **arguments)
     except (TypeError, ValueError) as error:
         raise placed(error, f"models.{model.name}", [*OF_MODEL, *layer_arguments(model.make)]) from None
     return SequenceModel(
@@ -41,6 +58,9 @@ def build_model(model: Model, device: torch.device | str | None = None) -> Seque
         readout=model.task.readout,
         dropout=model.output_dropout,
         symbols=None if model.embedding is None else inputs,
+        missing=model.missing,
+        mask_input=model.mask_input,
+        dt_input=model.dt_input,
     )
 
 
@@ -72,6 +92,14 @@ def count_frozen(layer: Recurrent) -> int:
     return layer.hidden_size * sum(entries)
 
 
+FROM_CODE = "code"
+"""What stands for the name of a model that no configuration can describe."""
+UNSAID = object()
+LATER: dict[str, Any] = {"restart": 0.0, "shuffle": True, "lr_factors": {}}
+"""Fields of training and its optimiser that runs were described without, and what they mean then: they are not said at
+that value."""
+
+
 def describe(experiment: Experiment, model: Model, seed: int) -> dict[str, Any]:
     """Everything one run depends on, as plain data."""
     return {
@@ -79,10 +107,21 @@ def describe(experiment: Experiment, model: Model, seed: int) -> dict[str, Any]:
         "preset": experiment.preset,
         "model": model.name,
         "seed": seed,
-        "task": {"name": model.task.name, **plain(model.task)},
+        "task": describe_task(model.task),
         "layer": describe_layer(model),
-        "training": plain(model.training),
+        "training": describe_training(model.training),
+        **describe_interface(model.task),
     }
+
+
+def describe_training(training: Training) -> dict[str, Any]:
+    """Its fields, and those of its optimiser; those that came later only where they are not at their default."""
+    return said(plain(training)) | {"optimiser": said(plain(training.optimiser))}
+
+
+def said(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without fields that mean what runs mean that do not say them."""
+    return {name: value for name, value in values.items() if LATER.get(name, UNSAID) != value}
 
 
 def describe_layer(model: Model) -> dict[str, Any]:
@@ -92,6 +131,9 @@ def describe_layer(model: Model) -> dict[str, Any]:
         fixed["output_dropout"] = model.output_dropout
     if model.embedding is not None:
         fixed["embedding"] = model.embedding
+    for name in ("missing", "mask_input", "dt_input"):
+        if getattr(model, name):
+            fixed[name] = getattr(model, name)
     return {**fixed, **plain(model.layer)}
 
 
@@ -106,21 +148,37 @@ def from_description(description: Mapping[str, Any]) -> Model:
         if is_language(layer["make"])
         else convert(float, layer.pop("output_dropout"), "layer.output_dropout"),
         embedding=layer.pop("embedding", None),
+        missing=layer.pop("missing", None),
+        mask_input=layer.pop("mask_input", False),
+        dt_input=layer.pop("dt_input", False),
         layer={name: value for name, value in layer.items() if name != "make"},
-        task=make_task(description["task"], "task"),
+        task=task_of(description),
         training=build(Training, description["training"], "training"),
     )
 
 
+def task_of(description: Mapping[str, Any]) -> Task:
+    """What a run learned. Of a task that this package does not have, no code is run: its sizes are known."""
+    name = str(description["task"].get("name"))
+    if name not in TASKS and (is_own(name) or "interface" in description):
+        return Described(name, description.get("interface") or {})
+    return make_task(description["task"], "task")
+
+
 def read_description(directory: Path) -> dict[str, Any]:
     """The configuration of a run."""
+    import yaml
+
     from . import text
 
     path = directory / "config.yaml"
     try:
-        description = text.read(path.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"expected the folder of a run with config.yaml, got {directory}: {error.strerror}") from None
+        content = digests.read(directory, path.name)
+        if content is None:
+            raise ValueError(f"expected the folder of a run with config.yaml, got {directory}, which has none")
+        description = text.read(content.decode("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        raise ValueError(f"expected YAML in {path}, got a file that cannot be read") from None
     if not isinstance(description, dict) or not {"model", "task", "layer", "training"} <= description.keys():
         raise ValueError(f"expected the configuration of a run with model, task, layer and training, got {path}")
     return description

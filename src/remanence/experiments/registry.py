@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ..names import lookup
 from . import text
+from .build import expect_mapping
 from .merge import merge
 from .resolve import resolve
 from .schema import Experiment
@@ -37,23 +42,61 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("ptb", "wt2", "markov-ptb", "fig1-timescales", "dyck2", "routing-ptb", "routing-wt2"),
         *("fig4-assigned-vs-estimated", "fig5-forget-heatmaps", "word-ablation", "shape-sweep", "layer-choice"),
     ),
-    "own": ("digits", "demo"),
+    "own": ("digits", "demo", "attractors"),
 }
 
 IDS: tuple[str, ...] = tuple(f"{paper}/{name}" for paper, names in NAMES.items() for name in names)
 
+FILES = (".yaml", ".yml")
+"""How the name of a file of one's own ends."""
 OWN = ("id", "title", "reproduces", "claims", "published", "extends")
 """What an experiment never takes over from the one it extends."""
 
 
 def find(id: str, preset: str = "short", overrides: Iterable[str] = ()) -> Experiment:
-    """An experiment by its id, with a preset and `path=value` overrides applied."""
-    return resolve(written(id), preset, overrides)
+    """An experiment by its id, or by the path of a file of one's own, with a preset and `path=value` overrides applied.
+
+    A file of one's own may name tasks of one's own, whose modules are looked for beside it, and run.
+    """
+    if not id.endswith(FILES):
+        return resolve(written(id), preset, overrides)
+    values = own_file(Path(id))
+    folder = str(Path(id).resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    found = resolve(values, preset, overrides)
+    if "score" in (values.get("report") or {}) or not found.models:
+        return found
+    task = next(iter(found.models.values())).task
+    digits = found.report.digits if "digits" in (values.get("report") or {}) else 4
+    return replace(found, report=replace(found.report, score=task.goal, digits=digits))
 
 
 def every() -> list[Experiment]:
     """All of them."""
     return [find(id) for id in IDS]
+
+
+def own_file(path: Path) -> dict[str, Any]:
+    """What a file of one's own says, with an id and a title where it has none."""
+    import yaml
+
+    try:
+        values = text.read(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"expected the file of an experiment, got {path}: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problem = " ".join(str(error).split())
+        raise ValueError(f"expected YAML in {path}, got a file that cannot be read: {problem}") from None
+    values = dict(expect_mapping(values, str(path)))
+    id = values.setdefault("id", path.stem)
+    if not isinstance(id, str) or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", id):
+        raise ValueError(f"expected id in {path} to be words such as mine/vowels, which name folders, got {id!r}")
+    if id in IDS:
+        raise ValueError(f"expected id in {path} to be a name of your own, got {id!r}, which this package has")
+    if "extends" in values:
+        lookup(f"extends in {path}", values["extends"], dict.fromkeys(IDS))
+    return extended({"title": id, "reproduces": "", **values})
 
 
 @cache
@@ -69,7 +112,11 @@ def written(id: str) -> dict[str, Any]:
 def file(place: str) -> dict[str, Any]:
     """What a file says, over what the one it extends says. Files that begin with _ are there to be extended."""
     paper, name = place.split("/")
-    values: dict[str, Any] = text.read((files(__package__) / "specs" / paper / f"{name}.yaml").read_text("utf-8"))
+    return extended(text.read((files(__package__) / "specs" / paper / f"{name}.yaml").read_text("utf-8")))
+
+
+def extended(values: dict[str, Any]) -> dict[str, Any]:
+    """What a file says, over what the one it extends says."""
     if "extends" not in values:
         return values
     below = {name: value for name, value in file(values["extends"]).items() if name not in OWN}

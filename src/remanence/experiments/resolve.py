@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from torch import nn
+
 from ..models import KNOWN as LANGUAGE_MODELS
 from ..models import LanguageModel
+from ..models.inputs import Missing
 from ..names import lookup
 from ..nn import KNOWN as MODELS
 from ..nn.lstm import LSTM
@@ -17,15 +20,18 @@ from ..tasks.base import Task
 from ..training.config import Training
 from .build import build, convert, expect_known, expect_mapping, join
 from .merge import merge, override
+from .own_tasks import is_own, own_task
 from .schema import PRESETS, Experiment, Model, Number
 from .timescales import make_timescales
 
-OF_MODEL = ("make", "hidden_size", "output_dropout", "embedding", "task", "training", "parameters")
+OF_READOUT = ("output_dropout", "embedding", "missing", "mask_input", "dt_input")
+"""Fields of a model around its layer; a language model has some of them as arguments of its own, and not the others."""
+OF_MODEL = ("make", "hidden_size", *OF_READOUT, "task", "training", "parameters")
 """Fields of a model that are no arguments of its layer."""
-OF_READOUT = ("output_dropout", "embedding")
-"""Those of them that a language model has as arguments of its own."""
 LANGUAGE = "language/"
 """What the name of a language model begins with, "language/mts": `remanence.make` has an "mts" too."""
+TORCH: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"torch-lstm": nn.LSTM, "torch-gru": nn.GRU}
+"""torch's own layers, to compare with."""
 NOT_TO_SET = ("input_size", "vocabulary", "hidden_size", "batch_first", "device", "dtype", "keywords")
 """Arguments of layers that follow from the task, the device or the training loop."""
 FIELDS = [field.name for field in fields(Experiment) if field.name not in ("preset", "left_out")]
@@ -59,6 +65,8 @@ def resolve(written: Mapping[str, Any], preset: str, overrides: Iterable[str] = 
     }
     seeds = convert(int | list[int], values.pop("seeds", 1), "seeds")
     rest = build(Experiment, {**values, "preset": preset})
+    for name in rest.extra:
+        lookup("extra", name, own)
     return replace(
         rest,
         models=models,
@@ -74,7 +82,8 @@ def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Mod
     shared, own = expect_mapping(shared or {}, "model"), expect_mapping(own, path)
     values = {"make": name, **merge(shared, own)}
     make = convert(str, values["make"], join(path, "make"))
-    lookup(join(path, "make"), make, dict.fromkeys([*MODELS, *(LANGUAGE + name for name in LANGUAGE_MODELS)]))
+    known = [*MODELS, *TORCH, *(LANGUAGE + name for name in LANGUAGE_MODELS)]
+    lookup(join(path, "make"), make, dict.fromkeys(known))
     arguments = layer_arguments(make)
     fixed = [field for field in OF_MODEL if not (is_language(make) and field in OF_READOUT)]
     expect_known(shared, [*fixed[: fixed.index("task")], *arguments], "model", where=f" (model {make!r})")
@@ -91,6 +100,11 @@ def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Mod
         if is_language(make)
         else convert(float, values.get("output_dropout", 0.0), where("output_dropout", own, path)),
         embedding=convert(int | None, values.get("embedding"), where("embedding", own, path)),
+        **{
+            name: convert(kind, values[name], where(name, own, path))
+            for name, kind in (("missing", Missing | None), ("mask_input", bool), ("dt_input", bool))
+            if name in values and name in fixed
+        },
         layer={key: value for key, value in values.items() if key not in fixed},
         task=make_task(merge(task or {}, own_task), join(path, "task")),
         training=build(Training, merge(training or {}, own_training), join(path, "training")),
@@ -110,6 +124,8 @@ def is_language(make: str) -> bool:
 
 def layer_arguments(make: str) -> list[str]:
     """Names of the arguments that the maker of a model takes and a configuration may set."""
+    if make in TORCH:  # their signature does not say
+        return ["num_layers", "bias", "dropout", "bidirectional", *(["proj_size"] if make == "torch-lstm" else [])]
     maker = LANGUAGE_MODELS[make.removeprefix(LANGUAGE)] if is_language(make) else MODELS[make]
     taken = inspect.signature(maker).parameters
     names = dict.fromkeys(taken)
@@ -123,7 +139,8 @@ def make_task(values: Any, path: str) -> Task:
     arguments = dict(expect_mapping(values, path))
     if "name" not in arguments:
         raise ValueError(f"expected {join(path, 'name')} to be given, got nothing")
-    kind = lookup(join(path, "name"), arguments.pop("name"), TASKS)
+    name = arguments.pop("name")
+    kind = own_task(name, join(path, "name")) if is_own(name) else lookup(join(path, "name"), name, TASKS)
     try:
         return build(kind, arguments, path)
     except ValueError as error:

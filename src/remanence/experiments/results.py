@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ..table import Table, mean_and_std
-from ..training import files
+from ..training import digests, files, lines
 from ..training.directory import read_result
 from ..training.stopping import lower_is_better
 from .models import count_parameters
 from .schema import Experiment, Model, Number, ReportedNumber
 
+SWEEP = "sweep.yaml"
+"""What the folder of a sweep has. Its runs are many, and shown by the sweep."""
 FAILED = ("failed", "diverged")
 """Ends of a run that count as failures."""
 LATE = "mean of the last fifth"
@@ -105,8 +107,8 @@ def late(directory: Path, score: str) -> float | None:
 
 def curve(directory: Path, score: str) -> dict[int, float | None]:
     """A validation score by update; None where it was not finite."""
-    lines = map(json.loads, (directory / "metrics.jsonl").read_text("utf-8").splitlines())
-    return {int(line["update"]): line["validation"].get(score) for line in lines if line.get("validation")}
+    found = lines.read(directory, "metrics.jsonl")  # none, of a run that diverged before its first evaluation
+    return {int(line["update"]): line["validation"].get(score) for line in found if line.get("validation")}
 
 
 def outcomes(out: Path, experiment: Experiment) -> dict[str, list[Outcome]]:
@@ -138,7 +140,7 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
                 mean_and_std(good, report.digits),
                 *([mean_and_std(late_scores(runs, report), report.digits)] if report.late else []),
                 *([] if report.reach is None else [reached(reaching, len(runs))]),
-                published(experiment.published.get(report.score, {}).get(name), report.digits),
+                published(experiment.published.get(report.score, {}).get(experiment.published_of(name)), report.digits),
                 "  ".join(single(run, report) for run in runs),
             )
         )
@@ -180,6 +182,8 @@ def shown(value: float | None, report: ReportedNumber, digits: int | None = None
 
 def single(run: Outcome, report: ReportedNumber) -> str:
     """One run in the table."""
+    if run.score is None and run.status in FAILED:
+        return f"{run.status}!"
     return shown(run.score, report) + ("!" if run.failed else "")
 
 
@@ -196,7 +200,7 @@ def summary(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> dict[
 
     def of_model(name: str, runs: list[Outcome]) -> dict[str, Any]:
         good = [run.score * report.scale for run in runs if run.score is not None and not run.failed]
-        number = experiment.published.get(report.score, {}).get(name)
+        number = experiment.published.get(report.score, {}).get(experiment.published_of(name))
         latest = late_scores(runs, report)
         return {
             "parameters": count_parameters(experiment.models[name]),
@@ -227,10 +231,14 @@ def summary(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> dict[
     }
 
 
-def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Write plain data as JSON, all of it or nothing."""
+def save(path: Path, content: Mapping[str, Any], protected: bool = False) -> None:
+    """Write plain data as JSON, all of it or nothing; protected: with its digest, for whoever trusts it later."""
+    data = (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if protected:
+            path.unlink(missing_ok=True)  # never one beside the digest of another
+            digests.keep(path.parent, {path.name: digests.digest(data)})
     except OSError as error:
         raise files.cannot_write(path, error) from error
-    files.write(path, (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    files.write(path, data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,11 @@ import torch
 from ..names import lookup
 from ..table import Table
 from ..tasks import IMDB, Pixels, Source, Task, Text
-from ..training import Budget, Run, train
+from ..tasks.base import Split, side_by_side
+from ..training import Budget, Ranks, Run, RunError, train
 from ..training.directory import Directory, read_result
 from ..training.progress import Silent
+from ..training.share import expect_enough
 from . import analyses, results, simulations
 from .analyses import Findings, Trained
 from .build import convert, expect_known
@@ -37,6 +39,10 @@ class Way:
     """Seeds trained side by side; None for all on a GPU, one on a CPU."""
     progress: Silent = field(default_factory=Silent)
     loggers: Sequence[Any] = ()
+    ranks: Ranks = field(default_factory=Ranks)
+    """The processes that train together; the first writes files and has what there is to show."""
+    engine: str | None = None
+    """What runs the models; None for the one a run began with, or the fastest."""
 
     def batches(self, runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
         """Runs that go side by side."""
@@ -72,7 +78,7 @@ def needed_names(experiment: Experiment) -> dict[str, None]:
     return dict.fromkeys(
         name
         for need in experiment.needs.values()
-        for name in find(need.experiment, experiment.preset).models
+        for name in find(need.experiment, experiment.preset).usual
         if need.models is None or name in need.models
     )
 
@@ -98,7 +104,7 @@ def plan(
     Args:
         experiment: of kind training.
         out: the folder that holds all experiments.
-        models: names of models; none for all.
+        models: names of models; none for all that are usual.
         seeds: seeds; none for those of the experiment.
     """
     return {
@@ -116,7 +122,7 @@ def plan(
             for seed in (seeds or experiment.seeds)
         ]
         for name, model in experiment.models.items()
-        if not models or name in models
+        if name in (models or experiment.usual)
     }
 
 
@@ -124,20 +130,19 @@ def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Seq
     """Carry out an experiment, or what is left of it, and write its result.
 
     Returns:
-        What to show.
+        What to show; nothing on ranks other than the first.
 
     Raises:
         training.Stopped: a signal or the budget ended it before it was done. Everything is saved.
     """
     check(experiment, models)
-    expect_folder(way.out)
+    way.ranks.told(lambda: expect_training(experiment, way.ranks))
+    way.ranks.told(lambda: expect_folder(way.out))
     if experiment.kind == "training":
         tables = train_models(experiment, way, models, seeds)
-        return (
-            tables
-            if experiment.function is None
-            else [*tables, *conclude(experiment, way, own(experiment, way), analyse)]
-        )
+        if experiment.function is None or not way.ranks.first:
+            return tables
+        return [*tables, *conclude(experiment, way, own(experiment, way), analyse)]
     if experiment.kind == "simulation":
         return [*conclude(experiment, way, [], simulate)]
     return [*conclude(experiment, way, trained(experiment, way, models, seeds), analyse)]
@@ -145,19 +150,43 @@ def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Seq
 
 def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequence[int]) -> list[Table]:
     """Train what has not been trained and sum up what there is, also when it is stopped."""
-    groups = plan(experiment, way.out, models, seeds)
-    expect_one_configuration(experiment, way.out)
-    kept = read_data({run.task for runs in groups.values() for run in runs if not is_finished(run)}, way.device)
+    groups, ranks = plan(experiment, way.out, models, seeds), way.ranks
+    everything = [run for runs in groups.values() for run in runs]
+    ranks.told(lambda: expect_enough([run.config for run in everything], ranks))
+    ranks.told(lambda: expect_one_configuration(experiment, way.out))
+    unfinished = ranks.told(lambda: [number for number, run in enumerate(everything) if not is_finished(run)])
+    kept: list[Source | None] = []
+
+    def read() -> None:
+        if not kept:
+            kept.extend(read_data({everything[number].task for number in unfinished}, way.device))
+
+    ranks.told(read)  # what is downloaded here, the others find
+    ranks.alike(read)
+    ranks.told(lambda: expect_scores(experiment, groups, way.device))
     try:
         for runs in groups.values():
             for batch in way.batches(runs):
-                train(batch, device=way.device, budget=way.budget, progress=way.progress, loggers=way.loggers)
+                train(
+                    batch,
+                    device=way.device,
+                    budget=way.budget,
+                    progress=way.progress,
+                    loggers=way.loggers,
+                    ranks=ranks,
+                    engine=way.engine,
+                )
     finally:
-        del kept
-        found = results.outcomes(way.out, experiment)
+        kept.clear()
+        found = results.outcomes(way.out, experiment) if ranks.first else {}
         if found:
-            results.save(results.folder_of(way.out, experiment) / "summary.json", results.summary(experiment, found))
-    return [results.table(experiment, found)]
+            try:
+                results.save(
+                    results.folder_of(way.out, experiment) / "summary.json", results.summary(experiment, found)
+                )
+            except RunError as error:  # on a disk that can only be read, a table can be shown all the same
+                way.progress.say(f"remanence: {error}")
+    return [results.table(experiment, found)] if ranks.first else []
 
 
 def expect_one_configuration(experiment: Experiment, out: Path) -> None:
@@ -165,6 +194,41 @@ def expect_one_configuration(experiment: Experiment, out: Path) -> None:
     for name, model in experiment.models.items():
         for seed, path in results.finished(out, experiment, name).items():
             Directory(path).expect_configuration(describe(experiment, model, seed))
+
+
+def expect_training(experiment: Experiment, ranks: Ranks) -> None:
+    """Refuse several processes where there is nothing for them to share."""
+    if experiment.kind != "training" and not ranks.alone:
+        raise ValueError(
+            f"expected one process or a training, got {ranks.size} processes and the {experiment.kind} {experiment.id}"
+        )
+
+
+def expect_scores(experiment: Experiment, groups: Mapping[str, Sequence[Run]], device: torch.device) -> None:
+    """Refuse names of scores that the tasks of runs do not have, before anything is trained."""
+    for runs in groups.values():
+        asked = {"report.score": experiment.report.score, "training.best_by": runs[0].config.best_by}
+        task = runs[0].task
+        unsure = {name: score for name, score in asked.items() if score not in (None, "loss", task.goal)}
+        if not unsure or all(map(is_finished, runs)):
+            continue
+        known = names_of_scores(task, device)
+        for name, score in unsure.items():
+            if known and score not in known:
+                raise ValueError(f"expected {name} to be one of {', '.join(known)}, got {score!r}")
+
+
+def names_of_scores(task: Task, device: torch.device) -> list[str]:
+    """What a task scores, found by scoring zeros; none where it has no sequences to score."""
+    splits: tuple[Split, ...] = ("validation", "test")
+    sources = (task.source(split, 0, device) for split in splits)
+    source = next((source for source in sources if source is not None and source.size), None)
+    if source is None:
+        return []
+    batch = side_by_side([source.pick(torch.zeros(1, dtype=torch.long, device=device))])
+    steps = (batch.inputs.shape[1],) if task.readout == "every" else ()
+    scores = task.scores(torch.zeros(1, *steps, 1, task.output_size, device=device), batch)
+    return list(scores | task.derived(dict.fromkeys(scores, 0.0)))
 
 
 def expect_folder(path: Path) -> None:
@@ -206,7 +270,7 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
     found = []
     for name, need in experiment.needs.items():
         other = find(need.experiment, experiment.preset)
-        chosen = [one for one in (need.models or other.models) if one in other.models and (not models or one in models)]
+        chosen = [one for one in (need.models or other.usual) if one in other.models and (not models or one in models)]
         groups = plan(other, way.out, chosen, seeds) if chosen else {}
         missing = [one for runs in groups.values() for one in runs if not is_finished(one)]
         if missing:
@@ -257,7 +321,7 @@ def conclude(
         }
         for one in found.tables
     ]
-    results.save(path, {**about, "tables": tables, "found": found.data})
+    results.save(path, {**about, "tables": tables, "found": found.data}, protected=True)
     return found.tables
 
 

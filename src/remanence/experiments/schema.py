@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..models.inputs import Missing
 from ..tasks.base import Task
 from ..training.config import Training
 
@@ -83,6 +84,12 @@ class Model:
     training: Training
     embedding: int | None = None
     """Width of the vectors that symbols get, where a task's inputs are symbols."""
+    missing: Missing | None = None
+    """What stands in the place of values that are missing, see `SequenceModel`."""
+    mask_input: bool = False
+    """Whether the mask of what is missing goes into the layer."""
+    dt_input: bool = False
+    """Whether the time since the previous step goes into the layer."""
     parameters: int | None = None
     """The number of parameters the published model has, counted as here, where it is known."""
 
@@ -106,6 +113,8 @@ class Experiment:
     cost: dict[str, str] = field(default_factory=dict)
     """How long a preset takes, in words."""
     models: dict[str, Model] = field(default_factory=dict)
+    extra: list[str] = field(default_factory=list)
+    """Models that run only where they are named."""
     left_out: list[str] = field(default_factory=list)
     """Models that this preset leaves out."""
     seeds: list[int] = field(default_factory=list)
@@ -116,6 +125,17 @@ class Experiment:
     """Of an analysis or simulation: what it does. Of training: an analysis of the models when they are trained."""
     arguments: dict[str, Any] = field(default_factory=dict)
     """Of that function."""
+
+    @property
+    def usual(self) -> list[str]:
+        """Models that run where none are named."""
+        return [name for name in self.models if name not in self.extra]
+
+    def published_of(self, model: str) -> str:
+        """What published numbers call a model: its name, or that of a quoted one, "uRNN (quoted)"."""
+        numbers = self.published.get(self.report.score, {})
+        quoted = (name for name in numbers if name.lower().startswith(f"{model} (quoted"))
+        return model if model in numbers else next(quoted, model)
 
     @property
     def paper(self) -> str:

@@ -29,10 +29,17 @@ def loader() -> type[yaml.SafeLoader]:
 
 
 def read(text: str) -> Any:
-    """Plain data from YAML."""
+    """Plain data from YAML.
+
+    Raises:
+        yaml.YAMLError: for whatever is none, such as a 13th month or lists in thousands of lists.
+    """
     import yaml
 
-    return yaml.load(text, Loader=loader())
+    try:
+        return yaml.load(text, Loader=loader())
+    except (ValueError, RecursionError) as error:
+        raise yaml.YAMLError(str(error)) from None
 
 
 def write(data: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -298,19 +299,34 @@ def near(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     return ("holds" if agree else "does not hold"), f"Found, give or take {part['within']:g}: {words}."
 
 
+def above(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether numbers that were found are all above those given."""
+    found = {path: (min(numbers_at(evidence.data, path)), bound) for path, bound in part["above"].items()}
+    words = ", ".join(f"{readable(path)} {value:.4g} (above {bound:g})" for path, (value, bound) in found.items())
+    return ("holds" if all(value > bound for value, bound in found.values()) else "does not hold"), f"Found: {words}."
+
+
 def readable(path: str) -> str:
     """The place of a number in words."""
-    return path.replace(".-1", " at the end").replace(".", " ").replace("_", " ")
+    return path.replace(".*", "").replace(".-1", " at the end").replace(".", " ").replace("_", " ")
 
 
 def number_at(data: Mapping[str, Any], path: str) -> float:
-    """A number inside plain data: names and places in lists, with dots between them."""
-    value: Any = data
+    """A number inside plain data, or the mean of several."""
+    return statistics.fmean(numbers_at(data, path))
+
+
+def numbers_at(data: Any, path: str) -> list[float]:
+    """Numbers inside plain data: names and places in lists, with dots between them; a star for all that there are."""
+    found = [data]
     try:
         for name in path.split("."):
-            value = value[int(name)] if isinstance(value, list) else value[name]
-        return float(value)
-    except (LookupError, TypeError, ValueError):
+            if name == "*":
+                found = [one for value in found for one in (value if isinstance(value, list) else value.values())]
+            else:
+                found = [value[int(name)] if isinstance(value, list) else value[name] for value in found]
+        return [float(value) for value in found] or [float("")]
+    except (AttributeError, LookupError, TypeError, ValueError):
         raise ValueError(f"expected a number at {path} of the result, got none; run it again") from None
 
 
@@ -381,7 +397,8 @@ KNOWN: dict[str, Test] = {
     "never_fails": never_fails,
     "rising": rising,
     "near": near,
+    "above": above,
 }
 """By the field of claims.yaml that asks for it."""
-OF_DATA = ("rising", "near")
+OF_DATA = ("rising", "near", "above")
 """Tests that look at what was found, not at models."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..experiments import results
+from ..experiments import results, text
 from ..experiments.campaign import is_finished
 from . import lease
 from .grid import Grid, Unit, read, understood, units
@@ -73,7 +73,7 @@ class Sweep:
     @classmethod
     def open(cls, folder: Path) -> Sweep:
         """The sweep of a folder."""
-        path = folder / "sweep.yaml"
+        path = folder / results.SWEEP
         try:
             words = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -82,11 +82,11 @@ class Sweep:
         together = runs = None
         if isinstance(found, dict):
             together, runs = found.pop("together", None), found.pop("runs", None)
-        return cls(folder, read(words_of(found)), together, None if runs is None else (folder / runs).resolve())
+        return cls(folder, read(text.write(found)), together, None if runs is None else (folder / runs).resolve())
 
     def make(self) -> None:
         """Write what it is, where nothing is yet; another sweep is refused."""
-        path = self.folder / "sweep.yaml"
+        path = self.folder / results.SWEEP
         if self.folder.is_file():
             raise ValueError(f"expected a folder for the sweep, got the file {self.folder}")
         if not path.exists() and self.folder.exists():
@@ -105,7 +105,7 @@ class Sweep:
         self.units  # noqa: B018  everything that can be wrong is said before anything is written
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            files.write(path, words_of(self.plain()).encode())
+            files.write(path, text.write(self.plain()).encode())
         except OSError as error:
             raise ValueError(f"expected a folder that can be written, got {self.folder}: {error.strerror}") from None
 
@@ -117,6 +117,15 @@ class Sweep:
         return found | {"runs": os.path.relpath(self.runs.resolve(), self.folder.resolve())}
 
     # Units.
+
+    @property
+    def left(self) -> list[Unit]:
+        """What is neither done nor has failed."""
+        return [unit for unit in self.units if not self.is_done(unit) and self.failure(unit) is None]
+
+    def named(self, name: str) -> Unit:
+        """The unit of that name."""
+        return next(unit for unit in self.units if unit.name == name)
 
     def out(self, unit: Unit) -> Path:
         """Where `remanence run` would keep its runs."""
@@ -199,10 +208,3 @@ class Sweep:
 
     def _ended(self, unit: Unit) -> Path:
         return self.folder / "ended" / f"{unit.name}.json"
-
-
-def words_of(content: dict[str, Any]) -> str:
-    """Plain data as YAML."""
-    import yaml
-
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)

@@ -143,7 +143,7 @@ def units(grid: Grid, together: int | None = None) -> list[Unit]:
         if experiment.kind != "training":
             found.append(Unit(id, preset, "", tuple(chosen), sets))
             continue
-        for model in grid.models or experiment.models:
+        for model in grid.models or experiment.usual:
             seeds = chosen or experiment.seeds
             found += [Unit(id, preset, model, tuple(some), sets) for some in batched(seeds, together or len(seeds))]
     if not found:

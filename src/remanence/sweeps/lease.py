@@ -125,10 +125,7 @@ def look(path: Path) -> tuple[str, str] | None:
 
 def is_held(path: Path, seconds: float = EXPIRES) -> bool:
     """Whether somebody has it."""
-    try:
-        return age(path) <= seconds
-    except FileNotFoundError:
-        return False
+    return age(path) <= seconds
 
 
 def age(path: Path) -> float:

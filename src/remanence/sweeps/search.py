@@ -279,7 +279,7 @@ def _optuna() -> Any:
         import optuna.storages.journal
     except ImportError as error:
         raise ValueError(
-            f"expected Optuna for a search, got: {error}; pip install 'remanence[search]' brings it"
+            f"expected Optuna for a search, got: {error}; pip install 'remanence-rnn[search]' brings it"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

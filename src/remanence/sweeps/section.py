@@ -4,46 +4,31 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from ..experiments import results
-from ..experiments.results import Outcome
+from ..experiments.results import Outcome, reaching_heading
 from ..experiments.schema import Experiment
 from ..report.figure import Axis, Figure, Heat, Panel, Series
 from ..report.section import Section
 from .folder import Sweep
-from .grid import Unit
-from .tables import over_values, scores
+from .tables import Found, Swept, every_swept, over_values, scores
 
 SPREAD = 20
 """The largest over the smallest value from which on an axis is logarithmic."""
-Found = dict[tuple[str, tuple[str, ...]], list[Outcome]]
-"""What came out, by model and values."""
 
 
 def sections(sweep: Sweep) -> list[Section]:
     """A section for every experiment that was run at several points."""
-    made = []
-    for id in sweep.grid.ids:
-        for preset in sweep.grid.presets:
-            own = [unit for unit in sweep.units if (unit.id, unit.preset) == (id, preset)]
-            points = list(dict.fromkeys(unit.sets for unit in own))
-            if len(points) > 1 and own[0].model:
-                made.append(section(sweep, own, points))
-    return made
+    return [section(sweep, swept) for swept in every_swept(sweep) if len(swept.points) > 1]
 
 
-def section(sweep: Sweep, own: Sequence[Unit], points: Sequence[tuple[str, ...]]) -> Section:
+def section(sweep: Sweep, swept: Swept) -> Section:
     """One experiment over all values."""
-    experiment = own[0].experiment
-    models = list(dict.fromkeys(unit.model for unit in own))
-    found: Found = {}
-    for sets in points:
-        at = next(unit for unit in own if unit.sets == sets)
-        found |= {(model, sets): runs for model, runs in results.outcomes(sweep.out(at), at.experiment).items()}
+    experiment, models, found = swept.experiment, swept.models, swept.found
     paths = list(sweep.grid.set)
-    figure = picture(experiment, models, paths, points, found)
-    failures = [f"{unit} failed: {reason}." for unit in own if (reason := sweep.failure(unit)) is not None]
+    figure = picture(experiment, models, paths, list(swept.points), found)
+    failures = [f"{unit} failed: {reason}." for unit in swept.units if (reason := sweep.failure(unit)) is not None]
     return Section(
         id=experiment.id,
         preset=experiment.preset,
@@ -51,8 +36,8 @@ def section(sweep: Sweep, own: Sequence[Unit], points: Sequence[tuple[str, ...]]
         place=sweep.folder.name,
         models=models,
         done=sum(len(runs) for runs in found.values()),
-        planned=sum(len(unit.seeds) for unit in own),
-        tables=[over_values(sweep, own, points)],
+        planned=sum(len(unit.seeds) for unit in swept.units),
+        tables=[over_values(swept)],
         figures=[] if figure is None else [figure],
         facts=[
             ("grid", "; ".join(f"{path}: {', '.join(map(str, values))}" for path, values in sweep.grid.set.items()))
@@ -72,7 +57,9 @@ def picture(
     values = [list(dict.fromkeys(word.partition("=")[2] for word in places)) for places in zip(*points, strict=True)]
     means = {key: mean(runs, report.scale) for key, runs in found.items()}
     if len(paths) == 1:
-        panels = [lines(models, paths[0], values[0], title, found, report.scale)]
+        panels = [lines(models, paths[0], values[0], title, found, partial(scores, scale=report.scale))]
+        if report.reach is not None:
+            panels.append(lines(models, paths[0], values[0], reaching_heading(report), found, updates_to_reach))
     else:
         panels = [heat(model, paths, values, title, means) for model in models]
     return Figure(
@@ -84,22 +71,35 @@ def picture(
     )
 
 
-def lines(models: Sequence[str], path: str, values: Sequence[str], title: str, found: Found, scale: float) -> Panel:
-    """A line for every model."""
+def lines(
+    models: Sequence[str],
+    path: str,
+    values: Sequence[str],
+    title: str,
+    found: Found,
+    numbers: Callable[[Sequence[Outcome]], Sequence[float]],
+) -> Panel:
+    """A line for every model, of one number a run."""
     axis, places = axis_of(path, values)
     series = []
     for model in models:
         x, y, low, high = [], [], [], []
         for place, value in zip(places, values, strict=True):
-            good = scores(found.get((model, (f"{path}={value}",)), []), scale)
+            good = numbers(found.get((model, (f"{path}={value}",)), []))
             if good:
                 middle, spread = statistics.fmean(good), statistics.stdev(good) if len(good) > 1 else 0.0
                 x.append(place)
                 y.append(middle)
                 low.append(middle - spread)
                 high.append(middle + spread)
-        series.append(Series(model, x, y, low, high, mark="line and points"))
+        if x:
+            series.append(Series(model, x, y, low, high, mark="line and points"))
     return Panel("", axis, Axis(title), series)
+
+
+def updates_to_reach(runs: Sequence[Outcome]) -> list[int]:
+    """Of runs that did."""
+    return [run.updates_to_reach for run in runs if run.updates_to_reach is not None]
 
 
 def heat(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..experiments import results
 from ..experiments.results import Outcome
@@ -13,9 +13,11 @@ from ..experiments.schema import Experiment
 from ..table import Table, mean_and_std
 from ..training.stopping import lower_is_better
 from .folder import NAMES, State, Sweep
-from .grid import Unit, point_folder
+from .grid import Unit
 
 BEST = "*"
+Found = dict[tuple[str, tuple[str, ...]], list[Outcome]]
+"""What came out, by model and values."""
 
 
 def status(sweep: Sweep) -> Table:
@@ -54,38 +56,67 @@ def plain_status(sweep: Sweep) -> list[dict[str, Any]]:
     return found
 
 
+class Swept(NamedTuple):
+    """An experiment under one preset, at all points."""
+
+    units: list[Unit]
+    points: dict[tuple[str, ...], dict[str, list[Outcome]]]
+    """What came out, by values and model."""
+
+    @property
+    def experiment(self) -> Experiment:
+        """At the first point."""
+        return self.units[0].experiment
+
+    @property
+    def models(self) -> list[str]:
+        """Those that are swept."""
+        return list(dict.fromkeys(unit.model for unit in self.units))
+
+    @property
+    def found(self) -> Found:
+        """What came out, by model and values."""
+        return {(model, sets): runs for sets, models in self.points.items() for model, runs in models.items()}
+
+
+def every_swept(sweep: Sweep) -> list[Swept]:
+    """Every experiment that trains models, with what has ended."""
+    groups: dict[tuple[str, str], list[Unit]] = {}
+    for unit in sweep.units:
+        if unit.model:
+            groups.setdefault((unit.id, unit.preset), []).append(unit)
+    return [
+        Swept(own, {unit.sets: results.outcomes(sweep.out(unit), unit.experiment) for unit in first_of_points(own)})
+        for own in groups.values()
+    ]
+
+
+def first_of_points(own: Sequence[Unit]) -> list[Unit]:
+    """A unit for each of the points."""
+    found: dict[tuple[str, ...], Unit] = {}
+    for unit in own:
+        found.setdefault(unit.sets, unit)
+    return list(found.values())
+
+
 def outcomes(sweep: Sweep) -> list[Table]:
     """A table for every experiment: beside published numbers, or over values with the best marked."""
-    tables = []
-    for id in sweep.grid.ids:
-        for preset in sweep.grid.presets:
-            own = [unit for unit in sweep.units if (unit.id, unit.preset) == (id, preset)]
-            points = list(dict.fromkeys(unit.sets for unit in own))
-            if own[0].experiment.kind != "training":
-                continue
-            if len(points) == 1:
-                experiment = own[0].experiment
-                tables.append(results.table(experiment, results.outcomes(sweep.out(own[0]), experiment)))
-            else:
-                tables.append(over_values(sweep, own, points))
-    return tables
+    return [
+        over_values(swept) if len(swept.points) > 1 else results.table(swept.experiment, *swept.points.values())
+        for swept in every_swept(sweep)
+    ]
 
 
-def over_values(sweep: Sweep, own: Sequence[Unit], points: Sequence[tuple[str, ...]]) -> Table:
+def over_values(swept: Swept) -> Table:
     """Every model at every point; the best point of a model is marked."""
-    experiment = own[0].experiment
+    experiment, points, found = swept.experiment, list(swept.points), swept.found
     report = experiment.report
-    found: dict[tuple[str, tuple[str, ...]], list[Outcome]] = {}
-    for sets in points:
-        at = next(unit for unit in own if unit.sets == sets)
-        for model, runs in results.outcomes(sweep.out(at), at.experiment).items():
-            found[model, sets] = runs
     best = {model: best_point(experiment, model, found) for model in experiment.models}
     paths = [word.partition("=")[0] for word in points[0]]
     unit = f", {report.unit}" if report.unit else ""
     reach = () if report.reach is None else (results.reaching_heading(report),)
     rows = []
-    for model in dict.fromkeys(unit.model for unit in own):
+    for model in swept.models:
         for sets in points:
             runs = found.get((model, sets), [])
             updates = [run.updates_to_reach for run in runs if run.updates_to_reach is not None]
@@ -110,9 +141,7 @@ def scores(runs: Sequence[Outcome], scale: float) -> list[float]:
     return [run.score * scale for run in runs if run.score is not None and not run.failed]
 
 
-def best_point(
-    experiment: Experiment, model: str, found: dict[tuple[str, tuple[str, ...]], list[Outcome]]
-) -> tuple[str, ...] | None:
+def best_point(experiment: Experiment, model: str, found: Found) -> tuple[str, ...] | None:
     """Where a model did best: with the fewest failures, and of these with the best mean."""
     sign = 1 if lower_is_better(experiment.models[model].task, experiment.report.score) else -1
 
@@ -127,14 +156,11 @@ def best_point(
 def plain_outcomes(sweep: Sweep) -> dict[str, Any]:
     """All results as plain data, by experiment, preset and point."""
     found: dict[str, Any] = {}
-    for unit in sweep.units:
-        experiment = unit.experiment
-        if experiment.kind != "training":
-            continue
-        of_point = results.outcomes(sweep.out(unit), experiment)
-        place = found.setdefault(unit.id, {}).setdefault(unit.preset, {})
-        place[point_folder(unit.sets)] = {
-            "set": dict(word.partition("=")[::2] for word in unit.sets),
-            **results.summary(experiment, of_point),
-        }
+    for swept in every_swept(sweep):
+        for unit in first_of_points(swept.units):
+            place = found.setdefault(unit.id, {}).setdefault(unit.preset, {})
+            place[unit.point] = {
+                "set": dict(word.partition("=")[::2] for word in unit.sets),
+                **results.summary(unit.experiment, swept.points[unit.sets]),
+            }
     return found

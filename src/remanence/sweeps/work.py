@@ -7,7 +7,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -17,12 +17,11 @@ from ..experiments import Way, results
 from ..experiments.runs import analyse, conclude, own, run, train_models
 from ..training import Budget, Stopped
 from ..training.files import HeldError
-from ..training.progress import Silent
+from ..training.progress import Quiet, Silent
 from . import lease
 from .folder import Sweep
 from .grid import Unit
 
-Say = Callable[[str], None]
 WAIT = 2.0
 """Seconds after which somebody who found nothing free looks again."""
 
@@ -54,7 +53,7 @@ def do(sweep: Sweep, unit: Unit, device: str, owner: str, progress: Silent, budg
         return False
     sweep.begin(unit)
     # What trains listens to signals in the main thread, saves, and raises `Stopped`.
-    held.keep(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    held.keep(lambda: signal.raise_signal(signal.SIGTERM))  # on Windows os.kill would end the process
     try:
         if not sweep.is_done(unit):
             carry_out(sweep, unit, device, progress, budget)
@@ -114,19 +113,24 @@ def do_all(sweep: Sweep, waiting: Sequence[Unit], device: str, owner: str, progr
             time.sleep(WAIT)
 
 
+def do_one(folder: str, name: str, device: str, owner: str) -> None:
+    """Do a unit of the sweep in a folder, or wait for whoever does: what a task or a job of a cluster is."""
+    sweep = Sweep.open(Path(folder))
+    do_all(sweep, [sweep.named(name)], device, owner, Quiet())
+
+
 def close(sweep: Sweep, device: str) -> None:
     """What is left when all units are done: summaries of every point, and analyses that look at its models."""
-    for of_point in {(unit.id, unit.preset, unit.sets): unit for unit in sweep.units if unit.model}.values():
-        experiment, out = of_point.experiment, sweep.out(of_point)
+    of_points: dict[tuple[str, str, tuple[str, ...]], list[Unit]] = {}
+    for unit in sweep.units:
+        if unit.model:
+            of_points.setdefault((unit.id, unit.preset, unit.sets), []).append(unit)
+    for units in of_points.values():
+        experiment, out = units[0].experiment, sweep.out(units[0])
         found = results.outcomes(out, experiment)
         if found:
             results.save(results.folder_of(out, experiment) / "summary.json", results.summary(experiment, found))
-        mine = [
-            unit
-            for unit in sweep.units
-            if (unit.id, unit.preset, unit.sets) == (of_point.id, of_point.preset, of_point.sets)
-        ]
-        if experiment.function is not None and all(map(sweep.is_done, mine)):
+        if experiment.function is not None and all(map(sweep.is_done, units)):
             way = Way(out, device_named(device))
             conclude(experiment, way, own(experiment, way), analyse)
 
@@ -134,8 +138,6 @@ def close(sweep: Sweep, device: str) -> None:
 def main() -> None:
     """A worker, as the local launcher starts it: FOLDER DEVICE OWNER."""
     import sys
-
-    from ..training.progress import Quiet
 
     folder, device, owner = sys.argv[1:]
     sweep = Sweep.open(Path(folder))

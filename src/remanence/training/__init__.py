@@ -6,6 +6,7 @@ from .files import RunError
 from .interruption import Budget, Stopped
 from .loop import train
 from .progress import Progress, Quiet, Silent
+from .ranks import Ranks
 from .run import Run
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Optimiser",
     "Progress",
     "Quiet",
+    "Ranks",
     "Run",
     "RunError",
     "Schedule",

@@ -13,6 +13,9 @@ class Optimiser:
 
     name: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
     lr: float = 1e-3
+    lr_factors: dict[str, float] = field(default_factory=dict)
+    """What the learning rate of a parameter is multiplied with, by its name without the `_l0` of its layer: `skew: 0.1`
+    lets the matrix of an expRNN learn slowly."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Of adam and adamw."""
     smoothing: float = 0.99
@@ -34,6 +37,8 @@ class Optimiser:
         for name in ("lr", "momentum", "eps", "weight_decay"):
             expect(getattr(self, name) >= 0, f"optimiser.{name}", "at least 0", getattr(self, name))
         expect(math.isfinite(self.lr), "optimiser.lr", "finite", self.lr)
+        for name, factor in self.lr_factors.items():
+            expect(0 <= factor < math.inf, f"optimiser.lr_factors.{name}", "at least 0, and finite", factor)
         expect(all(0 <= beta < 1 for beta in self.betas), "optimiser.betas", "at least 0 and below 1", self.betas)
         expect(0 <= self.smoothing <= 1, "optimiser.smoothing", "from 0 to 1", self.smoothing)
         for name in ("clip_norm", "clip_value"):
@@ -103,8 +108,13 @@ class Training:
     """Whether the test split is scored with the weights that were best in validation or with the last ones."""
     best_by: str | None = None
     """The validation score whose best value says which weights are best; None for the goal of the task."""
+    shuffle: bool = True
+    """Whether every pass over the sequences is in a new random order, rather than in that of the set."""
     stateful: bool = False
     """Whether the state goes on from one batch to the next, detached: truncated backpropagation through time."""
+    restart: float = 0.0
+    """Of stateful training: how likely the state of a sequence is set to zero before a batch. Where only the first
+    batch begins with zeros, a model may never learn to get away from there."""
     jitter: bool = False
     """Of stateful training on a text: chunks have random lengths around that of the task, and the learning rate of a
     chunk goes with its length. An epoch is as many updates as a pass takes on average."""
@@ -126,6 +136,8 @@ class Training:
             value = getattr(self, name)
             expect(value is None or value >= 1, name, "at least 1", value)
         expect(self.evaluate_warm >= 0, "evaluate_warm", "at least 0", self.evaluate_warm)
+        expect(0 <= self.restart < 1, "restart", "at least 0 and below 1", self.restart)
+        expect(self.stateful or not self.restart, "restart", "used with training.stateful only", self.restart)
         expect(self.stateful or not self.jitter, "jitter", "used with training.stateful only", self.jitter)
 
 

@@ -7,15 +7,17 @@
     events.out.tfevents.remanence        metrics.jsonl for TensorBoard
     machine.json                         device, versions, threads, command, date of the first start
     times.jsonl                          wall-clock times
+    SHA256SUMS                           digests of config.yaml and machine.json, of all others once the run has ended
     lock                                 held by the process that trains
 
-All but machine.json and times.jsonl are the same however often a run was interrupted.
+All but machine.json, times.jsonl and SHA256SUMS are the same however often a run was interrupted. Checkpoints hold the
+metrics, so that a damaged metrics.jsonl is written anew by a run that goes on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import remove_left_overs
-from . import checkpoint, files
+from . import checkpoint, digests, files, lines
 from .events import Events
 from .files import HeldError, RunError
 from .plain import plain
@@ -44,8 +46,9 @@ class Directory:
         self.metrics = path / "metrics.jsonl"
         self.lines: list[dict[str, Any]] = []
         """What metrics.jsonl holds."""
-        self.size = 0
-        """Bytes of metrics.jsonl."""
+        self.content = b""
+        """The same, as it is written."""
+        self._check = self._time_check = lines.START
         self.events = Events(path)
 
     # What is there already.
@@ -60,11 +63,14 @@ class Directory:
         import yaml
 
         path = self.path / "config.yaml"
-        if not self.begun or not path.exists():
+        if not self.begun or digests.known(self.path).get(path.name) == digests.digest(as_yaml(description)):
+            return  # of a folder with that digest it is the same, even if the file itself was damaged
+        content = digests.read(self.path, path.name)
+        if content is None:
             return
         try:
-            found = yaml.safe_load(path.read_text())
-        except (OSError, yaml.YAMLError, UnicodeDecodeError):
+            found = yaml.safe_load(content)
+        except (yaml.YAMLError, ValueError, RecursionError):
             raise RunError(f"expected a configuration in {path}, got a file that cannot be read") from None
         different = difference(found, plain(description))
         if different is not None:
@@ -82,11 +88,43 @@ class Directory:
     @property
     def machine(self) -> dict[str, Any]:
         """Where the run was started; empty if it was not."""
-        try:
-            machine: dict[str, Any] = json.loads((self.path / "machine.json").read_text())
-        except (OSError, ValueError):
+        content = digests.read(self.path, "machine.json")
+        if content is None:
             return {}
+        try:
+            machine = json.loads(content)
+        except (ValueError, RecursionError):
+            machine = None
+        if not isinstance(machine, dict):
+            raise RunError(f"expected a machine in {self.path / 'machine.json'}, got a file that cannot be read")
         return machine
+
+    @property
+    def threads(self) -> int | None:
+        """With how many threads the run was started, None if it was not."""
+        found = self.begun_with("threads")
+        return found if isinstance(found, int) and found > 0 else None
+
+    def begun_with(self, name: str) -> Any:
+        """What machine.json says, or the newest checkpoint, which knows what the bits depend on, too; else None."""
+        try:
+            found = self.machine.get(name)
+        except RunError:
+            found = None
+        if found is None and self.begun:
+            whole = self.whole_checkpoints(lambda words: None)
+            found = checkpoint.load(whole[max(whole)])[1].get(name) if whole else None
+        return found
+
+    def note(self, **what: Any) -> None:
+        """Add something to machine.json, unless it says so."""
+        machine = self.machine
+        if machine | what != machine:
+            content = as_json(machine | what)
+            listed = digests.known(self.path)
+            digests.keep(self.path, {name: listed[name] for name in listed if name != "machine.json"})
+            files.write(self.path / "machine.json", content)
+            digests.keep(self.path, {**listed, "machine.json": digests.digest(content)})
 
     def steps(self) -> list[Path]:
         """Checkpoints at fixed updates, the newest first."""
@@ -116,20 +154,45 @@ class Directory:
         finally:
             lock.release()
 
-    def start(self, description: dict[str, Any], machine: dict[str, Any]) -> None:
-        """Write what is known from the start, and take away what a killed process left half written."""
-        import yaml
+    def start(self, description: dict[str, Any], machine: dict[str, Any], say: Say = lambda words: None) -> None:
+        """Write what is known from the start, and mend what a killed process or a damaged disk left."""
+        try:
+            self._start(description, machine, say)
+        except OSError as error:  # such as a folder in place of a file
+            raise files.cannot_write(Path(error.filename or self.path), error) from error
 
+    def _start(self, description: dict[str, Any], machine: dict[str, Any], say: Say) -> None:
         for folder in (self.path, self.checkpoints):
             remove_left_overs(folder)
         self.expect_configuration(description)  # again: only now is it sure that nobody else changes it
-        path = self.path / "config.yaml"
-        content = yaml.safe_dump(plain(description), sort_keys=False, allow_unicode=True).encode()
-        other = path.exists() and not self.begun and path.read_bytes() != content
-        if other or not path.exists():
+        listed = digests.known(self.path)
+        path, content = self.path / "config.yaml", as_yaml(description)
+        there = path.read_bytes() if path.exists() else None
+        same = there == content
+        if not same and (there is None or not self.begun or path.name in listed):
             files.write(path, content)
-        if other or not self.machine:
+        try:
+            started = self.machine
+            damaged = False
+        except RunError:
+            started, damaged = {}, True
+        if not started or (not same and not self.begun):
             files.write(self.path / "machine.json", as_json(machine))
+        if damaged:
+            say(f"{self.path / 'machine.json'} was damaged: it is written anew, and says where the run goes on")
+        names = ("config.yaml", "machine.json")
+        digests.keep(self.path, {name: digests.digest((self.path / name).read_bytes()) for name in names})
+        self._mend_times(say)
+
+    def _mend_times(self, say: Say) -> None:
+        path = self.path / "times.jsonl"
+        content = path.read_bytes() if path.exists() else b""
+        found, damaged = lines.whole(content)
+        if damaged is not None:
+            say(f"{path} was damaged: line {damaged} and those after it are left out")
+        mended, self._time_check = lines.all_packed(found)
+        if mended != content:
+            files.write(path, mended)
 
     def whole_checkpoints(self, say: Say) -> dict[int, Path]:
         """Every checkpoint that is not damaged, by its number of updates."""
@@ -149,41 +212,63 @@ class Directory:
             )
         return found
 
-    def go_back_to(self, data: dict[str, Any] | None) -> None:
-        """Let metrics and events hold what a checkpoint knows of, None for nothing. Later checkpoints go."""
-        update, self.size = (0, 0) if data is None else (int(data["update"]), int(data["metrics_bytes"]))
+    def go_back_to(self, data: dict[str, Any] | None, metrics: bytes | None = None) -> None:
+        """Let metrics and events hold what a checkpoint knows of, None for nothing. Later checkpoints go.
+
+        Args:
+            data: the plain data of the checkpoint.
+            metrics: the metrics it holds; None for a checkpoint of an earlier version, which held none.
+        """
+        update = 0 if data is None else int(data["update"])
+        if metrics is not None:
+            found, _ = lines.whole(metrics)
+        else:
+            found = [] if data is None else self._lines_until(int(data["evaluated"]))
         # They know of metrics that are taken back here: nobody must go on from them.
         later = [path for path in self.steps() if path.name > step_name(update)]
         if update == 0 or self.has_step(update):
             later.append(self.checkpoints / INTERRUPTED)
         self._remove(later)
+        self.lines = found
+        self.content, self._check = lines.all_packed(found)
         try:
-            content = self.metrics.read_bytes() if self.metrics.exists() else b""
-            if len(content) < self.size:
-                raise RunError(
-                    f"expected at least {self.size} bytes in {self.metrics}, got {len(content)}; "
-                    f"remove {self.path} to start anew"
-                )
-            if len(content) > self.size:
-                os.truncate(self.metrics, self.size)
+            there = self.metrics.read_bytes() if self.metrics.exists() else b""
         except OSError as error:
             raise files.cannot_write(self.metrics, error) from error
-        self.lines = [json.loads(line) for line in content[: self.size].splitlines()]
+        if not self.content:
+            self._remove([self.metrics])
+        elif there != self.content:
+            files.write(self.metrics, self.content)
         self.events.rebuild(self.lines)
+
+    def _lines_until(self, evaluated: int) -> list[dict[str, Any]]:
+        """What metrics.jsonl holds up to an update, of a run that an earlier version began."""
+        try:
+            found = [line for line in lines.read(self.path, self.metrics.name) if line["update"] <= evaluated]
+            complete = not evaluated or found[-1]["update"] == evaluated
+        except (RunError, LookupError, TypeError):
+            complete = False
+        if not complete:
+            raise RunError(
+                f"expected evaluations up to update {evaluated} in {self.metrics}, got a file without them; "
+                f"remove {self.path} to start anew"
+            )
+        return found
 
     # On the way.
 
     def add(self, line: dict[str, Any]) -> None:
         """Add a line to the metrics."""
-        content = json.dumps(line, allow_nan=False).encode() + b"\n"
+        content, self._check = lines.packed(line, self._check)
         files.append(self.metrics, content)
-        self.size += len(content)
+        self.content += content
         self.lines.append(line)
         self.events.add(line)
 
     def time(self, **what: Any) -> None:
         """Note when something happened."""
-        files.append(self.path / "times.jsonl", json.dumps({"at": now(), **what}).encode() + b"\n", settled=False)
+        content, self._time_check = lines.packed({"at": now(), **what}, self._time_check)
+        files.append(self.path / "times.jsonl", content, settled=False)
 
     def save(self, update: int, tensors: dict[str, Any], data: dict[str, Any]) -> None:
         """Write the checkpoint of an update, and remove those it makes superfluous."""
@@ -203,7 +288,17 @@ class Directory:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result of a run that has ended; of its checkpoints the last and the best stay."""
-        files.write(self.path / "result.json", as_json(result))
+        content = as_json(result)
+        listed = {**digests.known(self.path), "result.json": digests.digest(content)}
+        if self.lines:
+            listed[self.metrics.name] = digests.digest(self.content)
+        last = self.steps()[:1]
+        for path in (self.path / "times.jsonl", *last, self.checkpoints / BEST):
+            if path.exists():
+                with path.open("rb") as file:
+                    listed[path.relative_to(self.path).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+        digests.keep(self.path, listed)  # before the result, with which the run has ended
+        files.write(self.path / "result.json", content)
         self.tidy()
 
     def tidy(self) -> None:
@@ -231,14 +326,17 @@ def step_name(update: int) -> str:
 def read_result(folder: Path) -> dict[str, Any] | None:
     """What result.json in a folder holds, None where there is none."""
     path = folder / "result.json"
-    try:
-        result = json.loads(path.read_text("utf-8"))
-        if not isinstance(result, dict):
-            raise ValueError
-    except (FileNotFoundError, NotADirectoryError):
+    if not path.exists():
         return None
-    except (OSError, ValueError):
-        raise RunError(f"expected a result in {path}, got a file that cannot be read; remove it to go on") from None
+    content = digests.read(folder, path.name)
+    if content is None:
+        return None
+    try:
+        result = json.loads(content, parse_constant=lines.no_number)
+    except (ValueError, RecursionError):
+        result = None
+    if not isinstance(result, dict):
+        raise RunError(f"expected a result in {path}, got a file that cannot be read; remove it to go on")
     return result
 
 
@@ -250,6 +348,14 @@ def now() -> str:
 def as_json(content: dict[str, Any]) -> bytes:
     """Plain data as a file for people."""
     return (json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
+
+
+def as_yaml(description: dict[str, Any]) -> bytes:
+    """A configuration as a file for people."""
+    import yaml
+
+    content: str = yaml.safe_dump(plain(description), sort_keys=False, allow_unicode=True)
+    return content.encode()
 
 
 def difference(there: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:

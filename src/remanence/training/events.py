@@ -42,7 +42,7 @@ def available() -> bool:
         if not _said:
             _said = True
             warnings.warn(
-                "TensorBoard is not installed, so no event files are written; pip install 'remanence[train]' has it",
+                "TensorBoard is not installed, so no event files are written (pip install 'remanence-rnn[train]')",
                 stacklevel=2,
             )
         return False

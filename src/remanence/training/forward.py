@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..cells import wide
 from ..models import LanguageModel, SequenceModel, forward_together
 from ..tasks.base import Batch
 from .config import Training
@@ -23,7 +24,7 @@ class Passed(NamedTuple):
     """What comes of running replicas over a batch."""
 
     outputs: Tensor
-    """`(R, T, B, O)` or `(R, B, O)`, float32."""
+    """`(R, T, B, O)` or `(R, B, O)`, float32 or wider."""
     states: list[Any]
     """The state of every replica."""
     penalties: Tensor | None
@@ -48,7 +49,7 @@ class Forward:
             if isinstance(replicas[0].model, LanguageModel):
                 return self._language(replicas, batch, states)
             outputs, after = self._run(replicas, batch, states)
-        return Passed(outputs.float(), after, None)
+        return Passed(outputs.to(wide(outputs.dtype)), after, None)
 
     def _language(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> Passed:
         """One replica after the other: one language model fills the device."""
@@ -58,7 +59,7 @@ class Forward:
             assert isinstance(model, LanguageModel)
             with replica.noise.active() if model.training else nullcontext():
                 logits, state, extra = model.penalised(batch.inputs[number], None if states is None else states[number])
-            outputs.append(logits.float())
+            outputs.append(logits.to(wide(logits.dtype)))
             after.append(state)
             penalties.append(sum(extra.values(), torch.zeros((), device=self.device)))
         one = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)  # no copy of what may be gigabytes
@@ -67,21 +68,20 @@ class Forward:
     def _run(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> tuple[Tensor, list[Any]]:
         models = [replica.model for replica in replicas if isinstance(replica.model, SequenceModel)]
         first = models[0]
-        if not first.layer.cell.takes_dt:
+        if not first.takes_dt:
             batch = replace(batch, dt=None)  # a task gives the times to whoever has a use for them
         noisy = first.training and draws(first)
         if not (noisy or self.compiled):
-            return forward_together(models, batch.inputs, batch.lengths, batch.dt, states)
+            return forward_together(models, batch.inputs, batch.lengths, batch.dt, states, batch.mask)
         # One replica after the other: dropout takes torch's global random numbers, of which each has its own, and what
         # is compiled is a model.
         outputs, after = [], []
         for number, (replica, model) in enumerate(zip(replicas, models, strict=True)):
             rows = slice(number, number + 1)
-            lengths, dt = (None if part is None else part[rows] for part in (batch.lengths, batch.dt))
+            lengths, dt, mask = (None if part is None else part[rows] for part in (batch.lengths, batch.dt, batch.mask))
             with replica.noise.active() if noisy else nullcontext():
-                output, state = forward_together(
-                    [model], batch.inputs[rows], lengths, dt, None if states is None else states[rows]
-                )
+                own = None if states is None else states[rows]
+                output, state = forward_together([model], batch.inputs[rows], lengths, dt, own, mask)
             outputs.append(output)
             after += state
         return torch.cat(outputs), after

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
 from ..tasks.base import Batch
 from .config import Training
@@ -21,15 +22,20 @@ WARM = 3
 
 
 def can_record(config: Training, population: Population) -> bool:
-    """Whether an update is the same work every time: nothing random, nothing carried, one learning rate."""
+    """Whether an update is the same work every time: nothing random, nothing carried, one learning rate, one rank.
+
+    torch's own layers read the lengths of sequences on the host, which a recording cannot.
+    """
     constant = config.schedule.name == "constant" and config.schedule.warmup == 0
     return (
         population.device.type == "cuda"
+        and population.ranks.alone
         and constant
         and not config.stateful
         and config.optimiser.average == "never"
         and not config.compile
         and not draws(population.models[0])
+        and not any(isinstance(module, nn.RNNBase) for module in population.models[0].modules())
     )
 
 

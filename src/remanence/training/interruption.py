@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from .ranks import Ranks
+
 
 class Stopped(Exception):  # noqa: N818  not an error
     """Training was asked to stop, and has saved everything.
@@ -90,10 +92,15 @@ class Interruption:
     """Whether to stop before the next piece of work.
 
     The time that each kind of work took lately is kept in reserve.
+
+    Args:
+        budget: how long it may take.
+        ranks: those who stop together; each asks the same questions, and all get the same answers.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, ranks: Ranks | None = None) -> None:
         self.budget = budget
+        self.ranks = ranks or Ranks()
         self.signal: signal.Signals | None = None
         self._lately = {"update": 0.0, "evaluation": 0.0, "saving": 0.0}
         self._since: float | None = None
@@ -128,12 +135,25 @@ class Interruption:
 
     def wanted(self, work: str) -> bool:
         """Whether to stop instead of doing this work next."""
-        if self.signal is not None:
-            return True
+        return self._agreed(self._is_spent(work)) > 0
+
+    def signalled(self) -> bool:
+        """Whether a signal has asked for a stop."""
+        return self._agreed(False) > 0
+
+    def _is_spent(self, work: str) -> bool:
+        """Whether the budget does not last for this work."""
         if self.budget.seconds is None:
             return False
         reserve = min(0.5, self.budget.seconds / 4) + self._lately[work] + 2 * self._lately["saving"]
         return self.budget.left < reserve
+
+    def _agreed(self, spent: bool) -> int:
+        """What any rank has to stop for: 0 for nothing, 1 for the budget, 1 + the number of a signal."""
+        found = self.ranks.highest(int(spent) if self.signal is None else 1 + self.signal)
+        if found > 1:
+            self.signal = signal.Signals(found - 1)
+        return found
 
     def stop(self, where: str) -> Stopped:
         """What to raise once everything is saved."""

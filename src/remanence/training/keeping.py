@@ -14,7 +14,7 @@ from .directory import Directory, Say
 from .files import RunError
 from .population import Population, Replica
 from .run import Run
-from .stopping import best_of
+from .stopping import Line, best_of
 from .timetable import Timetable
 
 
@@ -50,12 +50,15 @@ def save(population: Population, position: Position, numbers: Sequence[int], int
             "update": position.update,
             "evaluated": position.evaluated,
             "order": replica.order.position,
-            "metrics_bytes": replica.directory.size,
             "best": None if best is None else best["update"],
             "device": population.device.type,
+            "ranks": population.ranks.size,
+            **({"threads": torch.get_num_threads()} if population.device.type == "cpu" else {}),
+            **({"engines": replica.engines} if replica.engines else {}),
             **_who(replica.run),
         }
         tensors["losses"] = losses[number]
+        tensors["metrics"] = _as_tensor(replica.directory.content)
         at_hand = best is not None and best["update"] == position.update and population.averages is None
         if best is not None and not at_hand:
             tensors |= {f"best/{name}": part for name, part in population.layout.split(best_weights[number]).items()}
@@ -85,6 +88,10 @@ def _save_best(population: Population, number: int, weights: Tensor) -> None:
     replica.best_written = best["update"]
 
 
+def _as_tensor(content: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else torch.zeros(0, dtype=torch.uint8)
+
+
 def _who(run: Run) -> dict[str, Any]:
     return {"experiment": run.experiment, "model": run.model_name, "seed": run.seed}
 
@@ -107,17 +114,11 @@ def groups(directories: Sequence[Directory], timetable: Timetable, say: Say) -> 
 def restore(population: Population, update: int) -> Position:
     """Go on from the checkpoints at this number of updates, 0 for the start."""
     if update == 0:
-        for replica in population.replicas:
-            replica.directory.go_back_to(None)
+        population.ranks.told(lambda: _go_back(population, [None] * len(population.replicas)))
         return Position()
-    taken, plain = [], []
-    for replica in population.replicas:
-        tensors, data = checkpoint.load(replica.directory.whole_checkpoints(lambda words: None)[update])
-        _expect(replica, tensors, data, population)
-        taken.append(tensors)
-        plain.append(data)
-    for replica, data in zip(population.replicas, plain, strict=True):  # once it is sure that all can go on
-        replica.directory.go_back_to(data)
+    taken, plain, metrics, regular = population.ranks.told(lambda: _read(population, update))
+    for replica, lines in zip(population.replicas, metrics, strict=True):
+        replica.directory.lines = lines
     population.put_back(taken, [data["order"] for data in plain])
     for number, (tensors, data) in enumerate(zip(taken, plain, strict=True)):
         losses = tensors["losses"]
@@ -132,9 +133,31 @@ def restore(population: Population, update: int) -> Position:
             parts = {name: tensors[at_hand + name] for name in population.layout.places}
             population.best[number] = population.layout.join(parts, population.device)
             _save_best(population, number, population.best[number].cpu())
-    first = plain[0]
+    return Position(update, plain[0]["evaluated"], update if regular else 0)
+
+
+def _read(population: Population, update: int) -> tuple[list[dict[str, Tensor]], list[Line], list[list[Line]], bool]:
+    """Of every replica tensors, plain data and metrics at an update; and whether that is one with regular checkpoints.
+
+    The folders go back to what they were then.
+    """
+    taken, plain = [], []
+    for replica in population.replicas:
+        tensors, data = checkpoint.load(replica.directory.whole_checkpoints(lambda words: None)[update])
+        _expect(replica, tensors, data, population)
+        taken.append(tensors)
+        plain.append(data)
+    _go_back(population, plain, [tensors.get("metrics") for tensors in taken])  # once it is sure that all can go on
     regular = all(replica.directory.has_step(update) for replica in population.replicas)
-    return Position(update, first["evaluated"], update if regular else 0)
+    return taken, plain, [replica.directory.lines for replica in population.replicas], regular
+
+
+def _go_back(
+    population: Population, plain: Sequence[dict[str, Any] | None], metrics: Sequence[Tensor | None] = ()
+) -> None:
+    kept = metrics or [None] * len(plain)
+    for replica, data, lines in zip(population.replicas, plain, kept, strict=True):
+        replica.directory.go_back_to(data, None if lines is None else lines.numpy().tobytes())
 
 
 def _expect(replica: Replica, tensors: dict[str, Tensor], data: dict[str, Any], population: Population) -> None:
@@ -142,6 +165,12 @@ def _expect(replica: Replica, tensors: dict[str, Tensor], data: dict[str, Any], 
         raise RunError(
             f"expected to go on on {data['device']}, where {replica.directory.path} was started, "
             f"got {population.device.type}"
+        )
+    there = data.get("ranks", 1)
+    if there != population.ranks.size:
+        raise RunError(
+            f"expected to go on with {there} processes, as {replica.directory.path} was started, "
+            f"got {population.ranks.size}"
         )
     state = replica.model.state_dict()
     fits = all(

@@ -65,7 +65,7 @@ def _expect_installed(kind: str) -> None:
     for package in ("lightning", kind):
         if find_spec(package) is None:
             raise ValueError(
-                f"expected package {package} for logger {kind!r}, got none; pip install 'remanence[loggers]' {kind}"
+                f"expected package {package} for logger {kind!r}, got none; pip install 'remanence-rnn[loggers]' {kind}"
             )
 
 

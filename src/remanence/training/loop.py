@@ -19,13 +19,15 @@ import torch
 from torch import Tensor
 
 from .. import timescales
-from ..engines.machine import device_named
+from ..engines.machine import device_named, wait_for
 from ..models import LanguageModel
 from ..models.modes import detached
 from ..tasks.base import Batch, Source
 from . import averaging, keeping, machine, optimisers, schedule
-from .directory import Directory
+from .directory import Directory, Say
 from .drawn import Drawn, Draws
+from .elsewhere import Elsewhere
+from .engine import settle
 from .evaluation import evaluate
 from .files import RunError
 from .forward import Forward
@@ -35,7 +37,10 @@ from .loggers import Logger
 from .population import Population, Replica
 from .progress import Silent
 from .randomness import kept_aside
+from .ranks import Ranks
 from .run import Run
+from .share import expect_enough
+from .states import each
 from .stopping import best_of, updates_to, verdict
 from .timetable import Timetable
 
@@ -47,6 +52,8 @@ def train(
     budget: Budget | None = None,
     progress: Silent | None = None,
     loggers: Sequence[Logger] = (),
+    ranks: Ranks | None = None,
+    engine: str | None = None,
 ) -> list[dict[str, Any]]:
     """Train runs that differ in their seed alone, side by side. Runs that have ended are not trained again.
 
@@ -56,6 +63,8 @@ def train(
         budget: how long it may take.
         progress: what shows how it goes.
         loggers: other places for metrics.
+        ranks: the processes that train them together, each with its share of every batch; all call this alike.
+        engine: what runs the models; None for the one a run began with, or the fastest for one that begins.
 
     Returns:
         The result of every run.
@@ -65,34 +74,38 @@ def train(
         ValueError: something is wrong with the runs, their configuration or their folders.
     """
     place = device_named(device)
+    wait_for(place)
     progress = progress or Silent()
     runs = _expect_alike(runs)
-    directories = {run.directory: Directory(run.directory) for run in runs}
-    waiting = [run for run in runs if _ended(run, directories[run.directory]) is None]
-    interruption = Interruption(budget or Budget())
+    ranks = ranks or Ranks()
+    ranks.told(lambda: expect_enough([runs[0].config], ranks))
+    kind = Directory if ranks.first else Elsewhere
+    directories = [kind(run.directory) for run in runs]
+    interruption = Interruption(budget or Budget(), ranks)
     with ExitStack() as held:
         held.enter_context(kept_aside(place))
-        for run in waiting:
-            held.enter_context(directories[run.directory].held())
-        waiting = [run for run in waiting if directories[run.directory].result is None]  # while we waited for the lock
+        waiting = ranks.told(lambda: _held(runs, directories, held))
         if waiting:
             if interruption.wanted("update"):
                 raise interruption.stop("before anything was done")
-            own = [directories[run.directory] for run in waiting]
-            held.enter_context(machine.threads(own[0].machine.get("threads")))
-            for run, directory in zip(waiting, own, strict=True):
-                directory.start(run.description, machine.describe(place))
+            own = [directories[number] for number in waiting]
+            runs_left = [runs[number] for number in waiting]
+            held.enter_context(machine.threads(ranks.told(lambda: own[0].threads)))
+            ranks.told(lambda: _start(runs_left, own, machine.describe(place, ranks), progress.say))
             held.enter_context(interruption.listening())
             for logger in loggers:
                 held.callback(logger.close)
-            sources = [_training_source(run, place) for run in waiting]
-            timetable = Timetable.of(waiting[0].config, sources[0])
-            for update, numbers in keeping.groups(own, timetable, progress.say):
-                replicas = [Replica(waiting[number], own[number], place, sources[number]) for number in numbers]
+            sources = ranks.alike(lambda: [_training_source(run, place) for run in runs_left])
+            timetable = ranks.alike(lambda: Timetable.of(runs_left[0].config, sources[0]))
+            for update, numbers in ranks.told(lambda: keeping.groups(own, timetable, progress.say)):
+                replicas = ranks.alike(
+                    lambda: [Replica(runs_left[n], own[n], place, sources[n]) for n in numbers]  # noqa: B023
+                )
+                settle(replicas, engine, progress.say, ranks)
                 Loop(replicas, timetable, place, update, interruption, progress, loggers).go()
-    if interruption.signal is not None:  # it came too late to stop anything here, but a caller may have more to do
+    if interruption.signalled():  # it came too late to stop anything here, but a caller may have more to do
         raise interruption.stop("when all of these runs had ended")
-    return [_result(directories[run.directory]) for run in runs]
+    return ranks.told(lambda: [_result(directory) for directory in directories])
 
 
 class Loop:
@@ -103,7 +116,7 @@ class Loop:
         timetable: when something happens.
         device: where.
         update: from which checkpoint to go on; 0 for the start.
-        interruption: whether to stop.
+        interruption: whether to stop; it knows the ranks.
         progress: what shows how it goes.
         loggers: other places for metrics.
     """
@@ -122,8 +135,10 @@ class Loop:
         self.task, self.config, self.timetable = first.task, first.config, timetable
         self.interruption, self.progress, self.loggers = interruption, progress, loggers
         self.forward = Forward(self.config, device)
-        self.population = Population(replicas, self.config, device, timetable.evaluate_every)
+        self.ranks = interruption.ranks
+        self.population = Population(replicas, self.config, device, timetable.evaluate_every, self.ranks)
         self.at = keeping.restore(self.population, update)
+        self.ranks.spread(self.population.parameters.data)  # machines may round differently as they make models
         self.watched = self.config.watch_timescales and _has_timescales(replicas[0])
         self.started = time.monotonic()
         self.slot = torch.zeros(1, dtype=torch.long, device=device)
@@ -193,18 +208,31 @@ class Loop:
             self.progress.step(self.at.update, population.losses[:, self.at.since - 1].mean().item())
 
     def learn(self, batch: Batch) -> None:
-        """The device's part: forward, loss, backward, clip, step."""
-        population, replicas = self.population, self.population.replicas
-        states = [replica.state for replica in replicas] if self.config.stateful else None
-        outputs, after, penalties = self.forward(replicas, batch, states)
-        losses = self.task.loss(outputs, batch)
-        gradients = population.gradients(losses if penalties is None else losses + penalties)
+        """The device's part: forward, loss, backward, clip, step. Several ranks share the batch."""
+        population, replicas, share = self.population, self.population.replicas, self.population.share
+        states = [self.carried(replica) for replica in replicas] if self.config.stateful else None
+        own = share.of(batch, self.task)
+        with share.active():
+            outputs, after, penalties = self.forward(replicas, own, states)
+        losses, minimised = share.weighted(self.task.loss(outputs, own), penalties, self.task, batch)
+        gradients = population.gradients(minimised)
         with torch.no_grad():
+            self.ranks.add_up(losses)
             self.step(gradients)
             population.losses.index_copy_(1, self.slot, losses.unsqueeze(1))
         if self.config.stateful:
             for replica, state in zip(replicas, after, strict=True):
                 replica.state = detached(state)
+
+    def carried(self, replica: Replica) -> Any:
+        """The state that a replica goes on with; that of some sequences is set to zero where that is wanted."""
+        if replica.state is None or not self.config.restart:
+            return replica.state
+        share = self.population.share
+        with replica.noise.active():
+            begins = torch.rand(share.batch) < self.config.restart
+        begins = begins[share.start : share.start + share.size, None].to(self.population.device)
+        return each(lambda part: part.masked_fill(begins, 0), replica.state)
 
     def record_if_warm(self, drawn: Drawn) -> None:
         """Record the device's part where that is possible, once everything has run a few times."""
@@ -230,11 +258,11 @@ class Loop:
             norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
             gradients.mul_((config.clip_norm / (norms + 1e-6)).clamp(max=1))
         if scale is None or fine is None:
-            population.optimiser.step()
+            population.move()
             return
         memory = optimisers.state_of(population.optimiser, population.parameters).values()
         with scale.left_out(fine, [population.parameters.data, *(part for part in memory if part.dim() == 2)]):
-            population.optimiser.step()
+            population.move()
 
     def lr(self, update: int) -> float:
         """The learning rate of the update after so many."""
@@ -295,7 +323,10 @@ class Loop:
         return diverged
 
     def scores(self, replicas: Sequence[Replica], split: str) -> list[dict[str, float]] | None:
-        """Scores of replicas on a split; None where the task has no such split."""
+        """Scores of replicas on a split, from the first rank; None where the task has no such split."""
+        return self.ranks.told(lambda: self._scores(replicas, split))
+
+    def _scores(self, replicas: Sequence[Replica], split: str) -> list[dict[str, float]] | None:
         if split == "validation":
             sources = [replica.validation for replica in replicas]
         else:
@@ -378,8 +409,8 @@ class Loop:
                 "references": dict(self.task.references),
                 "updates_to": updates_to(lines, self.task),
             }
-            replica.directory.finish(result)
             replica.directory.time(what="end", update=self.at.update)
+            replica.directory.finish(result)
             if status == "diverged":
                 self.progress.say(
                     f"{replica.run}: the loss is not finite at update {diverged[number]}; "
@@ -410,6 +441,23 @@ def _expect_alike(runs: Sequence[Run]) -> list[Run]:
     return runs
 
 
+def _held(runs: Sequence[Run], directories: Sequence[Directory], held: ExitStack) -> list[int]:
+    """Hold the folders of runs that have not ended.
+
+    Returns:
+        The numbers of these runs.
+    """
+    waiting = [number for number, run in enumerate(runs) if _ended(run, directories[number]) is None]
+    for number in waiting:
+        held.enter_context(directories[number].held())
+    return [number for number in waiting if directories[number].result is None]  # while we waited for the lock
+
+
+def _start(runs: Sequence[Run], directories: Sequence[Directory], described: dict[str, Any], say: Say) -> None:
+    for run, directory in zip(runs, directories, strict=True):
+        directory.start(run.description, described, say)
+
+
 def _ended(run: Run, directory: Directory) -> dict[str, Any] | None:
     """The result of a run that has ended, whose folder is tidied should that have been cut short."""
     directory.expect_configuration(run.description)
@@ -437,7 +485,7 @@ def _training_source(run: Run, device: torch.device) -> Source:
 def _has_timescales(replica: Replica) -> bool:
     try:
         timescales.of(_measured(replica))
-    except ValueError:
+    except (TypeError, ValueError):  # of a layer of torch's; of a power law
         return False
     return True
 

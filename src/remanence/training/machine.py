@@ -14,10 +14,11 @@ import torch
 
 from ..version import __version__
 from .directory import now
+from .ranks import Ranks
 
 
-def describe(device: torch.device) -> dict[str, Any]:
-    """Device, versions, threads, command and date."""
+def describe(device: torch.device, ranks: Ranks | None = None) -> dict[str, Any]:
+    """Device, versions, threads, processes, command and date."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "device": str(device),
@@ -25,6 +26,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "processes": 1 if ranks is None else ranks.size,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,

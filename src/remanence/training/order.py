@@ -1,8 +1,9 @@
 """Which sequences come next.
 
-A source with a size is gone through in passes, each in a new random order. Batches are full: those left over at the end
-of a pass (fewer than a batch) wait for another pass, whose order is another one. With `stateful` training the order is
-that of the stream: the sequences are numbered along it, and each of the B lanes reads a stretch of it from its start.
+A source with a size is gone through in passes, each in a new random order, or all in that of the source. Batches are
+full: those left over at the end of a pass (fewer than a batch) wait for another pass, whose order is another one; in
+the order of the source they are never read. With `stateful` training the order is that of the stream: the sequences are
+numbered along it, and each of the B lanes reads a stretch of it from its start.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def order_of(source: Source, config: Training, seed: int, device: torch.device) 
     """The order a configuration asks for."""
     if config.jitter:
         return JitteredOrder(source, config.batch, seed)
-    return Order(source, config.batch, seed, device, config.stateful)
+    return Order(source, config.batch, seed, device, config.stateful, config.shuffle)
 
 
 class Order:
@@ -38,9 +39,18 @@ class Order:
         seed: of the run.
         device: where the source is.
         stateful: whether sequences are read in the order of a stream.
+        shuffle: whether every pass has a new random order.
     """
 
-    def __init__(self, source: Source, batch: int, seed: int, device: torch.device, stateful: bool = False) -> None:
+    def __init__(
+        self,
+        source: Source,
+        batch: int,
+        seed: int,
+        device: torch.device,
+        stateful: bool = False,
+        shuffle: bool = True,
+    ) -> None:
         if source.size is None and stateful:
             raise ValueError(
                 "expected a task with a fixed number of sequences for stateful training, got an endless one"
@@ -51,6 +61,7 @@ class Order:
         self.batch = batch
         self.device = device
         self.stateful = stateful
+        self.shuffle = shuffle
         self.generator = generator(seed, "order", device)
         self.position = 0
         """Batches taken from the present pass."""
@@ -95,7 +106,10 @@ class Order:
         if self.stateful:
             return in_lanes(torch.arange(self.source.size, device=self.device), self.batch)
         self._before_pass = self.generator.get_state()
-        numbers = torch.randperm(self.source.size, generator=self.generator, device=self.device)
+        if self.shuffle:
+            numbers = torch.randperm(self.source.size, generator=self.generator, device=self.device)
+        else:
+            numbers = torch.arange(self.source.size, device=self.device)
         return numbers[: self.length * self.batch].view(self.length, self.batch)
 
     # For checkpoints: the generator as it was before the present pass, from which the pass is made again.

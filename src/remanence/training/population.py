@@ -7,6 +7,7 @@ however many replicas and parameters there are, and a replica that leaves takes 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +24,9 @@ from .directory import Directory
 from .loss_scale import LossScale
 from .order import order_of
 from .randomness import Noise, seed_globally
+from .ranks import Ranks
 from .run import Run
+from .share import Share, expect_own_dropout
 
 ALIGNED = 64
 """Every parameter begins at a multiple of so many entries: kernels load aligned memory faster."""
@@ -56,8 +59,14 @@ class Replica:
             )
         self.state: Any = None
         """Carried from batch to batch in stateful training."""
+        self.engines: list[str] = []
+        """Of its recurrent layers, once they are settled."""
         self.best_written = 0
         """The update whose weights best.safetensors holds."""
+
+
+LAYER = re.compile(r"_l\d+(_reverse)?$")
+"""How the name of a parameter says of which layer and direction it is."""
 
 
 class Layout:
@@ -79,6 +88,21 @@ class Layout:
             offset += parameter.numel() + padding
         self.size = offset
 
+    def named(self, name: str) -> list[slice]:
+        """Where in a row the parameters of this name are, in all layers and directions."""
+        places = [
+            slice(at, at + shape.numel())
+            for full, (at, shape) in self.places.items()
+            if LAYER.sub("", full.rpartition(".")[2]) == name
+        ]
+        if not places:
+            known = sorted({LAYER.sub("", full.rpartition(".")[2]) for full in self.places})
+            raise ValueError(
+                f"expected training.optimiser.lr_factors of parameters that the model has ({', '.join(known)}), "
+                f"got {name!r}"
+            )
+        return places
+
     def split(self, row: Tensor) -> dict[str, Tensor]:
         """A row `(P,)` as views by name of parameter."""
         return {name: row[at : at + shape.numel()].view(shape) for name, (at, shape) in self.places.items()}
@@ -92,13 +116,25 @@ class Layout:
 
 
 class Population:
-    """Replicas with their parameters, gradients and optimiser."""
+    """Replicas with their parameters, gradients and optimiser, the same on all ranks."""
 
-    def __init__(self, replicas: Sequence[Replica], config: Training, device: torch.device, window: int) -> None:
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        config: Training,
+        device: torch.device,
+        window: int,
+        ranks: Ranks | None = None,
+    ) -> None:
+        self.ranks = ranks or Ranks()
+        self.share = Share(self.ranks, config.batch)
         self.replicas = list(replicas)
+        expect_own_dropout(self.replicas[0].model, self.ranks)
         self.config = config
         self.device = device
         self.layout = Layout(self.replicas[0].model)
+        for name in config.optimiser.lr_factors:
+            self.layout.named(name)
         rows = [self.layout.join(dict(replica.model.named_parameters()), device) for replica in self.replicas]
         self.losses = torch.zeros(len(self.replicas), window, device=device)
         """`(R, updates between two evaluations)`: the loss of every update since the last evaluation."""
@@ -130,14 +166,32 @@ class Population:
         return [replica.model for replica in self.replicas]
 
     def gradients(self, losses: Tensor) -> Tensor:
-        """The derivative of every replica's loss, `(R,)`, by its parameters: `(R, P)`, scaled if there is a scale."""
+        """The derivative of every replica's loss, `(R,)`, by its parameters: `(R, P)`, scaled if there is a scale.
+
+        Where there are several ranks, the loss is the sum over all of them.
+        """
         total = (losses if self.scale is None else losses * self.scale.value).sum()
         slopes = iter(torch.autograd.grad(total, self._leaves, materialize_grads=True))
         gradients = self.parameters.grad
         assert gradients is not None
         pieces = [next(slopes).reshape(-1) if piece is None else piece for piece in self._pieces]
         torch.cat(pieces, out=gradients.view(-1))
+        self.ranks.add_up(gradients)
         return gradients
+
+    def move(self) -> None:
+        """Let the optimiser move the parameters, each by its part of the learning rate, see `Optimiser.lr_factors`.
+
+        What an optimiser adds to a parameter goes with its learning rate, so a part of that is a part of the way.
+        """
+        moving = [
+            (part, part.clone(), factor)
+            for name, factor in self.config.optimiser.lr_factors.items()
+            for part in (self.parameters.data[:, place] for place in self.layout.named(name))
+        ]
+        self.optimiser.step()
+        for part, before, factor in moving:
+            part.copy_(before.lerp(part, factor))
 
     def keep(self, numbers: Sequence[int]) -> None:
         """Go on with these replicas alone."""
@@ -194,7 +248,7 @@ class Population:
                     parts[f"optimiser/{slot}"] = value
             parts["order"] = replica.order.generator_state
             parts |= {f"noise/{index}": state for index, state in enumerate(replica.noise.states)}
-            parts |= {name: part.cpu() for name, part in states.named(replica.state).items()}
+            parts |= {name: part.cpu() for name, part in states.named(self.share.joined(replica.state)).items()}
             if self.averages is not None and self.averages.since[number] is not None:
                 mean = self.averages.values[number].cpu()
                 parts |= {f"average/{name}": part for name, part in self.layout.split(mean).items()}
@@ -210,7 +264,7 @@ class Population:
             rows.append(self.layout.join(_under(parts, "model/"), self.device))
             replica.order.go_to(parts["order"], positions[number])
             replica.noise.states = list(_under(parts, "noise/").values())
-            state = states.unnamed(parts)
+            state = self.share.of_state(states.unnamed(parts))
             replica.state = None if state is None else states.each(lambda part: part.to(self.device), state)
             averaged = _under(parts, "average/")
             if self.averages is not None and averaged:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..printable import printable
 from .run import Run
 
 if TYPE_CHECKING:
@@ -55,7 +57,8 @@ class Quiet(Silent):
         self.stream = stream
 
     def say(self, message: str) -> None:
-        print(message, file=self.stream or sys.stderr, flush=True)
+        with suppress(OSError):  # a full disk behind a log does not end a training
+            print(printable(message), file=self.stream or sys.stderr, flush=True)
 
     def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
         self.say(f"{title(runs)}: {'goes on at' if update else 'starts at'} update {update} of {total}")
@@ -112,7 +115,7 @@ class Progress(Silent):
         if self._bars is None:
             self._lines.say(message)
         else:
-            self._bars.console.print(message, markup=False, highlight=False)
+            self._bars.console.print(printable(message), markup=False, highlight=False)
 
     def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
         self._runs, self._goals = list(runs), {}
@@ -120,7 +123,9 @@ class Progress(Silent):
         if self._bars is None:
             self._lines.begin(runs, update, total)
         else:
-            self._bar = self._bars.add_task(title(runs), total=total, completed=update, numbers="")
+            from rich.markup import escape
+
+            self._bar = self._bars.add_task(escape(printable(title(runs))), total=total, completed=update, numbers="")
 
     def wants_loss(self) -> bool:
         return self._bars is not None and time.monotonic() - self._looked > EVERY

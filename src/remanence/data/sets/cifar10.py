@@ -72,7 +72,7 @@ def mosaic(path: Path) -> NDArray[np.uint8]:
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise DataError(f"expected pillow to read {path.name}, got none; pip install 'remanence[train]'") from None
+        raise DataError(f"expected pillow to read {path.name}, got none; pip install 'remanence-rnn[train]'") from None
     with Image.open(path) as image:
         pixels = np.asarray(image.convert("RGB"))
     rows, columns = pixels.shape[0] // 32, pixels.shape[1] // 32
@@ -82,7 +82,8 @@ def mosaic(path: Path) -> NDArray[np.uint8]:
 def read_mosaics(folder: Path) -> Images:
     """From the mosaics."""
     pictures = [mosaic(folder / f"{name}.webp") for name in BATCHES]
-    with np.load(folder / "labels.npz", allow_pickle=False) as labels:
+    # Opened here: np.load leaves a damaged file open.
+    with (folder / "labels.npz").open("rb") as file, np.load(file, allow_pickle=False) as labels:
         return Images(np.concatenate(pictures[:-1]), labels["train"], pictures[-1], labels["test"])
 
 

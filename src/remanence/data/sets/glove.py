@@ -70,7 +70,8 @@ def read_archive(folder: Path, dimensions: int) -> WordVectors:
 
 def read_subset(folder: Path) -> WordVectors:
     """From the words that occur in IMDB."""
-    with np.load(folder / SUBSET.name, allow_pickle=False) as arrays:
+    # Opened here: np.load leaves a damaged file open.
+    with (folder / SUBSET.name).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return WordVectors(arrays["words"].tolist(), arrays["vectors"])
 
 

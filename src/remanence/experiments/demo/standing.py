@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...training import Run
+from ...training import Run, lines
 from ...training.directory import read_result
 from ..models import count_parameters
 from ..schema import Experiment, Model
@@ -83,13 +82,8 @@ def read(experiment: Experiment, runs: Sequence[Run]) -> Standing:
         raise ValueError(f"expected {experiment.id} to have report.reach, got none")
     standing = Standing(model, count_parameters(model), level, {run.seed: [] for run in runs})
     for run in runs:
-        try:
-            text = (run.directory / "metrics.jsonl").read_text("utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        for line in text.splitlines(keepends=True):
-            if line.endswith("\n"):  # a killed process may have written half a line
-                standing.add(run.seed, json.loads(line))
+        for line in lines.read(run.directory, "metrics.jsonl"):
+            standing.add(run.seed, line)
         if read_result(run.directory) is not None:
             standing.ended.add(run.seed)
     return standing
@@ -97,12 +91,7 @@ def read(experiment: Experiment, runs: Sequence[Run]) -> Standing:
 
 def seconds(run: Run) -> float:
     """How long a run was trained, over all its stretches."""
-    try:
-        text = (run.directory / "times.jsonl").read_text("utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return 0.0
-    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return float(sum(line.get("seconds", 0.0) for line in lines))
+    return float(sum(line.get("seconds", 0.0) for line in lines.read(run.directory, "times.jsonl")))
 
 
 def listed(words: Sequence[str]) -> str:

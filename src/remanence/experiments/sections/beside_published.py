@@ -25,7 +25,7 @@ def table(evidence: Evidence, groups: Mapping[str, Sequence[RunFolder]]) -> Tabl
         return titled(known, ("model", "parameters", *known.headings[1 : at - 1], *known.headings[at:]), rows, [])
     rows = []
     for row, count in zip(known.rows, counts, strict=True):
-        number = numbers.get(row[0])
+        number = numbers.get(experiment.published_of(row[0]))
         scores = evidence.scores(row[0])
         apart, interval = "-", "-"
         if number is not None and scores:
@@ -35,15 +35,16 @@ def table(evidence: Evidence, groups: Mapping[str, Sequence[RunFolder]]) -> Tabl
                 interval = f"{evidence.shown(one.low, '+')} to {evidence.shown(one.high, '+')}"
         rows.append((row[0], count, *row[1:at], apart, interval, *row[at:]))
     width = len(known.headings)
+    found = {experiment.published_of(name) for name in evidence.found}
     for name, number in numbers.items():
-        if name not in evidence.found:  # published and not run here
+        if name not in found:  # published and not run here
             cells = ["-"] * width
             cells[0], cells[at - 1] = name, results.published(number, experiment.report.digits)
             cells[1] = cells[2] = ""
             rows.append((cells[0], "-", *cells[1:at], "-", "-", *cells[at:]))
     headings = ("model", "parameters", *known.headings[1:at], "difference", INTERVAL, *known.headings[at:])
     notes = []
-    if any(name in evidence.found for name in numbers):
+    if found & numbers.keys():
         exact = "A published number without a standard deviation is taken as exact"
         if any(number.std is not None for number in numbers.values()):
             exact = (

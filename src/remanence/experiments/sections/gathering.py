@@ -18,15 +18,16 @@ from .run_folders import Key, RunFolder, search
 from .trained import of_runs
 
 
-def gather(folders: Sequence[Path], by_hand: bool = True) -> list[Section]:
+def gather(folders: Sequence[Path], by_hand: bool = True, none: bool = False) -> list[Section]:
     """Everything that is in some folders, in the order of the papers.
 
     Args:
         folders: of results, of an experiment, or of single runs. Those inside are found.
         by_hand: whether what a person wrote about them comes before what tests decide.
+        none: whether there may be nothing in any of them.
 
     Raises:
-        ValueError: a folder is not there, or there is nothing in any of them.
+        ValueError: a folder is not there, or there is nothing in any of them that can be read.
     """
     runs: dict[Key, list[RunFolder]] = {}
     analyses: dict[Key, dict[str, Any]] = {}
@@ -43,6 +44,8 @@ def gather(folders: Sequence[Path], by_hand: bool = True) -> list[Section]:
                     analyses[path.parents[len(id.split("/"))], id, preset] = result
         except UNREADABLE as error:
             problems.append(f"{path.name}: {error}")
+    if none and not (runs or analyses or problems):
+        return []
     if not runs and not analyses:
         places = ", ".join(map(str, folders))
         problem = f" ({problems[0]})" if problems else ""

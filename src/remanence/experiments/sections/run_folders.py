@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...report.files import RunFiles
+from ...training import RunError, lines
 from ...training.directory import Directory
 from ..models import read_description
+from ..results import SWEEP
 
 SKIPPED = ("checkpoints",)
 """Folders in which no run is looked for, besides hidden ones."""
@@ -30,21 +31,18 @@ class RunFolder:
     path: Path
     description: Mapping[str, Any]
     """What config.yaml says."""
+    problems: list[str] = field(default_factory=list)
+    """Damage to what is known of its time and its machine, which costs neither its table nor its figures."""
 
     @classmethod
     def read(cls, path: Path) -> RunFolder:
         """A run by its folder, or one sentence on why it cannot be read."""
-        import yaml
-
-        try:
-            description = read_description(path)
-        except yaml.YAMLError:
-            raise ValueError(f"expected YAML in {path / 'config.yaml'}, got a file that cannot be read") from None
+        description = read_description(path)
         for name, kind in (("experiment", str), ("preset", str), ("model", str), ("seed", int), ("training", dict)):
             if not isinstance(description.get(name), kind):
                 raise ValueError(f"expected {name} in {path / 'config.yaml'}, got {description.get(name)!r}")
         run = cls(path, description)
-        _ = run.files.metrics, run.files.result  # what cannot be read is answered here
+        _ = run.files.metrics, run.files.result, run.machine, run.times  # what cannot be read is answered here
         return run
 
     @property
@@ -86,23 +84,20 @@ class RunFolder:
     @cached_property
     def machine(self) -> dict[str, Any]:
         """Where it was started; empty if that is not known."""
-        machine = Directory(self.path).machine
-        return machine if isinstance(machine, dict) else {}
+        try:
+            return Directory(self.path).machine
+        except RunError as error:
+            self.problems.append(str(error))
+            return {}
 
     @cached_property
     def times(self) -> list[dict[str, Any]]:
-        """What was noted with a time, without what cannot be read."""
+        """What was noted with a time; nothing where that cannot be read."""
         try:
-            lines = (self.path / "times.jsonl").read_text("utf-8", errors="replace").splitlines()
-        except OSError:
+            return lines.read(self.path, "times.jsonl")
+        except RunError as error:
+            self.problems.append(str(error))
             return []
-        found = []
-        for line in lines:
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue  # a killed process may have written half a line
-        return [line for line in found if isinstance(line, dict)]
 
     @property
     def stretches(self) -> list[tuple[float, float]]:
@@ -142,7 +137,9 @@ class RunFolder:
 
     @property
     def command(self) -> str | None:
-        """As one would type it, without where its files went and how much it said."""
+        """As one would type it, without where its files went and how much it said; None for none of `remanence`."""
+        if self.preset == "fit":
+            return None
         try:
             words = shlex.split(str(self.machine.get("command", "")))[1:]
         except ValueError:  # a quotation mark without its other
@@ -172,8 +169,18 @@ def busy(runs: Iterable[RunFolder]) -> float:
 
 
 def search(folder: Path) -> Iterator[Path]:
-    """Every folder below, itself included, that may be one of a run or of an analysis."""
+    """Every folder below, itself included, that may be one of a run or of an analysis; not those inside of sweeps."""
+    return (place for place, names in _walked(folder) if "config.yaml" in names or "result.json" in names)
+
+
+def sweeps_in(folder: Path) -> Iterator[Path]:
+    """Every folder below, itself included, that is one of a sweep."""
+    return (place for place, names in _walked(folder) if SWEEP in names)
+
+
+def _walked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder below, itself included, with the names of its files; nothing inside of sweeps below."""
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
-        if "config.yaml" in names or "result.json" in names:
-            yield Path(place)
+        inside = SWEEP in names and Path(place) != folder
+        folders[:] = [] if inside else sorted(one for one in folders if one not in SKIPPED and not one.startswith("."))
+        yield Path(place), names

@@ -11,7 +11,7 @@ from ...table import Table
 from .. import results
 from ..configuration import published_table
 from ..models import from_description
-from ..registry import IDS, find
+from ..registry import IDS, PAPERS, find
 from ..schema import PRESETS, Experiment, ReportedNumber
 from ..verdicts import Evidence, Judgement, decide, how_decided
 from .beside_published import table
@@ -31,6 +31,7 @@ def of_runs(
     """An experiment whose models were trained, with the tables of the analysis that closes it, where it has one."""
     root, id, preset = key
     experiment, notes = experiment_of(id, preset, runs)
+    notes += [f"{run.model}, seed {run.seed}: {problem}." for run in runs for problem in run.problems]
     groups = by_model(experiment, runs)
     found: dict[str, list[results.Outcome]] = {}
     for name, group in groups.items():
@@ -52,7 +53,7 @@ def of_runs(
     rest = {name: numbers for name, numbers in experiment.published.items() if name != experiment.report.score}
     if rest:
         tables.append(replace(published_table(replace(experiment, published=rest)), title="Also published"))
-    planned = {(name, seed) for name in experiment.models for seed in experiment.seeds}
+    planned = {(name, seed) for name in experiment.usual for seed in experiment.seeds}
     there = {(run.model, run.seed) for run in runs}
     going = [run for run in runs if not run.ended]
     if going:
@@ -89,7 +90,8 @@ def experiment_of(id: str, preset: str, runs: Sequence[RunFolder]) -> tuple[Expe
     if id in IDS and preset in PRESETS:
         experiment = find(id, preset)
     else:
-        notes.append(f"This version of remanence knows no {id} with preset {preset}: shown is what its runs say.")
+        if id.split("/")[0] in PAPERS:
+            notes.append(f"This version of remanence knows no {id} with preset {preset}: shown is what its runs say.")
         experiment = Experiment(id, id, "", preset, seeds=sorted({run.seed for run in runs}))
     models = dict(experiment.models)
     for run in runs:

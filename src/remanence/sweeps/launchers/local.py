@@ -42,12 +42,11 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
     """See `Launcher`."""
     slots = [device for _ in range(places.workers) for device in places.devices]
     threads = max(1, (os.cpu_count() or 1) // len(slots))
-    left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
     workers: list[Worker] = []
     deaths: dict[str, int] = {}
     in_vain = 0
     try:
-        for device in slots[: len(left)]:
+        for device in slots[: len(sweep.left)]:
             workers += [start(sweep, device, threads)]  # one by one: if a signal comes, those that are there are told
         while workers:
             time.sleep(MOMENT)

@@ -39,9 +39,8 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
     ray, cuda = _ray(), _on_gpus(places)
     resources = {"num_gpus": 1 / places.workers, "num_cpus": 0} if cuda else {"num_cpus": 1}
     task = ray.remote(**resources, max_retries=AGAIN)(do_unit)
-    left = [unit for unit in sweep.units if not sweep.is_done(unit) and sweep.failure(unit) is None]
     folder = str(sweep.folder.resolve())
-    waiting = {task.remote(folder, unit.name, "cuda" if cuda else "cpu"): unit for unit in left}
+    waiting = {task.remote(folder, unit.name, "cuda" if cuda else "cpu"): unit for unit in sweep.left}
     try:
         while waiting:
             done, _ = ray.wait(list(waiting), timeout=1.0)
@@ -76,18 +75,12 @@ def _on_gpus(places: Places) -> bool:
 
 def do_unit(folder: str, name: str, device: str) -> None:
     """What a task does."""
-    from pathlib import Path
-
     import ray
 
-    from remanence.sweeps.folder import Sweep
-    from remanence.sweeps.work import do_all
-    from remanence.training.progress import Quiet
+    from remanence.sweeps.work import do_one
 
-    sweep = Sweep.open(Path(folder))
-    unit = next(unit for unit in sweep.units if unit.name == name)
     # The same name when it is started again: then the process before is gone.
-    do_all(sweep, [unit], device, f"ray:{ray.get_runtime_context().get_task_id()}", Quiet())
+    do_one(folder, name, device, f"ray:{ray.get_runtime_context().get_task_id()}")
 
 
 def _ray() -> Any:
@@ -95,6 +88,6 @@ def _ray() -> Any:
         import ray
     except ImportError as error:
         raise ValueError(
-            f"expected Ray for this launcher, got: {error}; pip install 'remanence[ray]' brings it"
+            f"expected Ray for this launcher, got: {error}; pip install 'remanence-rnn[ray]' brings it"
         ) from None
     return ray

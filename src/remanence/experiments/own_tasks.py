@@ -1,0 +1,58 @@
+"""Tasks of one's own by the name of their module and class, `my_module:MyTask`. Naming one runs its module."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any
+
+from ..tasks import KNOWN, DataTask, Task
+from ..tasks.own.described import interface
+from ..training.plain import plain
+
+
+def is_own(name: object) -> bool:
+    """Whether it is the name of a module and of something in it."""
+    return isinstance(name, str) and ":" in name
+
+
+def own_task(text: str, path: str) -> type[Task]:
+    """The class that `module:Class` is. The module is looked for as Python does.
+
+    Args:
+        text: the name.
+        path: where it stands, for messages.
+    """
+    module_name, _, name = text.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a module of the user's raises
+        reason = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"expected {path} {text!r} to name a module that can be imported, got {reason}") from error
+    found = getattr(module, name, None)
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        got = "nothing of that name" if found is None else f"a {type(found).__name__}"
+        raise ValueError(f"expected {path} {text!r} to be a subclass of remanence.tasks.Task, got {got}")
+    missing = sorted(found.__abstractmethods__)
+    missing += [name for name in ("name", "readout", "goal") if not hasattr(found, name)]
+    if missing:
+        raise ValueError(f"expected {path} {text!r} to define {', '.join(missing)}, got a class without")
+    if not dataclasses.is_dataclass(found):
+        raise ValueError(f"expected {path} {text!r} to be a dataclass, whose fields are arguments, got another class")
+    return found
+
+
+def describe_task(task: Task) -> dict[str, Any]:
+    """A task as plain data: its name and arguments; of data, their digests."""
+    kind = type(task)
+    ours = kind.__module__.split(".")[0] == __name__.split(".")[0]
+    return {
+        "name": task.name if ours else f"{kind.__module__}:{kind.__qualname__}",
+        **(plain(task) if dataclasses.is_dataclass(task) else {}),
+        **({"data": task.digests} if isinstance(task, DataTask) else {}),
+    }
+
+
+def describe_interface(task: Task) -> dict[str, Any]:
+    """What is written of a task that this package does not have, so that a folder can be read without its code."""
+    return {} if KNOWN.get(task.name) is type(task) else {"interface": interface(task)}
