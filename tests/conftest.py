@@ -143,6 +143,7 @@ def docs_script():
         module = importlib.util.module_from_spec(spec)
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, spec.name, module)  # dataclasses look their module up
+            patch.syspath_prepend(DOCS)  # scripts share what they read
             spec.loader.exec_module(module)
         return module
 

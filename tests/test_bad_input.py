@@ -13,7 +13,9 @@ NAN, INF = float("nan"), float("inf")
 STEPS, BATCH, INPUTS, UNITS = 5, 2, 3, 4
 
 GATES = "sigmoid, fast, softsign, refine, ur, power_law"
-MODELS = "lstm, lstm-chrono, gru, plstm, fast, softsign, refine, ur, janet, nru, phased, mts"
+MODELS = (
+    "lstm, lstm-chrono, gru, plstm, fast, softsign, refine, ur, janet, nru, phased, mts, exprnn, urnn, eurnn, goru, sru"
+)
 
 
 def lstm(**keywords):

@@ -60,7 +60,7 @@ def test_two_who_write_the_same_file_do_not_disturb_each_other(tmp_path):
     assert names(tmp_path) == ["summary.json"]
 
 
-def test_left_overs_are_removed_by_name_and_age(tmp_path):
+def test_left_overs_are_removed_by_age(tmp_path):
     old, young, other = (
         tmp_path / f".writing-{name}" for name in ("0123abcd-[a].txt", "4567abcd-[a].txt", "0123abcd-b.txt")
     )
@@ -69,7 +69,7 @@ def test_left_overs_are_removed_by_name_and_age(tmp_path):
     for path in (old, other):
         os.utime(path, (time.time() - 2 * files.LEFT_OVER,) * 2)
     files.write(tmp_path / "[a].txt", b"whole")
-    assert names(tmp_path) == [other.name, young.name, "[a].txt"]
+    assert names(tmp_path) == [young.name, "[a].txt"]
     files.remove_left_overs(tmp_path)
     assert names(tmp_path) == ["[a].txt"]
 

@@ -3,12 +3,14 @@
 import ast
 import importlib.resources
 import json
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import remanence as rm
 
@@ -18,7 +20,10 @@ MODULES = {
 }
 every_module = pytest.mark.parametrize("module", sorted(MODULES))
 
-HEAVY = {"scipy", "matplotlib", "sklearn", "lightning", "typer", "rich", "yaml", "pandas"}
+HEAVY = {
+    *("scipy", "matplotlib", "sklearn", "lightning", "typer", "rich", "yaml", "pandas"),
+    *("safetensors", "huggingface_hub", "onnxscript", "onnxruntime"),
+}
 
 
 def test_importing_the_package_imports_nothing_slow():
@@ -34,7 +39,7 @@ def test_importing_the_package_imports_nothing_slow():
 
 def test_type_hints_are_shipped():
     assert importlib.resources.files("remanence").joinpath("py.typed").is_file()
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
     assert "py.typed" in project["tool"]["setuptools"]["package-data"]["remanence"]
 
 
@@ -93,3 +98,52 @@ def test_every_room_has_tests_in_make_test(in_make_test):
     if set(in_make_test) >= {folder.parent for folder in here.rglob("test_*.py")}:
         rooms = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
         assert rooms <= {folder.name for folder in in_make_test if folder.parent == here}
+
+
+# What is published.
+
+ROOT = Path(__file__).parents[1]
+URL = rm.version.URL
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def test_the_distribution_has_the_name_that_hints_say():
+    assert PROJECT["name"] == rm.version.DISTRIBUTION
+    extras = set(PROJECT["optional-dependencies"])
+    texts = [path.read_text("utf-8") for path in (*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))]
+    hints = {hint for text in texts for hint in re.findall(r"pip install ['\"]([\w.-]+)\[([\w,]+)\]", text)}
+    assert len(hints) > 5
+    assert {name for name, _ in hints} <= {rm.version.DISTRIBUTION, "."}
+    assert {extra for _, named in hints for extra in named.split(",")} <= extras
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "README.md", "CITATION.cff", "CONTRIBUTING.md"])
+def test_the_address_of_the_project_is_the_same_everywhere(name):
+    text = (ROOT / name).read_text("utf-8")
+    found = set(re.findall(r"https://(?:github|raw\.githubusercontent)\.com/([\w-]+/[\w-]+)", text))
+    assert found == {URL.removeprefix("https://github.com/")}
+
+
+def test_links_of_the_readme_are_absolute_and_lead_to_files_of_the_repository():
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / "README.md").read_text("utf-8"))
+    bases = f"{URL}/blob/main/", f"{URL.replace('github.com', 'raw.githubusercontent.com')}/main/"
+    assert all(link.startswith(bases) for link in links)
+    files = [re.sub("|".join(map(re.escape, bases)), "", link) for link in links]
+    assert {"docs/index.md", "docs/pictures/what_stays.png"} <= set(files)
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+def test_the_citation_names_this_version_and_its_licence():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert (citation["version"], citation["license"]) == (rm.__version__, PROJECT["license"])
+    assert citation["cff-version"] == "1.2.0"
+    assert all(entry["authors"] and entry["title"] for entry in (citation, *citation["references"]))
+
+
+def test_the_workflow_runs_what_must_hold_and_the_tests_elsewhere():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8"))["jobs"]
+    assert ".ci/run" in [step.get("run") for step in jobs["linux"]["steps"]]
+    assert jobs["elsewhere"]["strategy"]["matrix"]["os"] == ["macos-latest", "windows-latest"]
+    (installed,) = [step["run"] for step in jobs["elsewhere"]["steps"] if "pip" in step.get("run", "")]
+    assert ".[test]" in installed
+    assert "test" in PROJECT["optional-dependencies"]

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DRAWING = """
 import json, os, random
 import numpy, pytest, torch
@@ -43,6 +45,7 @@ for arguments in (["one", "two", "examples"], ["two", "examples"], ["two", "one"
 """
 
 
+@pytest.mark.long
 def test_what_a_test_draws_depends_on_its_name_and_the_base_seed_alone(tmp_path):
     (tmp_path / "test_drawing.py").write_text(DRAWING)
     (tmp_path / "pytest.ini").write_text("[pytest]")

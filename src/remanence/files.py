@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import secrets
 import sys
@@ -23,7 +22,7 @@ def whole(path: Path) -> Iterator[Path]:
 
     What is written there is forced to disk and becomes `path` if all goes well; else it is removed.
     """
-    remove_left_overs(path.parent, glob.escape(path.name), LEFT_OVER)
+    remove_left_overs(path.parent, older=LEFT_OVER)
     temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(4)}-{path.name}")
     try:
         yield temporary
@@ -51,9 +50,9 @@ def append(path: Path, content: bytes, settled: bool = True) -> None:
             os.fsync(file.fileno())
 
 
-def remove_left_overs(folder: Path, name: str = "*", older: float = 0.0) -> None:
-    """Remove temporary files of this name (a pattern) that nobody has touched for so many seconds."""
-    for path in folder.glob(f"{TEMPORARY}????????-{name}"):
+def remove_left_overs(folder: Path, older: float = 0.0) -> None:
+    """Remove temporary files that nobody has touched for so many seconds."""
+    for path in folder.glob(f"{TEMPORARY}????????-*"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime >= older:
                 path.unlink()

@@ -40,6 +40,8 @@ def test_the_ratio_is_bare_over_whole():
     assert program.Program("copy", "lstm", 1, bare_ms=9.0, whole_ms=10.0).ratio == pytest.approx(0.9)
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_the_loop_goes_on_past_an_evaluation(small, tmp_path):
     update = program.whole_update(program.settings(CPU)[0], "lstm", CPU, 1, tmp_path)
     for _ in range(1010):

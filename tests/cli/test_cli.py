@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -72,8 +73,8 @@ def test_every_command_has_help(command):
         ([*TINY, "--gates", "fats"], "did you mean 'fast'?"),
         ([*TINY, "--engines", "gpu"], "expected engine to be one of"),
         ([*TINY, "--precision", "tf32"], "expected precision to be full or bf16 on a CPU"),
-        ([*TINY, "--json", "/nowhere/at/all.json"], "/nowhere/at/all.json: No such file or directory"),
-        ([*TINY, "--json", "/"], "expected a file to write to, got the folder /"),
+        ([*TINY, "--json", "/nowhere/at/all.json"], f"{Path('/nowhere/at/all.json')}: No such file or directory"),
+        ([*TINY, "--json", "/"], f"expected a file to write to, got the folder {Path('/')}"),
     ],
 )
 def test_bad_input_is_answered_by_one_sentence_and_exit_code_2(words, answer):

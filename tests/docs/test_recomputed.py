@@ -5,6 +5,7 @@ import pytest
 
 @pytest.fixture
 def recomputed(docs_script, monkeypatch):
+    pytest.importorskip("resource")
     script = docs_script("recomputed")
     monkeypatch.setattr(script, "SIZES", {"cpu": (20, 2, 8, 128)})
     return script

@@ -37,7 +37,7 @@ def run(made_once) -> dict:
     """The notebook after its cells ran here, on one core."""
     for package in ("nbclient", "ipykernel", "matplotlib"):
         if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed: pip install 'remanence[docs]'")
+            pytest.skip(f"{package} is not installed: pip install 'remanence-rnn[docs]'")
     return json.loads((made_once("tutorial", execute) / "run.ipynb").read_text("utf-8"))
 
 

@@ -110,7 +110,7 @@ def test_a_last_line_that_was_cut_off_is_passed_over_and_another_damaged_one_is_
     files = ResultFiles(tmp_path, "plstm/copy-200", "short")
     assert files.runs["lstm"][0].curve("accuracy") == {10: 0.5}
     (folder / "metrics.jsonl").write_text("{" + whole)
-    with pytest.raises(ValueError, match=r"expected JSON in .*metrics\.jsonl, got something else"):
+    with pytest.raises(ValueError, match=r"^expected lines of JSON .*metrics\.jsonl, got a damaged line 1; "):
         figures_of(find("plstm/copy-200"), tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_a_damaged_result_and_one_of_another_form_are_answered(tmp_path):
     path = tmp_path / "plstm/fig1-decay/short/result.json"
     path.parent.mkdir(parents=True)
     path.write_text('{"found": {"steps"')
-    with pytest.raises(ValueError, match=r"expected JSON in .*result\.json"):
+    with pytest.raises(ValueError, match=r"^expected a result in .*result\.json, got a file that cannot be read"):
         figures_of(find("plstm/fig1-decay"), tmp_path)
     path.write_text('{"found": {"steps": [0]}}')
     with pytest.raises(ValueError, match=r"expected 'crossing' in the results under .*; remove them and run it again"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import gates
-from ..nn import GRU, JANET, LSTM, NRU, PhasedLSTM, Recurrent
+from ..nn import EURNN, GORU, GRU, JANET, LSTM, NRU, SRU, ExpRNN, PhasedLSTM, Recurrent, UnitaryRNN
 
 Maker = Callable[..., Recurrent]
 
@@ -30,15 +30,19 @@ def projected(gate: str) -> Maker:
 
 PROJECTED = "proj-"
 """What names of projected layers begin with."""
+QUOTED: dict[str, Maker] = {"exprnn": ExpRNN, "urnn": UnitaryRNN, "eurnn": EURNN, "goru": GORU, "sru": SRU}
+"""Measured where they are named: those with an orthogonal or unitary matrix, and the SRU."""
 KNOWN: dict[str, Maker] = {
     **{gate: gated(gate) for gate in gates.KNOWN},
     "gru": GRU,
     "janet": JANET,
     "phased": PhasedLSTM,
     "nru": NRU,
+    **QUOTED,
     **{PROJECTED + gate: projected(gate) for gate in ("fast", "power_law")},
 }
-"""The LSTM with every gate, by the name of the gate; GRU, JANET, the phased LSTM and the NRU; projected LSTMs."""
+"""The LSTM with every gate, by the name of the gate; GRU, JANET, the phased LSTM and the NRU; projected LSTMs;
+those that have to be named."""
 
 
 def projection(layer: str, units: int) -> int:

@@ -51,7 +51,7 @@ def compiler_name() -> str:
 def processor() -> str:
     """The name of the CPU."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     except OSError:
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.lower().startswith("model name"))

@@ -132,7 +132,7 @@ def bare_update(setting: Setting, layer: str, device: torch.device) -> Call:
     else:
         one = source.pick(torch.arange(config.batch, device=device))
     batch = side_by_side([one])
-    dt = one.dt if learner.layer.cell.takes_dt else None
+    dt = one.dt if learner.takes_dt else None
     given = config.optimiser
     optimiser: torch.optim.Optimizer
     if given.name == "rmsprop":

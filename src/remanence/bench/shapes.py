@@ -12,6 +12,7 @@ from .. import engines
 from ..engines.machine import device_named, devices
 from ..names import lookup
 from .layers import KNOWN as LAYERS
+from .layers import QUOTED
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def plan(
     Args:
         device: cpu, cuda or cuda:N; by default CUDA where there is one.
         shapes: names of shapes, or sizes such as `T220-B128-H128` or `T220-B128-I10-H128`.
-        layers: names of gates, "gru", "janet".
+        layers: names of gates, "gru", "janet", ...
         engine_names: names of engines, "auto".
         precision: "tf32", "full" or "bf16".
         quick: whether to measure one small shape in half a minute.
@@ -119,7 +120,7 @@ def plan(
     return BenchPlan(
         device=place,
         shapes=tuple(dict.fromkeys(shape_named(name) for name in shapes)) or standard,
-        layers=tuple(dict.fromkeys(layers)) or tuple(LAYERS),
+        layers=tuple(dict.fromkeys(layers)) or tuple(name for name in LAYERS if name not in QUOTED),
         engines=tuple(dict.fromkeys(engine_names)) or None,
         precision=precision,
         budget=budget,

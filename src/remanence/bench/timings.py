@@ -130,7 +130,11 @@ def key(row: Timing) -> str:
 def candidates(shape: Shape, plan: BenchPlan) -> Iterator[Timing]:
     """Rows to fill; those that cannot be have a reason."""
     for layer in plan.layers:
-        task = blank_task(layer, shape, plan)
+        try:
+            task = blank_task(layer, shape, plan)
+        except ValueError as error:  # of units that the layer cannot have
+            yield Timing(shape, layer, "auto", "", reason=str(error))
+            continue
         refusals = {name: engines.fitted_to(engine, task).refuses(task) for name, engine in engines.KNOWN.items()}
         automatic = engines.choose("auto", task).name
         if plan.engines is not None:

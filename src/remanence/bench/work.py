@@ -98,8 +98,8 @@ def blank_task(layer: str, shape: Shape, plan: BenchPlan) -> engines.EngineTask:
 
 
 def cell_of(layer: str, shape: Shape) -> Cell:
-    """Its cell, which may depend on the number of units."""
-    return LAYERS[layer](1, shape.units, device="meta").cell
+    """The cell that engines run, which may depend on the number of units."""
+    return LAYERS[layer](1, shape.units, device="meta").recurrence
 
 
 @contextmanager

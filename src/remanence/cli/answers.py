@@ -7,21 +7,36 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
+
+from .output import complain
+
+if TYPE_CHECKING:
+    from ..training import Ranks
 
 MOST = 10_000
 """Seeds in a range: more are a slip of the hand."""
 
 
 @contextmanager
-def bad_input_is_answered() -> Iterator[None]:
+def bad_input_is_answered(ranks: Ranks | None = None) -> Iterator[None]:
     """One sentence and exit code 2 for what a user got wrong. Only what looks at the user's words belongs inside."""
     try:
         yield
     except ValueError as error:
-        typer.echo(f"remanence: {error}", err=True)
-        raise typer.Exit(2) from None
+        refuse(error, ranks)
+
+
+def refuse(error: ValueError, ranks: Ranks | None = None) -> NoReturn:
+    """Say what is wrong and exit with code 2; of several processes that have all heard of it, the first one says it."""
+    agreed = ranks is not None and ranks.agreed(error)
+    if ranks is None or ranks.first or not agreed:
+        complain(error)
+    if ranks is not None and agreed:
+        ranks.leave()
+    raise typer.Exit(2) from None
 
 
 @contextmanager
@@ -31,7 +46,8 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except ImportError as error:
         raise ValueError(
-            f"expected {error.name or 'what draws'} for {path}, got: {error}; pip install 'remanence[report]' brings it"
+            f"expected {error.name or 'what draws'} for {path}, got: {error}; "
+            "pip install 'remanence-rnn[report]' brings it"
         ) from None
     except OSError as error:
         raise ValueError(f"expected to write {path}, got: {error.strerror or error}") from None
@@ -57,10 +73,10 @@ def read_seeds(words: str | None) -> list[int]:
 
 
 def expect_alone() -> None:
-    """Refuse to be one of several processes that were started for one run: they would all do the same."""
+    """Refuse to be one of several processes that torchrun has started: they would all do the same."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size.isdigit() and int(size) > 1:
         raise ValueError(
-            f"expected one process, got one of {size} (WORLD_SIZE, as torchrun sets it): a run is not split; "
-            "--devices spreads its models and seeds, and so does `remanence sweep`"
+            f"expected one process, got one of {size} (WORLD_SIZE, as torchrun sets it): torchrun is for "
+            "`remanence run`, and a sweep starts processes of its own"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .answers import bad_input_is_answered, split
+from .output import echo
 
 if TYPE_CHECKING:
     from ..bench import BenchReport
@@ -32,7 +33,11 @@ def command(
     ] = None,
     gates: Annotated[
         list[str] | None,
-        typer.Option(help="Gates, gru, janet, phased; all by default.", metavar="NAME,..", show_default=False),
+        typer.Option(
+            help="Gates, gru, janet, phased, nru, ...; by default all but exprnn, urnn, eurnn, goru, sru.",
+            metavar="NAME,..",
+            show_default=False,
+        ),
     ] = None,
     engines: Annotated[
         list[str] | None,
@@ -95,7 +100,7 @@ def command(
             save(report, json)
         except OSError as error:
             show(report, markdown)
-            typer.echo(f"remanence: expected a file that can be written, got {json}: {error.strerror}", err=True)
+            echo(f"remanence: expected a file that can be written, got {json}: {error.strerror}", err=True)
             raise typer.Exit(2) from None
     show(report, markdown)
 
@@ -121,10 +126,10 @@ def show(report: BenchReport, markdown: bool) -> None:
 
     about = {"command": report.command, **report.machine, "took": f"{report.seconds:.0f} s"}
     if markdown:
-        typer.echo("\n".join(f"- {name}: {value}" for name, value in about.items()))
-        typer.echo(f"\n{reading(report)}")
+        echo("\n".join(f"- {name}: {value}" for name, value in about.items()))
+        echo(f"\n{reading(report)}")
         for table in tables(report):
-            typer.echo(f"\n{table.markdown()}")
+            echo(f"\n{table.markdown()}")
         return
     console = Console(highlight=False)
     for name, value in about.items():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..printable import printable
 from .answers import bad_input_is_answered
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def command(
     name: Annotated[
         str | None, typer.Argument(help="Find or download this data set, and verify it.", show_default=False)
     ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Verify all that are found, byte for byte.")] = False,
 ) -> None:
     """Show the data sets, or verify one.
 
@@ -35,10 +37,14 @@ def command(
     if not console.is_terminal:
         console = Console(highlight=False, width=10_000)  # nothing is to be cut or broken in a pipe
     with bad_input_is_answered():
-        if name is None:
-            show_all(console)
-        else:
+        if name is not None:
             show(lookup("data set", name, KNOWN), console)
+        elif verify:
+            for known in KNOWN.values():
+                if known.find() is not None:
+                    show(known, console)
+        else:
+            show_all(console)
 
 
 def show_all(console: Console) -> None:
@@ -52,12 +58,14 @@ def show_all(console: Console) -> None:
     for known in KNOWN.values():
         found = known.find()
         counts = (found and found.form.counts) or known.counts
-        where = escape(found.where) if found else "[yellow]not found[/yellow]"
+        where = escape(printable(found.where)) if found else "[yellow]not found[/yellow]"
         shown.add_row(known.name, escape(known.description), escape(summary(counts)), where)
     console.print(shown)
     console.print(
         f"Looked in {data_folder() or '$REMANENCE_DATA (not set)'}, then in {cache_folder()}.\n"
-        "`remanence data NAME` verifies one, and downloads it where it was not found.",
+        "`remanence data NAME` verifies one, and downloads it where it was not found;\n"
+        "`remanence data --verify` verifies all that are there.\n"
+        "Whatever reads a data set verifies it first; of files above 128 MB, samples.",
         markup=False,
     )
 
@@ -74,7 +82,7 @@ def show(known: DataSet[Any], console: Console) -> None:
             found = known.fetch()
             status.start()
         counts = known.count(known.load(again=True))
-    console.print(f"{known.name}: {known.description}\nfound in {found.where}", markup=False)
+    console.print(f"{known.name}: {known.description}\nfound in {printable(found.where)}", markup=False)
     if found.files:
         files = table("file", "bytes", "checksum")
         files.columns[1].justify = "right"

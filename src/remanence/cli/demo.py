@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .output import echo
 from .run import answered
 
 
@@ -28,23 +29,23 @@ def command(
         introduction = demo.introduction(shown.experiment, list(shown.standings.values()))
         for paragraph in introduction:
             say(paragraph, hang=0)
-            typer.echo()
+            echo()
         try:
             shown.run()
         except Stopped as stopped:
-            typer.echo(f"remanence: {stopped.reason}", err=True)
+            echo(f"remanence: {stopped.reason}", err=True)
             raise typer.Exit(stopped.code) from None
         show_table(demo.table(shown.standings, shown.groups), wrap=("updates to solve", "final error"))
-        typer.echo()
+        echo()
         sentences = demo.conclusion(list(shown.standings.values()))
         if not quick:  # of the whole race only
             sentences += [demo.WHERE_AN_LSTM_DOES_AS_WELL, demo.ABOUT_THE_FAST_GATE]
         for sentence in sentences:
             say(sentence, hang=0)
-            typer.echo()
+            echo()
         for what, make in (("Picture", shown.draw), ("Report", lambda: shown.report([*introduction, *sentences]))):
             try:
                 say(f"{what}: {make()}")
             except ImportError as error:
-                say(f"{what}: none, for {error.name} is not installed; pip install 'remanence[report]' brings it")
+                say(f"{what}: none, for {error.name} is not installed; pip install 'remanence-rnn[report]' brings it")
         say(f"Results: {shown.folder}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .answers import writing
+from .output import complain
 from .run import answered
 
 
@@ -51,7 +52,7 @@ def command(
             except NotYetRun as nothing:
                 if ids:
                     raise
-                typer.echo(f"remanence: {nothing}", err=True)  # one that has only begun does not stop the others
+                complain(nothing)  # one that has only begun does not stop the others
                 continue
             make_folder(out)
             for figure in figures:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .answers import bad_input_is_answered, writing
+from .output import echo
+from .own import look_here
 
 if TYPE_CHECKING:
     from ..experiments.checkpoints import Checkpoint
@@ -18,7 +20,7 @@ def command(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            help="The folder of a run, one of its checkpoints, or a saved language model.",
+            help="The folder of a run, one of its checkpoints, a saved language model, or a folder of save_pretrained.",
             metavar="CHECKPOINT",
             show_default=False,
         ),
@@ -36,6 +38,14 @@ def command(
         ),
     ] = 0,
     steps: Annotated[int, typer.Option(help="Steps watched after that.", min=1, metavar="N")] = 200,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="With --sequences, for a run on a task of your own: its module and class, which is imported.",
+            metavar="MODULE:CLASS",
+            show_default=False,
+        ),
+    ] = None,
     theme: Annotated[str, typer.Option(help="Of a picture: light or dark.")] = "light",
 ) -> None:
     """Show the units of a trained model: timescales, exponents and ages, gates, as tables and a picture."""
@@ -49,7 +59,7 @@ def command(
         if out is not None:
             expect_ending(out)
         opened = open_checkpoint(checkpoint)
-        found = inspected(opened, sequences, steps)
+        found = inspected(opened, sequences, steps, task)
         if out is not None:
             with writing(out):
                 save(found, out, theme)  # before anything is shown: a file that cannot be written is the answer then
@@ -57,27 +67,31 @@ def command(
     for name, value in found.facts:
         say(f"{name:<10}  {value}", indent=2, hang=12)
     for table in found.tables():
-        typer.echo()
+        echo()
         show_table(table)
-    typer.echo()
+    echo()
     for line in found.histograms(bar_character()):
-        typer.echo(line)
+        echo(line)
     for note in found.notes:
         say(note)
     if out is not None:
-        typer.echo()
+        echo()
         say(f"{'Page' if out.suffix.lower() == '.html' else 'Picture'}: {out}")
 
 
-def inspected(opened: Checkpoint, sequences: int, steps: int) -> Inspection:
+def inspected(opened: Checkpoint, sequences: int, steps: int, task: str | None = None) -> Inspection:
     """What is known of a model, with what it does on sequences of its task where some are asked for."""
     from ..report.inspection import inspect
 
+    if task is not None:
+        if not sequences:
+            raise ValueError(f"expected --sequences with --task, got --task {task} alone")
+        look_here()
     if not sequences:
         return inspect(opened.model, title=opened.title, facts=opened.facts)
     from ..analysis import sequences_of
 
-    (batch,) = sequences_of(opened.task(), sequences, at_once=sequences)
+    (batch,) = sequences_of(opened.task(task), sequences, at_once=sequences)
     count = batch.inputs.shape[1]
     return inspect(
         opened.model,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+from .output import echo
 
 
 def command() -> None:
@@ -19,6 +19,6 @@ def command() -> None:
     for paper, title in PAPERS.items():
         rows = [(one.id, one.reproduces, one.title) for one in experiments if one.paper == paper]
         show_table(Table(title, headings, rows, words=len(headings)), wrap=("reproduces", "title"))
-        typer.echo()
+        echo()
     say("Presets of all: smoke (seconds on a CPU), short (minutes on a GPU), paper (as published).")
     say("remanence show ID says more about one, remanence run ID runs it.")

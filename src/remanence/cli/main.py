@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from ..version import __version__
-from . import bench, check, data, demo, figure, inspect, report, run, show, sweep
+from . import bench, check, data, demo, export, figure, inspect, report, run, show, sweep
 from . import list as list_
+from .output import answered_if_unwritable, echo, open_what_is_closed
 
 KNOWN: dict[str, Callable[..., None]] = {
     "demo": demo.command,
@@ -20,6 +21,7 @@ KNOWN: dict[str, Callable[..., None]] = {
     "report": report.command,
     "figure": figure.command,
     "inspect": inspect.command,
+    "export": export.command,
     "bench": bench.command,
     "check": check.command,
     "data": data.command,
@@ -40,7 +42,7 @@ for _name, _command in KNOWN.items():
 def show_version(wanted: bool) -> None:
     """Print the version and stop."""
     if wanted:
-        typer.echo(f"remanence {__version__}")
+        echo(f"remanence {__version__}")
         raise typer.Exit
 
 
@@ -55,4 +57,6 @@ def remanence(
 
 def main() -> None:
     """Run the command that was typed."""
-    app(prog_name="remanence")
+    open_what_is_closed()
+    with answered_if_unwritable():
+        app(prog_name="remanence")

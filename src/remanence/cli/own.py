@@ -23,11 +23,16 @@ def cell_of(text: str, gate: Gate) -> GatedCell:
     return found
 
 
+def look_here() -> None:
+    """Look for modules in the present folder, too."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
 def _found(kind: str, text: str, wanted: type, *arguments: Any) -> Any:
     """What `module:Name` is, or makes of these arguments. The module is looked for in the present folder, too."""
     module_name, _, name = text.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
+    look_here()
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever a user's module raises

@@ -24,15 +24,16 @@ def command(
 
     The page needs no network and no other file. Runs that have not ended are shown as far as they are.
     """
-    from ..experiments.sections import gather
+    from ..experiments.sections import gather, sweeps_in
     from ..report import page
     from ..sweeps import Sweep
     from ..sweeps.section import sections as of_sweep
     from .tables import say
 
     with answered():
-        swept = [one for folder in folders if (folder / "sweep.yaml").is_file() for one in of_sweep(Sweep.open(folder))]
-        sections = [*swept, *gather(folders)]
+        places = dict.fromkeys(place for folder in folders for place in sweeps_in(folder))
+        swept = [one for place in places for one in of_sweep(Sweep.open(place))]
+        sections = [*gather(folders, none=bool(swept)), *swept]
         with writing(out):
             out.parent.mkdir(parents=True, exist_ok=True)
             page.write(sections, out)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, expect_alone, read_seeds, split
+from .answers import bad_input_is_answered, read_seeds, refuse, split
+from .output import echo
+
+if TYPE_CHECKING:
+    from ..training import Ranks
 
 
 def command(
-    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`.", metavar="ID")],
+    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`, or a file: my.yaml.", metavar="ID")],
     preset: Annotated[
         str, typer.Option(help="smoke (seconds), short (minutes on a GPU) or paper (as published).")
     ] = "short",
@@ -55,6 +59,14 @@ def command(
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Run the models on this engine; by default the one a run began with, or the fastest.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
     logger: Annotated[
         list[str] | None,
         typer.Option(help="Also send metrics to mlflow or wandb.", metavar="NAME,..", show_default=False),
@@ -64,50 +76,60 @@ def command(
     """Run an experiment.
 
     Stopping it (Ctrl-C, kill, budget) loses nothing: the same command goes on. When it is finished, the same command
-    shows its table. Results are in DIR/ID/PRESET.
+    shows its table. Results are in DIR/ID/PRESET. Under torchrun, its processes train together.
     """
-    import torch
-
     from .. import experiments
-    from ..engines.machine import device_named
-    from ..training import Budget, Progress, Quiet, Stopped, loggers
+    from ..engines import check_name
+    from ..training import Budget, Progress, Quiet, Ranks, Silent, Stopped, loggers
     from .tables import say, show_table
 
     with bad_input_is_answered():
-        expect_alone()
+        ranks = Ranks.join()
+
+    def asked() -> tuple[experiments.Experiment, experiments.Way, list[str], list[int], list[str]]:
         limit = Budget() if budget is None else Budget.parse(budget)
         experiment = experiments.find(id, preset, set_ or ())
         chosen, numbers = split(models), read_seeds(seeds)
         several = split([devices] if devices else None)
-        if several and (device or budget or logger or experiment.kind != "training"):
-            other = (
-                "--device"
-                if device
-                else "--budget"
-                if budget
-                else "--logger"
-                if logger
-                else f"the {experiment.kind} {id}"
-            )
-            raise ValueError(f"expected --devices for a plain training, got it with {other}")
-        place = device_named(device or (several[0] if several else "cuda" if torch.cuda.is_available() else "cpu"))
+        if engine is not None:
+            check_name(engine)
+        others = {
+            "--device": device,
+            "--budget": budget,
+            "--logger": logger,
+            "--engine": engine,
+            f"the {experiment.kind} {id}": experiment.kind != "training",
+            "torchrun": not ranks.alone,
+        }
+        unfit = next((name for name, there in others.items() if there), None)
+        if several and unfit is not None:
+            raise ValueError(f"expected --devices for a plain training, got it with {unfit}")
+        place = ranks.device(device or (several[0] if several else None))
         experiments.check(experiment, chosen)
-        others = [loggers.make(name) for name in split(logger)]
+        also = [loggers.make(name) for name in split(logger)] if ranks.first else []
+        progress = Silent() if not ranks.first else Quiet() if quiet else Progress()
+        way = experiments.Way(out, place, limit, together, progress, also, ranks, engine)
+        return experiment, way, chosen, numbers, several
+
+    with bad_input_is_answered(ranks):
+        experiment, way, chosen, numbers, several = ranks.alike(asked)
     if several:
         spread(id, preset, chosen, numbers, set_ or [], several, together, out)
-    with answered(), Quiet() if quiet else Progress() as progress:
-        way = experiments.Way(out, place, limit, together, progress, others)
+    with answered(ranks), way.progress as progress:
         try:
             tables = experiments.run(experiment, way, chosen, numbers)
         except Stopped as stopped:
             progress.say(f"remanence: {stopped.reason}")
+            ranks.leave()
             raise typer.Exit(stopped.code) from None
     for table in tables:
         show_table(table, wrap=("single runs",))
-        typer.echo()
-    for claim in experiment.claims:
-        say(f"Published: {claim}")
-    say(f"Results: {out / experiment.id / experiment.preset}")
+        echo()
+    if ranks.first:
+        for claim in experiment.claims:
+            say(f"{'To be tested' if experiment.paper == 'own' else 'Published'}: {claim}")
+        say(f"Results: {out / experiment.id / experiment.preset}")
+    ranks.leave()
 
 
 def spread(
@@ -139,12 +161,12 @@ def spread(
     for unit in sweep.units:
         reason = sweep.failure(unit)
         if reason is not None:
-            typer.echo(f"remanence: {unit} failed: {reason}", err=True)
+            echo(f"remanence: {unit} failed: {reason}", err=True)
             raise typer.Exit(1)
 
 
 @contextmanager
-def answered() -> Iterator[None]:
+def answered(ranks: Ranks | None = None) -> Iterator[None]:
     """One sentence and exit code 2 for what the files on disk, the configuration or the memory make impossible."""
     import torch
 
@@ -152,7 +174,7 @@ def answered() -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         problem = str(error).partition(". ")[0]
-        typer.echo(
+        echo(
             "remanence: expected a model and a batch that fit into the memory of the device; fewer seeds at a time "
             f"(--together) or a smaller train.batch need less, got: {problem}",
             err=True,
@@ -161,5 +183,4 @@ def answered() -> Iterator[None]:
     except ValueError as error:
         if not str(error).startswith("expected "):  # our sentences do; anything else is a mistake in the program
             raise
-        typer.echo(f"remanence: {error}", err=True)
-        raise typer.Exit(2) from None
+        refuse(error, ranks)

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .answers import bad_input_is_answered
+from .output import echo
 
 if TYPE_CHECKING:
     from ..experiments import Experiment
 
 
 def command(
-    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`.", metavar="ID")],
+    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`, or a file: my.yaml.", metavar="ID")],
     preset: Annotated[str, typer.Option(help="smoke, short or paper.")] = "short",
     set_: Annotated[
         list[str] | None,
@@ -31,41 +32,43 @@ def command(
     if yaml:
         from ..experiments import text
 
-        typer.echo(text.write(described), nl=False)
+        echo(text.write(described), nl=False)
     else:
-        show(experiment, described)
+        show(experiment, described, id)
 
 
-def show(experiment: Experiment, described: dict[str, Any]) -> None:
-    """An experiment for people."""
+def show(experiment: Experiment, described: dict[str, Any], id: str) -> None:
+    """An experiment for people, and the command that runs it by this id."""
     from ..experiments import PAPERS, PRESETS
     from ..experiments.configuration import in_words, models_table, published_table
     from .tables import say, show_table
 
     say(f"{experiment.id}: {experiment.title}")
-    typer.echo()
-    source = "" if experiment.paper == "own" else f" ({PAPERS[experiment.paper]})"
-    say(f"reproduces  {experiment.reproduces}{source}", hang=12)
+    echo()
+    if experiment.reproduces:
+        known = experiment.paper in PAPERS and experiment.paper != "own"
+        source = f" ({PAPERS[experiment.paper]})" if known else ""
+        say(f"reproduces  {experiment.reproduces}{source}", hang=12)
     others = ", ".join(name for name in PRESETS if name != experiment.preset)
     say(f"preset      {experiment.preset} (others: {others})")
     for name, value in in_words(experiment, described).items():
         say(f"{name:<10}  {value}", hang=12)
     if experiment.models:
-        typer.echo()
+        echo()
         show_table(models_table(experiment), wrap=("own settings",))
     for title, lines in (("Published:", experiment.claims), ("Choices and deviations:", experiment.choices)):
         if lines:
-            typer.echo()
+            echo()
             say(title)
             for line in lines:
                 say(f"- {line}", indent=2)
     if experiment.published:
-        typer.echo()
+        echo()
         show_table(published_table(experiment), wrap=("quantity",))
     if experiment.cost:
-        typer.echo()
+        echo()
         say("Cost:")
         for preset, words in experiment.cost.items():
             say(f"- {preset}: {words}", indent=2)
-    typer.echo()
-    say(f"remanence run {experiment.id} --preset {experiment.preset}")
+    echo()
+    say(f"remanence run {id} --preset {experiment.preset}")

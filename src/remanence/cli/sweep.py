@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .answers import bad_input_is_answered, expect_alone, read_seeds, split
+from .output import complain, echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..sweeps import Grid, Sweep
+    from ..sweeps import Grid, Places, Sweep
     from ..sweeps.search import Range
 
 
@@ -101,6 +102,7 @@ def command(
     finished, the same command shows its tables.
     """
     from .. import sweeps
+    from ..experiments.results import SWEEP
 
     with bad_input_is_answered():
         expect_alone()
@@ -112,7 +114,7 @@ def command(
         places = where(launcher, devices, workers, option)
         grid = grid_of(what or [], preset, models, seeds, set_)
         one = 1 if places.devices == ["cpu"] else None
-        if together is None and (out / "sweep.yaml").is_file():  # begun elsewhere, perhaps on another kind of device
+        if together is None and (out / SWEEP).is_file():  # begun elsewhere, perhaps on another kind of device
             together = sweeps.Sweep.open(out).together
         elif together is None and not ranges:
             together = one
@@ -182,7 +184,7 @@ def searched(sweep: Sweep, ranges: dict[str, Range], trials: int, device: str) -
             raise typer.Exit(stopped.code) from None
     for one in table(sweep, ranges):
         show_table(one)
-        typer.echo()
+        echo()
     say(f"Results: {sweep.folder}")
 
 
@@ -224,7 +226,7 @@ def apart(words: str) -> list[str]:
     return [word.strip() for word in found if word.strip()]
 
 
-def where(launcher: str, devices: str | None, workers: int | None, options: list[str] | None) -> sweeps.Places:  # type: ignore[name-defined]  # noqa: F821
+def where(launcher: str, devices: str | None, workers: int | None, options: list[str] | None) -> Places:
     """Where units run."""
     import os
 
@@ -260,18 +262,19 @@ def answered() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("remanence: stopped; the same command goes on", err=True)
+        echo("remanence: stopped; the same command goes on", err=True)
         raise typer.Exit(130) from None
     except ValueError as error:
         if not str(error).startswith("expected "):
             raise
-        typer.echo(f"remanence: {error}", err=True)
+        complain(error)
         raise typer.Exit(2) from None
 
 
 @contextmanager
 def live(sweep: Sweep, as_json: bool) -> Iterator[Callable[[], None]]:
     """Something to call now and then, which shows how far everything is: a table that changes, or lines."""
+    import signal
     import sys
 
     from ..sweeps import tables
@@ -284,14 +287,12 @@ def live(sweep: Sweep, as_json: bool) -> Iterator[Callable[[], None]]:
             if before.get(row["unit"]) != row["state"]:
                 before[row["unit"]] = row["state"]
                 if as_json:
-                    typer.echo(json.dumps(row, ensure_ascii=False))
+                    echo(json.dumps(row, ensure_ascii=False))
                 else:
-                    typer.echo(f"{row['unit']}: {row['state']}{row['reason'] and ': ' + row['reason']}", err=True)
+                    echo(f"{row['unit']}: {row['state']}{row['reason'] and ': ' + row['reason']}", err=True)
 
     def ended(*_: object) -> None:
         raise KeyboardInterrupt
-
-    import signal
 
     with on_signals(ended, (signal.SIGTERM,)):
         if as_json or not sys.stderr.isatty():
@@ -326,7 +327,7 @@ def shown(sweep: Sweep, as_json: bool) -> None:
 
     if as_json:
         for row in tables.plain_status(sweep):
-            typer.echo(json.dumps(row, ensure_ascii=False))
+            echo(json.dumps(row, ensure_ascii=False))
         return
     show_table(tables.status(sweep), wrap=("",))
 
@@ -341,17 +342,17 @@ def finish(sweep: Sweep, as_json: bool, device: str) -> None:
     close(sweep, device)
     results.save(sweep.folder / "table.json", tables.plain_outcomes(sweep))
     if as_json:
-        typer.echo(json.dumps({"results": tables.plain_outcomes(sweep)}, ensure_ascii=False))
+        echo(json.dumps({"results": tables.plain_outcomes(sweep)}, ensure_ascii=False))
     else:
         for table in tables.outcomes(sweep):
             show_table(table, wrap=("single runs",))
-            typer.echo()
+            echo()
         say(f"Results: {sweep.folder}")
     failures = [(unit, reason) for unit in sweep.units if (reason := sweep.failure(unit)) is not None]
     for unit, reason in failures:
-        typer.echo(f"remanence: {unit} failed: {reason}", err=True)
+        echo(f"remanence: {unit} failed: {reason}", err=True)
     left = sum(not sweep.is_done(unit) for unit in sweep.units) - len(failures)
     if left:
-        typer.echo(f"remanence: {left} units are not done; the same command goes on", err=True)
+        echo(f"remanence: {left} units are not done; the same command goes on", err=True)
     if failures or left:
         raise typer.Exit(1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Literal
 
-import typer
+from ..printable import printable
+from .output import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ def on_terminal() -> bool:
 def show_table(table: Table, wrap: Sequence[str] = ()) -> None:
     """A table: in a pipe every cell in full on one line; on a terminal the columns named in `wrap` may be broken."""
     if not on_terminal():
-        typer.echo("\n".join(table.lines()))
+        echo("\n".join(table.lines()))
         return
     from rich.console import Console
 
@@ -36,21 +37,28 @@ def show_rich(table: Table, console: Console, wrap: Sequence[str] | None = None)
     from rich.markup import escape
     from rich.table import Table as RichTable
 
-    shown = RichTable(title=escape(table.title) or None, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+    shown = RichTable(
+        title=escape(printable(table.title)) or None, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0)
+    )
     for index, heading in enumerate(table.headings):
         justify: Literal["left", "right"] = "left" if table.is_words(index) else "right"
-        shown.add_column(heading, justify=justify, no_wrap=wrap is not None and heading not in wrap, overflow="fold")
+        shown.add_column(
+            escape(printable(heading)),
+            justify=justify,
+            no_wrap=wrap is not None and heading not in wrap,
+            overflow="fold",
+        )
     for row in table.rows:
-        shown.add_row(*(escape(cell) for cell in row))
+        shown.add_row(*(escape(printable(cell)) for cell in row))
     console.print(shown)
     for note in table.notes:
-        console.print(f"  {note}", markup=False)
+        console.print(f"  {printable(note)}", markup=False)
 
 
 def say(words: str, indent: int = 0, hang: int = 2) -> None:
     """A line of text: in a pipe as it is, on a terminal broken between words, later lines set in by `hang` more."""
     if not on_terminal():
-        typer.echo(" " * indent + words)
+        echo(" " * indent + words)
         return
     import shutil
     import textwrap
@@ -59,4 +67,4 @@ def say(words: str, indent: int = 0, hang: int = 2) -> None:
     fill = textwrap.TextWrapper(
         width, " " * indent, " " * (indent + hang), break_on_hyphens=False, break_long_words=False
     )
-    typer.echo(fill.fill(words))
+    echo(fill.fill(words))

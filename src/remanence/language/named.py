@@ -35,7 +35,17 @@ class Named:
         found = self.data_set.get()
         checksums = [file.checksum for file in found.form.needed]
         key = f"{self.name}-{digest(self.name, checksums)}"
-        return numbered_once(self.name, key, lambda: self.number(self.data_set.load()))
+
+        def number() -> Numbered:
+            texts = self.data_set.load()
+            try:
+                return self.number(texts)
+            except UnicodeDecodeError as error:
+                raise data.DataError(
+                    f"expected text in UTF-8 in {found.where}, got byte {error.object[error.start]:#04x}; copy it again"
+                ) from None
+
+        return numbered_once(self.name, key, number)
 
 
 def words(texts: Texts) -> Numbered:

@@ -1,0 +1,64 @@
+"""`remanence export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .answers import bad_input_is_answered, split
+from .output import echo
+
+
+def command(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder of a run, one of its checkpoints, a saved language model, or a folder of save_pretrained.",
+            metavar="CHECKPOINT",
+            show_default=False,
+        ),
+    ],
+    to: Annotated[str, typer.Option(help="onnx, or pt2 for a program of torch.export.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="The file; model.onnx or model.pt2 by default.", metavar="FILE")
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            help="Further inputs of the program: state, lengths, dt, mask.",
+            metavar="NAMES",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON instead of words.")] = False,
+) -> None:
+    """Write a trained model as ONNX or as a program of torch.export, checked against the model."""
+    from ..experiments.checkpoints import open_checkpoint
+    from ..models.exporting import KNOWN, TOLERANCE, expect_installed, expect_path, export
+    from ..names import lookup
+    from .tables import say
+
+    with bad_input_is_answered():
+        lookup("--to", to, KNOWN)
+        path = expect_path(out or Path(f"model.{to}"), to)
+        expect_installed(to)
+        opened = open_checkpoint(checkpoint)
+        found = export(opened.model, path, to, split(also))
+    if as_json:
+        import json
+
+        about = {"file": str(found.path), "inputs": found.inputs, "outputs": found.outputs}
+        echo(json.dumps({**about, "difference": found.difference, "tolerance": TOLERANCE}))
+        return
+    say(f"{opened.title}: {found.path}")
+    say(f"inputs   {', '.join(found.inputs)}", indent=2, hang=9)
+    say(f"outputs  {', '.join(found.outputs)}", indent=2, hang=9)
+    say(
+        f"checked  against the model on sequences of other lengths: it differs by at most {found.difference:.1g} "
+        f"({TOLERANCE:g} is allowed)",
+        indent=2,
+        hang=9,
+    )
