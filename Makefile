@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all lint types docs tutorial picture campaign results clean
+.PHONY: demo test test-all attack lint types package docs tutorial irregular picture campaign results clean
 
 demo: $(STAMP)
 	$(BIN)/remanence demo
@@ -18,6 +18,15 @@ test-all: $(STAMP)
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not slow"
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/engines -k interpreted
 
+# Attacks: random layers on every engine, kills at random moments, random damage to the files of runs, the C++ engine
+# under sanitizers, gradients of long sequences. Two hours or so on two cores.
+CASES ?= 10000
+KILLS ?= 1000
+attack: $(STAMP)
+	$(BIN)/python tests/attack/differential.py --cases $(CASES)
+	$(BIN)/python tests/attack/soak.py --kills $(KILLS)
+	$(BIN)/python -m pytest -q tests/attack -m slow
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -25,12 +34,23 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# Source distribution and wheel, in dist: complete, installable, and with metadata that PyPI takes.
+package: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python .ci/package.py
+
 # The site, in build/site. NO_MKDOCS_2_WARNING silences a notice of the theme's about its successor.
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 tutorial: $(STAMP)
 	$(BIN)/python docs/tutorial.py
+
+# The table and the picture of docs/irregular.md.
+irregular: $(STAMP)
+	$(BIN)/python docs/irregular.py
 
 picture: $(STAMP)
 	$(BIN)/python docs/pictures/what_stays.py

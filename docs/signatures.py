@@ -18,7 +18,11 @@ class SharedKeywords(Extension):
         for module in layers.modules.values():
             for kind in module.classes.values():
                 init = kind.members.get("__init__")
-                if init is not None and "shared" in init.parameters:
+                if (
+                    init is not None
+                    and "shared" in init.parameters
+                    and str(init.parameters["shared"].annotation) != "Any"
+                ):
                     complete(init, layers["recurrent.Recurrent.__init__"])
 
 
