@@ -103,7 +103,7 @@ def test_sequences_of_unequal_length_from_zeros(cell: LSTMCell) -> None:
 def test_unequal_lengths_from_a_state_go_to_the_loop() -> None:
     task = task_of(LSTMCell(Fast()), (6, 5, 3, 9, 2), torch.float64, unequal=True)
     assert choice.choose("auto", task) is engines.KNOWN["loop"]
-    with pytest.raises(ValueError, match="engine='cpu' can run, but it does not project from a first state"):
+    with pytest.raises(ValueError, match="engine='cpu' can run, but with proj_size it does not take an initial state"):
         choice.choose("cpu", task)
 
 
@@ -181,7 +181,7 @@ def test_a_hidden_state_that_takes_part_in_the_update_is_left_to_the_loop() -> N
 
     task = task_of(Blending(Sigmoid()), (5, 6, 3, 9, 1), torch.float64)
     assert choice.choose("auto", task) is engines.KNOWN["loop"]
-    with pytest.raises(ValueError, match="its hidden state takes part in the update of blending"):
+    with pytest.raises(ValueError, match="the update of blending uses its hidden state, which is projected"):
         choice.choose("cpu", task)
 
 

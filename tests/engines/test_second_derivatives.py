@@ -114,7 +114,7 @@ def twice(layer: rm.nn.Recurrent, lengths: Tensor | None = None) -> Sequence[Ten
 @pytest.mark.parametrize(("engine", "device"), KERNELS)
 def test_kernels_give_those_of_the_loop(name: str, engine: str, device: str, lengths: list[int] | None) -> None:
     if name == "LSTM projected" and lengths is not None:
-        pytest.skip("it does not project from a first state where sequences have unequal lengths")
+        pytest.skip("with proj_size it does not take an initial state together with sequences of unequal length")
     if name == "NRU" and engine == "c++":
         pytest.skip("it has no kernels on CPUs")
     steps = None if lengths is None else torch.tensor(lengths, device=device)

@@ -100,12 +100,12 @@ def test_times_between_steps(name: str, inputs: Tensor) -> None:
 
 
 WITHOUT_RULES = {
-    ("cpu", "grad"): "torch.func transforms what calls it",
-    ("cpu", "jvp"): "torch.func transforms what calls it",
-    ("cpu", "forward mode"): "it has no derivatives in forward mode",
-    ("torch", "vmap"): "torch has no rules for it in torch.func.vmap",
-    ("torch", "jvp"): "it has no derivatives in forward mode",
-    ("torch", "forward mode"): "it has no derivatives in forward mode",
+    ("cpu", "grad"): "it does not support torch.func transforms",
+    ("cpu", "jvp"): "it does not support torch.func transforms",
+    ("cpu", "forward mode"): "it does not support forward-mode AD",
+    ("torch", "vmap"): "torch has no batching rule for it in torch.func.vmap",
+    ("torch", "jvp"): "it does not support forward-mode AD",
+    ("torch", "forward mode"): "it does not support forward-mode AD",
 }
 
 
@@ -124,7 +124,7 @@ def test_an_engine_without_rules_for_it_says_so(engine: str, transform: str, inp
     ):
         runs[transform]()
     assert WITHOUT_RULES[engine, transform] in str(raised.value)
-    assert str(raised.value).endswith('engine="loop" takes part in it')
+    assert str(raised.value).endswith('engine="loop" supports it')
 
 
 def test_torch_has_rules_for_its_own_layers(inputs: Tensor) -> None:
