@@ -126,7 +126,7 @@ FAILS = 'echo "no licence" >&2; exit 1'
 def test_a_compiler_that_does_not_work_is_asked_once(compiler_that, tmp_path):
     calls = compiler_that(f'[ "$1" = --version ] || {{ {FAILS}; }}')
     assert choose("auto", task()) is KNOWN["cpu"]
-    assert str(engine.refuses(task())).endswith("strange says no licence")
+    assert str(engine.refuses(task())).endswith("strange failed: no licence")
     assert calls() == 2  # its version is asked for too
     assert not list((tmp_path / "cache").rglob("*.so"))
 
@@ -137,7 +137,7 @@ def test_what_alone_does_not_compile_runs_on_another_engine(compiler_that):
     janet = make_task(rm.cells.JANETCell(rm.gates.Fast()), SIZES, torch.float32, CPU)
     assert choose("auto", janet) is KNOWN["cpu"]
     assert choose("auto", task()) is KNOWN["c++"]
-    with pytest.raises(ValueError, match="says no licence"):
+    with pytest.raises(ValueError, match="failed: no licence"):
         choose("c++", janet)
 
 
@@ -166,7 +166,7 @@ def test_threads_that_are_not_those_of_torch_are_not_used(monkeypatch):
     monkeypatch.setattr(engine, "shared_threads", lambda: None)
     assert engine.lacks() is not None
     monkeypatch.setattr(engine, "threads_of_torch", lambda: None)
-    assert engine.refuses(task()) == "it would compute in one thread, and torch has 7"
+    assert engine.refuses(task()) == "it would run in one thread, and torch uses 7"
 
 
 MAPPED = {
@@ -471,5 +471,5 @@ def test_hooks_of_saved_tensors_that_leave_something_else_are_found_out(name, ei
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, HOOKS[name]):
         output, _ = layer(torch.randn(4, 2, 3))
         loss = output.sum()
-    with pytest.raises(RuntimeError, match="expected a contiguous tensor of float32 on the CPU"):
+    with pytest.raises(RuntimeError, match="expected a contiguous float32 tensor on the CPU"):
         loss.backward()

@@ -276,7 +276,7 @@ def test_an_input_elsewhere_is_refused_and_auto_goes_on() -> None:
 def test_every_cell_is_taken_but_for_what_it_carries(cell: GatedCell) -> None:
     reason = engine.refuses(task(cell, 16))
     if len(contract.derivation(cell).single) > plan.CARRIED:  # cell, age and clock, beside the hidden state once more
-        assert reason == "it has room for 2 carried values, and there are 3"
+        assert reason == "it supports at most 2 carried values, and there are 3"
     else:
         assert reason is None
 
@@ -298,7 +298,7 @@ class Rows(Gate):
 @pytest.mark.parametrize("rows", [1, 5, 6])
 def test_as_many_blocks_are_taken_as_find_room(rows: int) -> None:
     reason = engine.refuses(task(LSTMCell(Rows(rows)), 16))
-    assert reason == (None if rows < 6 else "it has room for 8 blocks of pre-activations, and the cell has 9")
+    assert reason == (None if rows < 6 else "it supports at most 8 blocks of pre-activations, and the cell has 9")
 
 
 @pytest.mark.usefixtures("capable")
@@ -308,7 +308,7 @@ def test_more_blocks_leave_room_for_fewer_units_in_full_float32(rows: int, most:
     with float32_products(False):
         assert engine.refuses(task(cell, most)) is None
         reason = engine.refuses(task(cell, most + 1))
-    assert reason == f"it has room for {most} units in {3 + rows} blocks in full float32, and there are {most + 1}"
+    assert reason == f"it supports at most {most} units in {3 + rows} blocks in full float32, and there are {most + 1}"
     with float32_products(True):
         assert engine.refuses(task(cell, MOST[1])) is None
 
@@ -384,7 +384,7 @@ def test_as_many_carried_values_are_taken_as_find_room(many: int) -> None:
             fits.append(shared <= plan.SHARED)
     reason = engine.refuses(task(LSTMCell(Carrying(many)), 16))
     assert (reason is None) == all(fits)
-    assert reason in (None, "it has room for 2 carried values, and there are 3")
+    assert reason in (None, "it supports at most 2 carried values, and there are 3")
 
 
 def test_the_rest_of_the_matrix_is_streamed_on_a_whole_chip_alone() -> None:
@@ -405,7 +405,7 @@ def test_as_many_units_are_taken_as_find_room(dtype: torch.dtype, tf32: bool) ->
         assert engine.refuses(task(GRUCell(Fast()), most, dtype=dtype)) is None
         reason = engine.refuses(task(GRUCell(Fast()), most + 1, dtype=dtype))
     exact = " in full float32" if full else ""
-    assert reason == f"it has room for {most} units{exact}, and there are {most + 1}"
+    assert reason == f"it supports at most {most} units{exact}, and there are {most + 1}"
 
 
 @pytest.mark.usefixtures("capable")
@@ -431,7 +431,7 @@ def test_what_no_fused_engine_runs_is_refused(cell: Cell, dtype: torch.dtype, re
 
 def test_torch_without_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
-    assert engine.refuses(task(LSTMCell(Fast()), 4)) == "it runs on NVIDIA's devices alone"
+    assert engine.refuses(task(LSTMCell(Fast()), 4)) == "it runs on NVIDIA GPUs only"
 
 
 @pytest.fixture
@@ -449,7 +449,7 @@ def chip(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 
 def test_an_older_chip_is_named(chip: Callable[[int, int], None]) -> None:
     chip(8, 9)
-    reason = "it needs a chip of compute capability 9.x or 10.x, and cuda:0 has 8.9"
+    reason = "it needs a GPU of compute capability 9.x or 10.x, and cuda:0 has 8.9"
     assert engine.refuses(task(LSTMCell(Fast()), 4)) == reason
 
 
