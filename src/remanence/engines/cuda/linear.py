@@ -1,4 +1,4 @@
-"""Linear layers with few inputs and outputs, for several replicas with many rows: outputs = hidden weight^T + bias.
+"""Linear layers from narrow hidden states to few outputs, with many rows: outputs = hidden weight^T + bias.
 
 N replicas, M rows, H units, O outputs. Such a matmul is bound by memory bandwidth, and cuBLAS takes two to four times
 as long as that bound. Here outputs take one launch and gradients another, about as fast as a copy, in full float32
@@ -62,7 +62,7 @@ def slopes(hidden: Tensor, weight: Tensor, d_outputs: Tensor) -> tuple[Tensor, T
     width = weight.shape[1]
     parts = -(-PROGRAMS // replicas)
     d_hidden = torch.empty_like(hidden)
-    room = width * (units + 1) + lacking(width, 4)  # padded, so that every thread block's part is aligned
+    room = width * (units + 1) + lacking(width, 4)  # padded, so that the sums of every replica are aligned
     sums = torch.empty(replicas, parts, room, dtype=torch.float32, device=hidden.device)
     kernel = _kernel("linear_backward", "5P2i", units, width, hidden.dtype, hidden.device)
     tensors = (hidden, weight, d_outputs, d_hidden, sums)
