@@ -277,7 +277,7 @@ def forward_shared(plan: LaunchShape, parts: int, blocks: int, left: int, inputs
     """
     row = 8 * -(-inputs // 8)
     hidden = 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles
-    return 128 + shelf(plan, parts, blocks, backward=False) + hidden + _staging(plan, 0 if inputs else blocks, left, row)
+    return 128 + shelf(plan, parts, blocks, backward=False) + hidden + _staged(plan, 0 if inputs else blocks, left, row)
 
 
 def backward_shared(plan: LaunchShape, parts: int, blocks: int, given: int, left: int, inputs: int) -> int:
@@ -294,10 +294,10 @@ def backward_shared(plan: LaunchShape, parts: int, blocks: int, given: int, left
     row = 8 * -(-inputs // 8) + 4 if inputs else 0
     units = 4 * plan.warps
     tile = plan.cluster * units * 8 * 4 + parts * units * 8 * (8 + 2 * more(blocks)) + plan.warps * 8 * 4
-    return 128 + shelf(plan, parts, blocks, backward=True) + 2 * tile * plan.tiles + _staging(plan, given, left, row)
+    return 128 + shelf(plan, parts, blocks, backward=True) + 2 * tile * plan.tiles + _staged(plan, given, left, row)
 
 
-def _staging(plan: LaunchShape, given: int, left: int, row: int) -> int:
+def _staged(plan: LaunchShape, given: int, left: int, row: int) -> int:
     rows = 8 * plan.tiles
     page = rows * (4 * plan.warps + 4)
     return 4 * (DEPTH * (given * page + rows * row + rows) + 2 * left * page)
