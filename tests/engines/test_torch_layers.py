@@ -14,7 +14,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_values_and_gradients_are_the_loops(layer):
+def test_values_and_gradients_match_the_loop(layer):
     torch.manual_seed(0)
     layer = LAYERS[layer]()
     x = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)
