@@ -193,7 +193,7 @@ def _averaged(values: Tensor, weight: float, reverse: bool) -> Tensor:
 
 
 def _count(task: EngineTask) -> Tensor:
-    """Number of steps done after each step, `(T, B, 1)`; zero where padding comes first."""
+    """Number of steps done after each step, `(T, B, 1)`; zero in the padding of a reverse pass."""
     steps, batch, _ = task.inputs.shape
     at = torch.arange(steps, device=task.inputs.device).unsqueeze(-1)
     lengths = torch.full((batch,), steps, device=at.device) if task.lengths is None else task.lengths
