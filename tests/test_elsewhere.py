@@ -75,7 +75,7 @@ def test_an_experiment_runs_and_is_not_run_again(tmp_path):
 
 def test_the_engine_of_compiled_steps_is_not_for_windows(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
-    assert lacks() == "it is not made for Windows"
+    assert lacks() == "it does not support Windows"
 
 
 def test_what_is_taken_away_is_gone():

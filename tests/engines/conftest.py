@@ -23,7 +23,7 @@ def full_float32() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where simulated kernels are kept."""
+    """Folder for the compiled kernels of the simulated GPU."""
     return tmp_path_factory.mktemp("simulated")
 
 
@@ -40,8 +40,8 @@ def simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pyte
         known.cache_clear()
 
 
-BY_HAND = ("test_half_precision", "test_layers_side_by_side", "test_kernels_are_the_loops")
-"""Tests on a simulated chip of which more than four blocks run in CI once, and in other forms by hand: `-m slow`."""
+BY_HAND = ("test_half_precision", "test_layers_side_by_side", "test_kernels_match_the_loop")
+"""Tests on the simulated GPU that run once with more than four blocks in CI; run other variants with `-m slow`."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

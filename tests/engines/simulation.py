@@ -1,4 +1,4 @@
-"""The kernels of `engines.cuda` on the CPU: compiled by the system's C++ compiler for a simulated chip."""
+"""Runs the kernels of `engines.cuda` on the CPU: compiled by the system's C++ compiler for a simulated GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from remanence.engines.kernels.machine_code import joined
 
 COMPILER = shutil.which("c++")
 OPTIMISED = "-Og"
-"""Most of a test's time is the compiler's."""
+"""Most of a test's time is spent in the compiler."""
 CHIP = Path(__file__).parent / "simulated" / "chip.hpp"
 STANDARD = CHIP.with_name("standard.hpp")
 START = """
@@ -25,15 +25,15 @@ extern "C" int simulate(const char* packed, int groups, int cluster, int threads
 }}
 """
 MISTAKES = {
-    1: "its threads wait for each other forever",
-    2: "it sent to a program that had ended, or made another mistake",
-    3: "it read or wrote a place that is not aligned",
+    1: "deadlock: its threads wait for each other forever",
+    2: "it sent to a thread block that had exited, or made another mistake",
+    3: "it made a memory access that is not aligned",
     4: "it wrote beyond its shared memory",
 }
 
 
 def compiled(folder: Path, name: str, constants: Mapping[str, Any], gate: str = "", forgotten: str = "") -> bytes:
-    """The path of a library with the kernel, in place of machine code; what is `forgotten` is left out of its text."""
+    """Path of a library with the kernel, in place of machine code; the text `forgotten` is removed from its source."""
     _, *headers, kernel = compiler.files(name, gate)
     steps = joined([kernel])
     assert forgotten in steps
@@ -44,7 +44,7 @@ def compiled(folder: Path, name: str, constants: Mapping[str, Any], gate: str = 
 
 
 def library(folder: Path, name: str, text: str, options: Sequence[str] = ()) -> bytes:
-    """The path of one of that text."""
+    """Path of a library compiled from this source."""
     key = hashlib.sha256("\n".join([text, *options]).encode()).hexdigest()[:20]
     path = folder / f"{name}-{key}.so"
     if not path.exists():
@@ -55,7 +55,7 @@ def library(folder: Path, name: str, text: str, options: Sequence[str] = ()) -> 
 
 
 def _standard(folder: Path) -> Path:
-    """The folder, with what every kernel includes: as it is, and as the compiler has read it."""
+    """The folder, with the header that every kernel includes and its precompiled form."""
     known = folder / STANDARD.name
     if not known.exists():
         _compile(folder, ["-x", "c++-header", str(STANDARD), "-o", f"{known}.gch"])
@@ -72,7 +72,7 @@ def _compile(include: Path, arguments: list[str]) -> None:
 
 
 def stand_in(module: Any, folder: Path, monkeypatch: Any, **forgotten: str) -> None:
-    """Let a module start its kernels on the simulated chip, each without what is forgotten of it."""
+    """Let a module launch its kernels on the simulated GPU, each without its `forgotten` text."""
 
     def machine_code(name: str, constants: Mapping[str, Any], chip: str, gate: str = "") -> bytes:
         return compiled(folder, name, constants, gate, forgotten.get(name, ""))

@@ -1,4 +1,4 @@
-"""The engines held to the loop: what agrees passes, what does not is reported, and nothing else changes."""
+"""Comparing engines with the loop: agreement passes, disagreement is reported, and there are no side effects."""
 
 import importlib
 from dataclasses import replace
@@ -164,7 +164,7 @@ def test_self_check_says_what_disagrees(run, words):
 
 
 @pytest.mark.usefixtures("fresh")
-def test_self_check_looks_at_cells_with_kernels_of_their_own_by_themselves():
+def test_self_check_checks_cells_with_dedicated_kernels_separately():
     cells = []
 
     def run(task):
@@ -179,14 +179,14 @@ def test_self_check_looks_at_cells_with_kernels_of_their_own_by_themselves():
 
 
 @pytest.mark.usefixtures("fresh")
-def test_self_check_allows_a_cell_that_magnifies_what_the_loop_is_off_by(monkeypatch):
+def test_self_check_allows_a_cell_that_amplifies_the_error_of_the_loop(monkeypatch):
     monkeypatch.setattr(checking, "own_error", lambda task: 10.0)
     assert checking.self_check(fake(wrong_values), CPU, "nru") is None
     assert checking.self_check(fake(wrong_values), CPU) is not None
 
 
 @pytest.mark.usefixtures("fresh")
-def test_self_check_looks_once():
+def test_self_check_runs_once():
     runs = []
 
     def run(task):
@@ -213,8 +213,8 @@ def test_self_check_does_not_depend_on_the_mode_of_the_caller(mode):
 
 
 @pytest.mark.usefixtures("fresh")
-def test_self_check_leaves_nothing_to_hooks_of_the_caller():
-    """Such as those of torch.utils.checkpoint, which counts what is kept."""
+def test_self_check_does_not_call_saved_tensor_hooks_of_the_caller():
+    """Such as those of torch.utils.checkpoint, which counts saved tensors."""
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda kept: kept):
         assert checking.self_check(KNOWN["cpu"], CPU) is None
@@ -223,7 +223,7 @@ def test_self_check_leaves_nothing_to_hooks_of_the_caller():
 
 
 @pytest.mark.usefixtures("fresh")
-def test_self_check_leaves_nothing_to_a_checkpoint_that_keeps_products():
+def test_self_check_is_not_seen_by_selective_checkpointing():
     inputs = torch.randn(3, 3, requires_grad=True)
 
     def function(inputs):
@@ -252,7 +252,7 @@ def within(mode, look):
 
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("name", NOT_NOW)
-def test_self_check_does_nothing_where_tensors_are_not_what_they_seem(name):
+def test_self_check_does_nothing_with_transformed_or_fake_tensors(name):
     said = []
     NOT_NOW[name](lambda: said.append(checking.self_check(fake(broken), CPU)))
     assert said == [None]
@@ -286,7 +286,7 @@ def test_running_out_of_memory_says_nothing_about_an_engine():
 
 
 @pytest.mark.parametrize(("tf32", "setting"), [(True, "tf32"), (False, "ieee")])
-def test_precision_of_products_is_put_back(tf32, setting):
+def test_matmul_precision_is_restored(tf32, setting):
     places = torch.backends.cudnn.rnn, torch.backends.cuda.matmul
     before = [place.fp32_precision for place in places]
     with float32_products(tf32):
@@ -315,7 +315,7 @@ def test_engines_on_a_cuda_device_agree_and_leave_its_random_state_alone():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.usefixtures("fresh")
-def test_self_check_looks_at_nothing_while_a_graph_is_captured_and_says_what_it_saw():
+def test_self_check_does_nothing_during_graph_capture_and_returns_its_last_result():
     device = torch.device("cuda", torch.cuda.current_device())
     count = torch.zeros(1, device=device)
     with torch.cuda.graph(torch.cuda.CUDAGraph()):

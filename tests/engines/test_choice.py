@@ -1,4 +1,4 @@
-"""Which engine "auto" takes."""
+"""Which engine "auto" selects."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -110,7 +110,7 @@ def test_torch_is_tried_first_without_gradients_of_what_has_some_on_x86(monkeypa
         (1024, 256, 3, torch.bfloat16, False, "cuda"),  # not all rows at once
         (1024, 128, 4, torch.bfloat16, False, "cuda"),  # not all of the matrix
         (1024, 64, 3, torch.float32, False, "cuda"),
-        (1152, 64, 3, torch.bfloat16, False, "cuda"),  # many rows in a program
+        (1152, 64, 3, torch.bfloat16, False, "cuda"),  # many rows per thread block
     ],
 )
 def test_triton_is_tried_before_clusters_where_it_has_the_matrix_on_chip(

@@ -1,6 +1,6 @@
-"""The engine "c++": its compiler, what it does without one, and its functions.
+"""The engine "c++": its compiler, its behaviour without one, and its functions.
 
-That it computes what the loop does is in `test_engines.py`.
+`test_engines.py` compares it with the loop.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_what_it_cannot_run_is_refused_in_a_sentence():
 
 @pytest.fixture
 def unasked(monkeypatch):
-    """As if nobody had asked for a compiler yet."""
+    """As if no compiler had been looked for yet."""
     asked = (engine._no_compiler, engine._tell_slow, compiler.compiler, compiler.shared_threads)
     caches = (*asked, recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
     for known in caches:
@@ -105,7 +105,7 @@ def test_where_nothing_can_be_written_the_engine_that_writes_nothing_runs(unaske
 
 @pytest.fixture
 def compiler_that(unasked, tmp_path):
-    """A compiler that does something else where the shell's `case` of its options is met."""
+    """A compiler script that runs some shell code before it calls the real compiler."""
 
     def make(does):
         script = tmp_path / "strange"
@@ -126,23 +126,23 @@ FAILS = 'echo "no licence" >&2; exit 1'
 def test_a_compiler_that_does_not_work_is_asked_once(compiler_that, tmp_path):
     calls = compiler_that(f'[ "$1" = --version ] || {{ {FAILS}; }}')
     assert choose("auto", task()) is KNOWN["cpu"]
-    assert str(engine.refuses(task())).endswith("strange says no licence")
+    assert str(engine.refuses(task())).endswith("strange failed: no licence")
     assert calls() == 2  # its version is asked for too
     assert not list((tmp_path / "cache").rglob("*.so"))
 
 
 @compiles
-def test_what_alone_does_not_compile_runs_on_another_engine(compiler_that):
+def test_a_cell_that_does_not_compile_runs_on_another_engine(compiler_that):
     compiler_that(f'case "$*" in *janet*) {FAILS};; esac')
     janet = make_task(rm.cells.JANETCell(rm.gates.Fast()), SIZES, torch.float32, CPU)
     assert choose("auto", janet) is KNOWN["cpu"]
     assert choose("auto", task()) is KNOWN["c++"]
-    with pytest.raises(ValueError, match="says no licence"):
+    with pytest.raises(ValueError, match="failed: no licence"):
         choose("c++", janet)
 
 
 @compiles
-def test_without_products_another_engine_runs(unasked):
+def test_without_matmuls_another_engine_runs(unasked):
     library = recurrence.library
 
     def fails(text, constants=None, functions=()):
@@ -166,7 +166,7 @@ def test_threads_that_are_not_those_of_torch_are_not_used(monkeypatch):
     monkeypatch.setattr(engine, "shared_threads", lambda: None)
     assert engine.lacks() is not None
     monkeypatch.setattr(engine, "threads_of_torch", lambda: None)
-    assert engine.refuses(task()) == "it would compute in one thread, and torch has 7"
+    assert engine.refuses(task()) == "it would run in one thread, and torch uses 7"
 
 
 MAPPED = {
@@ -194,11 +194,11 @@ def test_threads_of_torch_are_found_among_what_is_loaded(name, monkeypatch):
         compiler.threads_of_torch.cache_clear()
 
 
-# What is compiled, and kept.
+# Compilation and cache.
 
 
 @compiles
-def test_machine_code_is_kept_for_this_processor(monkeypatch, tmp_path):
+def test_machine_code_is_cached_for_this_cpu(monkeypatch, tmp_path):
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
     assert compiler.library(TRIVIAL, {"NUMBER": 3}).number() == 3
     assert compiler.library(TRIVIAL, {"NUMBER": 4}).number() == 4
@@ -222,7 +222,7 @@ def test_it_runs_where_nothing_can_be_kept(monkeypatch, tmp_path):
 
 
 @compiles
-def test_a_kept_file_that_is_none_is_made_again(monkeypatch, tmp_path):
+def test_a_broken_cached_library_is_compiled_again(monkeypatch, tmp_path):
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
     compiler.library(TRIVIAL, {"NUMBER": 6})
     (kept,) = (tmp_path / "kernels").iterdir()
@@ -243,18 +243,18 @@ def test_a_compiler_that_is_stuck_is_not_waited_for(monkeypatch, tmp_path):
         compiler.library(TRIVIAL, {"NUMBER": 7})
 
 
-# What comes out.
+# Results.
 
 
 @pytest.fixture
 def large(monkeypatch):
-    """Products by torch also where a layer is small."""
+    """Matmuls by torch even if a layer is small."""
     monkeypatch.setattr(recurrence, "FITS", -1)
 
 
 @pytest.fixture(params=["small", "large"])
 def either_way(request):
-    """Products of its own, and by torch."""
+    """Matmuls by compiled code, and by torch."""
     if request.param == "large":
         request.getfixturevalue("large")
 
@@ -262,27 +262,27 @@ def either_way(request):
 @compiles
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("gate", ["fast", "refine", "power_law"])
-def test_large_layers_are_the_loops(cell, gate, large):
+def test_large_layers_match_the_loop(cell, gate, large):
     assert_like_the_loop(Case(cell, gate, steps=4, batch=18, units=21), COMPILED)
 
 
 @compiles
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_large_layers_with_lengths_both_directions_and_times_are_the_loops(cell, large):
+def test_large_layers_with_lengths_both_directions_and_dt_match_the_loop(cell, large):
     case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
     assert_like_the_loop(case, COMPILED)
 
 
 @compiles
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_inputs_that_are_multiplied_some_steps_at_a_time_are_the_loops(cell, either_way, monkeypatch):
+def test_inputs_multiplied_a_few_steps_at_a_time_match_the_loop(cell, either_way, monkeypatch):
     monkeypatch.setattr(recurrence, "TOGETHER", 3 * 20 * 4 * 2)  # two steps of three sequences
     case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
     assert_like_the_loop(case, COMPILED)
 
 
 @compiles
-def test_without_gradients_there_is_room_for_the_preactivations_of_some_steps_only(monkeypatch):
+def test_without_gradients_the_buffer_holds_pre_activations_of_a_few_steps_only(monkeypatch):
     layer = rm.LSTM(3, 8, gate="fast", engine="c++")
     x = torch.randn(50, 4, 3)
     expected, _ = layer(x)
@@ -297,7 +297,7 @@ def test_without_gradients_there_is_room_for_the_preactivations_of_some_steps_on
 
 @compiles
 @pytest.mark.parametrize("batch", [48, 49, 97, 230])
-def test_many_sequences_are_the_loops(batch):
+def test_many_sequences_match_the_loop(batch):
     assert_like_the_loop(Case("gru", "power_law", steps=3, batch=batch, units=5), COMPILED)
 
 
@@ -313,7 +313,7 @@ extern "C" void product(float* to, int64_t apart, const float* rows, int64_t row
 @given(st.integers(1, 48), st.integers(1, 1300), st.integers(1, 150), st.integers(0, 3))
 def test_products_with_panels_are_products(many, inner, width, more):
     functions = compiler.library(joined(compiler.PRODUCTS) + CALL)
-    # Whole numbers: sums of these are exact in any order.
+    # Integers: their sums are exact in any order.
     rows, matrix = torch.randint(-8, 9, (many, inner + more)).float(), torch.randint(-8, 9, (inner, width)).float()
     panels = recurrence._panels(matrix)
     to = torch.full((many, width + more), 7.0)
@@ -333,11 +333,11 @@ FUNCTIONS = {
     "hyperbolic_sine_of": (torch.sinh, -10, 10),
     "exponential_less_one": (torch.expm1, -30, 30),
 }
-"""By their names in C++: what they are, and where they have to be accurate."""
+"""Functions by their names in C++: reference, and range in which they must be accurate."""
 
 
 def computed(name, x):
-    """What a function makes of numbers."""
+    """The values of a compiled function."""
     text = joined([*compiler.step_sources([])[:2], FUNCTIONS_OF_KERNELS])
     text += f"""
     extern "C" void all(const float* x, float* y, int n) {{
@@ -353,23 +353,23 @@ def computed(name, x):
 
 @compiles
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_have_the_digits_of_float32(name):
+def test_functions_are_accurate_to_float32(name):
     truth, low, high = FUNCTIONS[name]
     x = torch.cat([torch.linspace(low, high, 100_001), torch.logspace(-30, 0, 1001).clamp(low, high)])
     expected = truth(x.double())
     error = ((computed(name, x).double() - expected) / expected).abs()
-    # An exponent is a product whose last digit counts as often as it is large.
+    # The rounding error of the exponent's product is amplified by the size of the exponent.
     assert error[expected != 0].max() < (2e-5 if name == "power_of_two" else 6e-7)
 
 
 @compiles
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_is_no_number_stays_none(name):
+def test_nan_inputs_give_nan(name):
     assert computed(name, torch.tensor([float("nan")] * 9)).isnan().all()
 
 
 @compiles
-def test_sequences_are_computed_apart():
+def test_sequences_are_independent():
     layer = rm.PowerLawLSTM(3, 8, engine="c++")
     x = torch.randn(5, 4, 3)
     expected, _ = layer(x)
@@ -417,7 +417,7 @@ def test_defaults_of_torch_change_nothing():
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-# What its addresses must not be of.
+# Tensors whose addresses must not be used.
 
 
 def gradients(layer, outputs, **more):
@@ -426,7 +426,7 @@ def gradients(layer, outputs, **more):
 
 @compiles
 @pytest.mark.parametrize("units", [8, 200])
-def test_derivatives_within_autocast_are_those_without(units):
+def test_gradients_within_autocast_are_those_without(units):
     layer = rm.LSTM(64, units, gate="fast", engine="c++")
     output, _ = layer(torch.randn(4, 3, 64))
     expected = gradients(layer, output, retain_graph=True)
@@ -438,7 +438,7 @@ def test_derivatives_within_autocast_are_those_without(units):
 
 @compiles
 @pytest.mark.parametrize("part", ["bias_hh_l0", "weight_hh_l0"])
-def test_tensors_that_stand_for_others_run_elsewhere(part):
+def test_tensor_subclasses_run_on_another_engine(part):
     layer = rm.LSTM(3, 8, gate="fast")
     x = torch.randn(4, 2, 3)
     expected, _ = layer(x)
@@ -450,7 +450,7 @@ def test_tensors_that_stand_for_others_run_elsewhere(part):
 
 
 @compiles
-def test_what_is_recorded_of_a_layer_computes_the_same_of_other_inputs():
+def test_a_traced_layer_is_right_for_other_inputs():
     layer = rm.LSTM(3, 8, gate="fast")
     with torch.no_grad():
         recorded = make_fx(lambda x: layer(x)[0])(torch.zeros(4, 2, 3))
@@ -466,10 +466,10 @@ HOOKS = {
 
 @compiles
 @pytest.mark.parametrize("name", HOOKS)
-def test_hooks_of_saved_tensors_that_leave_something_else_are_found_out(name, either_way):
+def test_saved_tensor_hooks_that_change_layout_or_dtype_are_detected(name, either_way):
     layer = rm.LSTM(3, 8, gate="fast", engine="c++")
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, HOOKS[name]):
         output, _ = layer(torch.randn(4, 2, 3))
         loss = output.sum()
-    with pytest.raises(RuntimeError, match="expected a contiguous tensor of float32 on the CPU"):
+    with pytest.raises(RuntimeError, match="expected a contiguous float32 tensor on the CPU"):
         loss.backward()

@@ -1,4 +1,4 @@
-"""The engine for chips with clusters, as far as that goes without such a chip: sizes, refusals, the compiler."""
+"""The cuda engine, as far as it can be tested without a GPU: launch shapes, refusals, the compiler."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ every_cell = import_module("remanence.engines.check").every_cell
 
 BLOCKS = 8
 MOST = {1: 1152, 2: 512}
-"""Units, by the parts of a factor."""
+"""Units, by the number of float16 values per operand."""
 SHARED = 227 * 1024
-"""Bytes of shared memory that a program may have on chips of compute capability 9.0 and 10.0."""
+"""Bytes of shared memory available to a thread block on GPUs of compute capability 9.0 and 10.0."""
 CELLS = list(every_cell())
 FITTING = [cell for cell in CELLS if len(cell.blocks) <= 4 and len(contract.derivation(cell).single) <= plan.CARRIED]
 FIVE = [cell for cell in CELLS if len(cell.blocks) == 5]
@@ -40,7 +40,7 @@ FIVE = [cell for cell in CELLS if len(cell.blocks) == 5]
 
 @pytest.fixture(autouse=True)
 def _forgets() -> Iterator[None]:
-    """Nothing found out in a test is known to the next one."""
+    """Clears caches between tests."""
 
     def forget() -> None:
         for function in (
@@ -54,7 +54,7 @@ def _forgets() -> Iterator[None]:
     forget()
 
 
-# Sizes.
+# Launch shapes.
 
 
 @pytest.mark.parametrize("parts", [1, 2])
@@ -81,14 +81,14 @@ def test_few_rows_take_one_tile_and_many_take_two() -> None:
 
 
 def test_wide_layers_have_as_many_tiles_as_save_a_round() -> None:
-    """Of seven clusters at once, forward, while there is room for them."""
+    """With seven resident clusters, forward, as long as the tiles fit."""
     tiles = {rows: plan.make(720, rows, 1, 1, False, 132, 16).tiles for rows in (1, 56, 57, 112, 113, 128, 1000)}
     assert tiles == {1: 1, 56: 1, 57: 2, 112: 2, 113: 3, 128: 3, 1000: 3}
     assert plan.make(768, 1000, 1, 1, False, 132, 16).tiles == 2
     assert plan.make(720, 1000, 1, 1, True, 132, 16).tiles == 1
 
 
-def test_with_many_rows_a_program_has_all_of_a_narrow_layer() -> None:
+def test_with_many_rows_a_thread_block_has_the_whole_narrow_layer() -> None:
     made = [plan.make(128, 128, count, 1, False, 132, 16) for count in (1, 2, 3, 8)]
     whole = plan.LaunchShape(16, 1, 1, whole=True)
     assert made == [plan.LaunchShape(4, 8, 1), plan.LaunchShape(4, 8, 1, 3), whole, whole]
@@ -98,14 +98,14 @@ def test_with_many_rows_a_program_has_all_of_a_narrow_layer() -> None:
     assert not plan.make(128, 128, 8, 1, False, 132, 16, countable=False).whole
 
 
-def test_in_full_float32_several_small_programs_share_a_processor() -> None:
+def test_in_full_float32_several_small_thread_blocks_share_an_sm() -> None:
     made = [plan.make(128, 128, count, 2, True, 132, 16) for count in (1, 2, 8)]
     assert made == [plan.LaunchShape(4, 8, 1), plan.LaunchShape(4, 8, 1, 3), plan.LaunchShape(4, 8, 1, 3)]
 
 
 @dataclass
 class Launches:
-    """Kernels that would have been started, instead of starting them."""
+    """Records kernel launches instead of launching."""
 
     processors: int = 132
     shared: list[int] = field(default_factory=list)
@@ -137,12 +137,12 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
 
 
 def expanded(signature: str) -> str:
-    """ "2Pi" is "PPi"."""
+    """ "2Pi" becomes "PPi"."""
     return "".join(int(count or 1) * kind for count, kind in re.findall(r"(\d*)([Pif])", signature))
 
 
 def parameters(name: str) -> str:
-    """Of a kernel, from its source, as letters of `struct`."""
+    """Parameters of a kernel, from its source, as letters of `struct`."""
     found = re.search(rf"\b{name}\(([^()]*)\) \{{", (Path(compiler.__file__).parent / f"{name}.cu").read_text("utf-8"))
     assert found is not None
     return "".join("P" if "*" in one else {"int": "i", "float": "f"}[one.split()[0]] for one in found[1].split(","))
@@ -162,7 +162,7 @@ def pass_through(
     on_device: bool = False,
     trained: bool = True,
 ) -> None:
-    """Forward and, if `save`, back, over two steps of zeros."""
+    """Forward and, if `save`, backward pass over two steps of zeros."""
     kind = make_kind(cell, reverse, precision, "cuda")
     sizes = cell.shapes(inputs, units, units, bias=True)
     shapes = {name: torch.zeros(shape, dtype=dtype) for name, shape in sizes.items()}
@@ -194,9 +194,7 @@ def pass_through(
     [cell for cell in CELLS if type(cell.gate) in (Sigmoid, Refine, PowerLaw)],
     ids=lambda cell: f"{cell.name}-{cell.gate.name}-{len(cell.blocks)}",
 )
-def test_every_size_finds_room_in_shared_memory(
-    launches: Launches, cell: GatedCell, parts: int, processors: int
-) -> None:
+def test_every_size_fits_into_shared_memory(launches: Launches, cell: GatedCell, parts: int, processors: int) -> None:
     launches.processors = processors
     precision = "tf32" if parts == 1 else "tf32x3"
     most = plan.most_units(parts, 16, len(cell.blocks))
@@ -210,7 +208,7 @@ def test_every_size_finds_room_in_shared_memory(
 
 
 class OnDevice(torch.Tensor):
-    """A tensor that says it is on a CUDA device."""
+    """A tensor that pretends to be on a CUDA device."""
 
     is_cuda = True  # type: ignore[assignment]
 
@@ -221,7 +219,7 @@ class OnDevice(torch.Tensor):
     [{"units": 64}, {"units": 64, "rows": 1000}, {"units": 64, "rows": 1000, "inputs": 40}, {"units": 720, "rows": 20}],
     ids=["clusters", "whole", "whole-wide-inputs", "wide"],
 )
-def test_the_backward_pass_is_compiled_beside_the_forward_pass(
+def test_the_backward_pass_is_compiled_in_parallel_with_the_forward_pass(
     launches: Launches, sizes: dict[str, Any], trained: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[str, dict[str, Any]]] = []
@@ -249,7 +247,7 @@ def test_the_backward_pass_is_compiled_beside_the_forward_pass(
 
 
 def task(cell: Cell, units: int, device: str = "cuda:0", dtype: torch.dtype = torch.float32) -> EngineTask:
-    """One whose tensors need no device."""
+    """A task whose tensors need no device."""
     inputs: Any = SimpleNamespace(device=torch.device(device), dtype=dtype)
     shapes = cell.shapes(3, units, units, bias=True)
     weights = {name: torch.empty(shape, dtype=dtype, device="meta") for name, shape in shapes.items()}
@@ -273,10 +271,10 @@ def test_an_input_elsewhere_is_refused_and_auto_goes_on() -> None:
 
 @pytest.mark.usefixtures("capable")
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.name}-{cell.gate.name}-{len(cell.blocks)}")
-def test_every_cell_is_taken_but_for_what_it_carries(cell: GatedCell) -> None:
+def test_every_cell_is_taken_unless_it_carries_too_many_values(cell: GatedCell) -> None:
     reason = engine.refuses(task(cell, 16))
     if len(contract.derivation(cell).single) > plan.CARRIED:  # cell, age and clock, beside the hidden state once more
-        assert reason == "it has room for 2 carried values, and there are 3"
+        assert reason == "it supports at most 2 carried values, and there are 3"
     else:
         assert reason is None
 
@@ -296,9 +294,9 @@ class Rows(Gate):
 
 @pytest.mark.usefixtures("capable")
 @pytest.mark.parametrize("rows", [1, 5, 6])
-def test_as_many_blocks_are_taken_as_find_room(rows: int) -> None:
+def test_as_many_blocks_are_taken_as_fit(rows: int) -> None:
     reason = engine.refuses(task(LSTMCell(Rows(rows)), 16))
-    assert reason == (None if rows < 6 else "it has room for 8 blocks of pre-activations, and the cell has 9")
+    assert reason == (None if rows < 6 else "it supports at most 8 blocks of pre-activations, and the cell has 9")
 
 
 @pytest.mark.usefixtures("capable")
@@ -308,14 +306,14 @@ def test_more_blocks_leave_room_for_fewer_units_in_full_float32(rows: int, most:
     with float32_products(False):
         assert engine.refuses(task(cell, most)) is None
         reason = engine.refuses(task(cell, most + 1))
-    assert reason == f"it has room for {most} units in {3 + rows} blocks in full float32, and there are {most + 1}"
+    assert reason == f"it supports at most {most} units in {3 + rows} blocks in full float32, and there are {most + 1}"
     with float32_products(True):
         assert engine.refuses(task(cell, MOST[1])) is None
 
 
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("blocks", [5, 6, 7, 8])
-def test_more_blocks_find_room_in_shared_memory(parts: int, blocks: int) -> None:
+def test_more_blocks_fit_into_shared_memory(parts: int, blocks: int) -> None:
     """In both passes, by kernels that take the same inputs."""
     pages = plan.PAGES
     for units, rows in itertools.product(range(16, plan.most_units(parts, 16, blocks) + 1, 16), (1, 100, 1000)):
@@ -340,7 +338,7 @@ def test_more_blocks_find_room_in_shared_memory(parts: int, blocks: int) -> None
         assert max(needed) <= plan.SHARED, (units, rows)
 
 
-def test_blocks_after_the_fourth_are_in_registers_where_there_is_room() -> None:
+def test_blocks_after_the_fourth_are_in_registers_if_they_fit() -> None:
     one, two = plan.LaunchShape(8, 16, 1), plan.LaunchShape(8, 16, 2)
     assert [plan.aside(one, 1, blocks, True) for blocks in (4, 5, 6)] == [False, False, True]
     assert [plan.aside(two, 1, 5, backward) for backward in (False, True)] == [False, True]
@@ -369,8 +367,8 @@ class Carrying(Gate):
 
 @pytest.mark.usefixtures("capable")
 @pytest.mark.parametrize("many", [0, 1, 2, 3])
-def test_as_many_carried_values_are_taken_as_find_room(many: int) -> None:
-    """In GRUs of four blocks, which have the least room left, and no more than that."""
+def test_as_many_carried_values_are_taken_as_fit(many: int) -> None:
+    """In GRUs with four blocks, which leave the least shared memory, and no more than that."""
     itemsize, inputs, fits = 4, 16, []
     for parts in (1, 2):
         for units, rows in itertools.product(range(16, MOST[parts] + 1, 16), (1, 512)):
@@ -384,10 +382,10 @@ def test_as_many_carried_values_are_taken_as_find_room(many: int) -> None:
             fits.append(shared <= plan.SHARED)
     reason = engine.refuses(task(LSTMCell(Carrying(many)), 16))
     assert (reason is None) == all(fits)
-    assert reason in (None, "it has room for 2 carried values, and there are 3")
+    assert reason in (None, "it supports at most 2 carried values, and there are 3")
 
 
-def test_the_rest_of_the_matrix_is_streamed_on_a_whole_chip_alone() -> None:
+def test_the_rest_of_the_matrix_is_streamed_on_a_whole_gpu_only() -> None:
     assert [plan.most_units(1, largest) for largest in (1, 8, 16)] == [48, 384, MOST[1]]
     assert [plan.most_units(2, largest) for largest in (1, 8, 16)] == [32, 256, MOST[2]]
     assert not plan.make(768, 8, 1, 1, True, 132, 16).streamed
@@ -398,14 +396,14 @@ def test_the_rest_of_the_matrix_is_streamed_on_a_whole_chip_alone() -> None:
 @pytest.mark.usefixtures("capable")
 @pytest.mark.parametrize("tf32", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_as_many_units_are_taken_as_find_room(dtype: torch.dtype, tf32: bool) -> None:
+def test_as_many_units_are_taken_as_fit(dtype: torch.dtype, tf32: bool) -> None:
     full = dtype == torch.float32 and not tf32
     most = MOST[2 if full else 1]
     with float32_products(tf32):
         assert engine.refuses(task(GRUCell(Fast()), most, dtype=dtype)) is None
         reason = engine.refuses(task(GRUCell(Fast()), most + 1, dtype=dtype))
     exact = " in full float32" if full else ""
-    assert reason == f"it has room for {most} units{exact}, and there are {most + 1}"
+    assert reason == f"it supports at most {most} units{exact}, and there are {most + 1}"
 
 
 @pytest.mark.usefixtures("capable")
@@ -431,12 +429,12 @@ def test_what_no_fused_engine_runs_is_refused(cell: Cell, dtype: torch.dtype, re
 
 def test_torch_without_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", None)
-    assert engine.refuses(task(LSTMCell(Fast()), 4)) == "it runs on NVIDIA's devices alone"
+    assert engine.refuses(task(LSTMCell(Fast()), 4)) == "it runs on NVIDIA GPUs only"
 
 
 @pytest.fixture
 def chip(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """A function: let devices have this compute capability."""
+    """A function that sets the compute capability of devices."""
 
     def have(major: int, minor: int) -> None:
         properties = SimpleNamespace(major=major, minor=minor)
@@ -447,9 +445,9 @@ def chip(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     return have
 
 
-def test_an_older_chip_is_named(chip: Callable[[int, int], None]) -> None:
+def test_an_older_gpu_is_named(chip: Callable[[int, int], None]) -> None:
     chip(8, 9)
-    reason = "it needs a chip of compute capability 9.x or 10.x, and cuda:0 has 8.9"
+    reason = "it needs a GPU of compute capability 9.x or 10.x, and cuda:0 has 8.9"
     assert engine.refuses(task(LSTMCell(Fast()), 4)) == reason
 
 
@@ -477,10 +475,10 @@ def test_a_machine_without_the_driver_is_named(
     assert reason == "its kernels cannot be compiled: libcuda.so.1: cannot open shared object file"
 
 
-def test_a_compiler_that_does_not_know_the_chip_is_named(
+def test_a_compiler_that_does_not_know_the_gpu_is_named(
     chip: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of an older CUDA than the chip is."""
+    """The compiler of a CUDA version older than the GPU."""
 
     def compiled(text: str, options: list[str]) -> bytes:
         assert options == ["--gpu-architecture=sm_103"]
@@ -492,14 +490,14 @@ def test_a_compiler_that_does_not_know_the_chip_is_named(
     assert reason == "its kernels cannot be compiled: nvrtc: error: invalid value for --gpu-architecture (-arch)"
 
 
-# Loading and starting.
+# Loading and launching.
 
 FINE, NO_CONTEXT, CAPTURING = 0, 201, 900
 GLOBAL, RELAXED = 0, 2
 
 
 class Config(ctypes.Structure):
-    """As cuda.h has it."""
+    """CUlaunchConfig of cuda.h."""
 
     _fields_ = (
         *((f"{of}_{axis}", ctypes.c_uint) for of in ("grid", "block") for axis in "xyz"),
@@ -511,13 +509,13 @@ class Config(ctypes.Structure):
 
 
 class Extra(ctypes.Structure):
-    """The parameters in a buffer: what comes next, and what it is, in turn."""
+    """The `extra` argument of a launch: alternating keys and values, with the parameters in a buffer."""
 
     _fields_ = (("values", ctypes.c_size_t * 5),)
 
 
 class Driver:
-    """CUDA's, as far as `Kernel` uses it, in a thread that has done nothing on the device, during a graph's capture."""
+    """A mock of the CUDA driver for `Kernel`, in a thread without a context, during graph capture."""
 
     def __init__(self) -> None:
         self.context: int | None = None
@@ -582,7 +580,7 @@ def test_a_kernel_is_loaded_in_any_thread_and_while_a_graph_is_captured(cuda: Dr
 
 def test_a_kernel_is_started_in_any_thread(cuda: Driver) -> None:
     kernel = driver.Kernel(b"", "nothing", "i", 256, 2, 0, torch.device("cuda", 1))
-    cuda.context = None  # that of another thread
+    cuda.context = None  # as in another thread
     kernel.start(3, 7)
     assert (cuda.context, len(cuda.started)) == (101, 1)
 
@@ -599,12 +597,12 @@ def test_a_kernel_is_started_as_the_driver_has_it(cuda: Driver) -> None:
     assert struct.unpack("@2Pif", cuda.parameters) == (1 << 40, 2, 3, 0.5)
 
 
-# Machine code on disk.
+# The cache of machine code.
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """Options of what was compiled, by a compiler that is not there."""
+    """Options of all compilations, by a mock compiler."""
     found: list[list[str]] = []
 
     def compiled(text: str, options: list[str]) -> bytes:
@@ -683,7 +681,7 @@ def test_half_a_file_is_never_left(made: list[list[str]], monkeypatch: pytest.Mo
     assert compiler.machine_code("forward", {}, "sm_90") == b"code 2"
 
 
-# The compiler itself, where it is installed. It needs no device.
+# The real compiler, if it is installed. It needs no device.
 
 
 @pytest.fixture
@@ -707,13 +705,13 @@ def test_what_the_compiler_does_not_take_is_an_error_in_its_words() -> None:
 
 
 @pytest.mark.usefixtures("nvrtc")
-def test_a_chip_the_compiler_does_not_know_is_an_error_of_one_line() -> None:
+def test_a_gpu_the_compiler_does_not_know_is_an_error_of_one_line() -> None:
     with pytest.raises(compiler.CompilerError, match=r"\A[^\n]*--gpu-architecture[^\n]*\Z"):
         compiler.compiled("", ["--gpu-architecture=sm_199"])
 
 
 def described(nvrtc: ctypes.CDLL, text: str, options: list[str]) -> str:
-    """What the compiler tells of registers, memory and spills."""
+    """The compiler's report of registers, memory and spills."""
     options = [*options, "--ptxas-options=-v"]
     program = ctypes.c_void_p()
     compiler._check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None))
@@ -729,7 +727,7 @@ def described(nvrtc: ctypes.CDLL, text: str, options: list[str]) -> str:
 
 @pytest.fixture
 def told(nvrtc: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """What the compiler tells of every kernel that is asked for."""
+    """The compiler's reports of all kernels that were requested."""
     logs: list[str] = []
 
     def compiled(text: str, options: list[str]) -> bytes:
@@ -742,9 +740,9 @@ def told(nvrtc: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 SPILLED = 128
-"""Bytes that a thread may spill to memory: a few registers. A slice of the matrix would be hundreds."""
+"""Bytes that a thread may spill to local memory: a few registers. A slice of the matrix would be hundreds."""
 SPILLED_OF_MANY = 448
-"""The same where the slice takes half of all registers: above 256 units, or where a program has all of 128."""
+"""The same if the slice takes half of all registers: above 256 units, or if a thread block has a whole layer of 128."""
 
 SIZES: list[dict[str, Any]] = [  # what changes the source: how large, how precise, how many rows
     {"units": 16, "rows": 1},
@@ -803,7 +801,7 @@ def title(cell: GatedCell, options: dict[str, Any]) -> str:
         for number, case in enumerate(COMPILED)
     ],
 )
-def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
+def test_every_kernel_compiles_without_register_spills(
     told: list[str],
     launches: Launches,
     cell: GatedCell,
@@ -826,7 +824,7 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(
 @pytest.mark.parametrize(
     ("units", "outputs", "dtype"), [(128, 16, torch.float32), (128, 10, torch.bfloat16), (4, 1, torch.float16)]
 )
-def test_read_outs_keep_their_numbers_in_registers(
+def test_read_outs_compile_without_register_spills(
     told: list[str], name: str, units: int, outputs: int, dtype: torch.dtype
 ) -> None:
     compiler.machine_code(name, linear.constants(units, outputs, dtype), "sm_90")

@@ -1,4 +1,4 @@
-"""SRUs on engines with one product a step: two steps for one, and the loop's values and gradients."""
+"""SRUs on engines with one matmul per step: two half steps give the loop's values and gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear maps of several replicas by our own kernels are torch's, on the simulated chip and on a real one."""
+"""Kernels for linear layers of several replicas match torch, on the simulated GPU and on a real one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ON_A_GPU = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float16: 1e-3}
-"""Relative to the largest number of a tensor."""
+"""Relative to the largest value of a tensor."""
 
 
 @pytest.fixture(
@@ -46,7 +46,7 @@ def _forget() -> Iterator[None]:
 
 
 def simulate(libraries, monkeypatch, **forgotten: str) -> None:
-    """Let kernels run on the simulated chip, without what is forgotten in each."""
+    """Run kernels on the simulated GPU, each without its `forgotten` text."""
     linear._kernel.cache_clear()
     simulation.stand_in(linear, libraries, monkeypatch, **forgotten)
     monkeypatch.setattr(linear, "PROGRAMS", 4)
@@ -59,7 +59,7 @@ def problem(replicas, rows, units, outputs, place, dtype=torch.float32):
 
 
 def expected_of(hidden, weight, bias, d_outputs):
-    """Outputs and derivatives in float64."""
+    """Outputs and gradients in float64."""
     hidden, weight, bias, d_outputs = (value.detach().double() for value in (hidden, weight, bias, d_outputs))
     outputs = torch.baddbmm(bias.unsqueeze(1), hidden, weight.mT)
     return [outputs, d_outputs @ weight, d_outputs.mT @ hidden, d_outputs.sum(1)]
@@ -95,12 +95,12 @@ def test_of_any_dtype(place, dtype):
 
 
 @pytest.mark.parametrize("programs", [1, 3, 50])
-def test_whoever_sums(place, programs, monkeypatch):
+def test_any_number_of_thread_blocks(place, programs, monkeypatch):
     monkeypatch.setattr(linear, "PROGRAMS", programs)
     expect_right(*problem(2, 300, 20, 3, place))
 
 
-def test_what_is_not_a_number_stays_in_its_row(place):
+def test_nan_stays_in_its_row(place):
     hidden, weight, bias, _ = problem(2, 70, 20, 3, place)
     hidden[1, 5, 2] = torch.nan
     outputs = linear.outputs(hidden, weight, bias)
@@ -108,8 +108,8 @@ def test_what_is_not_a_number_stays_in_its_row(place):
     assert outputs.isnan().sum() == 3
 
 
-def test_derivatives_of_a_replica_are_whole_vectors(place):
-    """So that they are copied as such."""
+def test_gradients_of_a_replica_are_aligned(place):
+    """So that they can be copied with vector loads."""
     hidden, weight, _, d_outputs = problem(3, 20, 20, 3, place)
     for part in linear.slopes(hidden, weight, d_outputs):
         assert all(replica.is_contiguous() and replica.data_ptr() % 16 == 0 for replica in part)
@@ -118,7 +118,7 @@ def test_derivatives_of_a_replica_are_whole_vectors(place):
 def test_runs_repeat(place, monkeypatch):
     hidden, weight, _, d_outputs = problem(2, 300, 20, 3, place)
     once = linear.slopes(hidden, weight, d_outputs)
-    monkeypatch.setattr(simulation.Kernel, "seed", 1)  # threads take their turns in another order
+    monkeypatch.setattr(simulation.Kernel, "seed", 1)  # another order of threads
     assert all(map(torch.equal, once, linear.slopes(hidden, weight, d_outputs)))
 
 
@@ -133,7 +133,7 @@ def test_runs_repeat(place, monkeypatch):
         ("linear_backward", "__syncthreads();"),
     ],
 )
-def test_a_kernel_that_does_not_wait_is_found(name, forgotten, libraries, monkeypatch):
+def test_a_kernel_that_does_not_wait_is_detected(name, forgotten, libraries, monkeypatch):
     simulate(libraries, monkeypatch, **{name: forgotten})
     given = problem(2, 300, 20, 3, "cpu")
 
@@ -153,7 +153,7 @@ def test_a_cpu_has_no_kernels():
 
 
 def read_outs(hidden, weight, bias, d_outputs, dtype):
-    """Ours and torch's, with derivatives."""
+    """Ours and torch's, with gradients."""
     leaves = [value.to(dtype).requires_grad_() for value in (hidden, weight, bias)]
     for how in (read_out.by_kernels, read_out.by_torch):
         outputs = how(*leaves)
@@ -162,14 +162,14 @@ def read_outs(hidden, weight, bias, d_outputs, dtype):
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_read_outs_have_derivatives(place, dtype):
+def test_read_outs_have_gradients(place, dtype):
     ours, theirs = read_outs(*problem(2, 100, 20, 3, place), dtype)
     for found, other in zip(ours, theirs, strict=True):
         assert found.dtype == other.dtype
         assert (found - other).abs().max() <= 5 * TOLERANCE[dtype] * other.abs().max()
 
 
-def test_a_sum_of_read_outs_has_derivatives(place):
+def test_a_sum_of_read_outs_has_gradients(place):
     hidden, weight, bias, _ = problem(2, 100, 20, 3, place)
     weight.requires_grad_()
     read_out.by_kernels(hidden, weight, bias).sum().backward()  # by outputs it is a single number, repeated

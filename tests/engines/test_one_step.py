@@ -1,4 +1,4 @@
-"""The kernel of single steps is the equation, on the simulated chip and on a real one."""
+"""The kernel for single steps matches the cell's equation, on the simulated GPU and on a real one."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_layers_and_step_modules_take_it_on_a_gpu(gate: str, monkeypatch: pytest
         assert ran == [True] * 15
         with torch.autocast("cuda", torch.bfloat16):
             cell(x[0], None)
-        assert len(ran) == 15  # which is not for numbers of 16 bits
+        assert len(ran) == 15  # not in 16-bit dtypes
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""A projected hidden state on engines that know of none: values and every gradient are the loop's."""
+"""Projections (proj_size) on engines without them: values and every gradient match the loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def task_of(
     device: str = "cpu",
     **special: Any,
 ) -> EngineTask:
-    """A random task of T steps, B sequences, I inputs, H units and P numbers after the projection."""
+    """A random task of T steps, B sequences, I inputs, H units and P outputs of the projection."""
     *others, units, left = sizes
     task = checking.make_task(cell, checking.Sizes(*others, units), dtype, torch.device(device), **special)
     weights = dict(task.weights)
@@ -51,7 +51,7 @@ def task_of(
 
 
 def errors(engine: str, task: EngineTask) -> dict[str, float]:
-    """Of values and gradients, against the loop in float64."""
+    """Errors of values and gradients, compared with the loop in float64."""
 
     def run(run: Any, task: EngineTask) -> dict[str, torch.Tensor]:
         leaves = {name: value.detach().clone().requires_grad_() for name, value in task.weights.items()}
@@ -103,7 +103,7 @@ def test_sequences_of_unequal_length_from_zeros(cell: LSTMCell) -> None:
 def test_unequal_lengths_from_a_state_go_to_the_loop() -> None:
     task = task_of(LSTMCell(Fast()), (6, 5, 3, 9, 2), torch.float64, unequal=True)
     assert choice.choose("auto", task) is engines.KNOWN["loop"]
-    with pytest.raises(ValueError, match="engine='cpu' can run, but it does not project from a first state"):
+    with pytest.raises(ValueError, match="engine='cpu' can run, but with proj_size it does not take an initial state"):
         choice.choose("cpu", task)
 
 
@@ -148,7 +148,7 @@ def test_layers_are_fast_and_like_torchs() -> None:
     torch.testing.assert_close(ours(packed)[0].data, theirs(packed)[0].data)
 
 
-def test_a_cell_of_ones_own_is_projected_too() -> None:
+def test_a_custom_cell_is_projected_too() -> None:
     class Projected(Peephole):
         name = "projected"
         projects = True
@@ -159,8 +159,8 @@ def test_a_cell_of_ones_own_is_projected_too() -> None:
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_pieces_of_packed_sequences(bidirectional: bool) -> None:
-    """All but the first have a state, and some have sequences that have ended."""
+def test_chunks_of_packed_sequences(bidirectional: bool) -> None:
+    """All chunks but the first have an initial state, and in some of them sequences have ended."""
     layer = rm.LSTM(3, 8, proj_size=3, recompute=2, bidirectional=bidirectional)
     packed = torch.nn.utils.rnn.pack_padded_sequence(torch.randn(6, 4, 3), [6, 4, 2, 1])
     output, state = layer(packed)
@@ -171,7 +171,7 @@ def test_pieces_of_packed_sequences(bidirectional: bool) -> None:
         torch.testing.assert_close(part, true)
 
 
-def test_a_hidden_state_that_takes_part_in_the_update_is_left_to_the_loop() -> None:
+def test_a_hidden_state_used_by_the_update_is_left_to_the_loop() -> None:
     class Blending(LSTMCell):
         name = "blending"
 
@@ -181,7 +181,7 @@ def test_a_hidden_state_that_takes_part_in_the_update_is_left_to_the_loop() -> N
 
     task = task_of(Blending(Sigmoid()), (5, 6, 3, 9, 1), torch.float64)
     assert choice.choose("auto", task) is engines.KNOWN["loop"]
-    with pytest.raises(ValueError, match="its hidden state takes part in the update of blending"):
+    with pytest.raises(ValueError, match="the update of blending uses its hidden state, which is projected"):
         choice.choose("cpu", task)
 
 

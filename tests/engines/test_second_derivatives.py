@@ -1,4 +1,4 @@
-"""Gradients of gradients: every engine with a backward pass of its own gives those of the loop."""
+"""Second derivatives: every engine with its own backward pass matches the loop."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def parts(state: Any) -> list[Tensor]:
 
 
 def everything(layer: rm.nn.Recurrent, lengths: Tensor | None = None) -> tuple[Callable[..., Any], list[Tensor]]:
-    """The layer as a function of all that it is differentiable by, and values of that."""
+    """The layer as a function of all its differentiable inputs, and values for these."""
     like = next(layer.parameters())
     x = numbers(STEPS, ROWS, INPUTS, like=like)
     _, state = layer(x)
@@ -112,9 +112,9 @@ def twice(layer: rm.nn.Recurrent, lengths: Tensor | None = None) -> Sequence[Ten
 @pytest.mark.parametrize("lengths", [None, [2, 4, 1]], ids=["whole", "padded"])
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize(("engine", "device"), KERNELS)
-def test_kernels_give_those_of_the_loop(name: str, engine: str, device: str, lengths: list[int] | None) -> None:
+def test_kernels_match_the_loop(name: str, engine: str, device: str, lengths: list[int] | None) -> None:
     if name == "LSTM projected" and lengths is not None:
-        pytest.skip("it does not project from a first state where sequences have unequal lengths")
+        pytest.skip("with proj_size it does not take an initial state together with sequences of unequal length")
     if name == "NRU" and engine == "c++":
         pytest.skip("it has no kernels on CPUs")
     steps = None if lengths is None else torch.tensor(lengths, device=device)
@@ -142,7 +142,7 @@ def test_a_third_derivative() -> None:
 
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("c++", marks=compiles)])
 def test_a_state_that_was_made_with_the_same_weights_counts_once(engine: str) -> None:
-    """The second call is differentiable by the weights, and by a state that depends on them."""
+    """The second call depends on the weights directly, and through a state computed with them."""
 
     def slopes(engine: str) -> Sequence[Tensor]:
         layer = made("PowerLawLSTM", engine=engine)

@@ -1,4 +1,4 @@
-"""Several tasks as one, with their number in front of every shape."""
+"""Stacking several tasks into one, with their number in front of every shape."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def test_a_task_comes_out_of_a_stack_as_it_went_in(cell):
         assert all(torch.equal(found.weights[name], weight) for name, weight in task.weights.items())
 
 
-def test_what_only_some_tasks_have_the_others_get_as_they_would_without():
+def test_missing_states_dt_and_lengths_get_defaults():
     tasks = make_tasks(LSTMCell(PowerLaw()), unequal=True)
     tasks[0] = replace(tasks[0], state=engines.Zeros((5, 5, 5)), dt=None, lengths=None)
     for given in (tasks, tasks[::-1]):
@@ -83,7 +83,7 @@ def test_the_first_of_a_stack_is_its_first():
     assert torch.equal(found.lengths, tasks[0].lengths)
 
 
-def test_results_are_taken_apart_and_put_together():
+def test_results_are_unstacked_and_stacked():
     parts = [engines.EngineResult(torch.randn(4, 2, 3), (torch.randn(2, 3), torch.randn(2, 3))) for _ in range(COUNT)]
     whole = side_by_side.put_together(parts)
     assert whole.output.shape == (COUNT, 4, 2, 3)

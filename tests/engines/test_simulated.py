@@ -1,7 +1,7 @@
-"""The kernels for chips with clusters, run on a simulated one and held to the loop: values and every gradient.
+"""The cuda kernels on a simulated GPU, compared with the loop: values and every gradient.
 
-The chip is `simulated/chip.hpp`. Its threads take random turns and deliveries arrive late, so a kernel that does not
-wait for what it needs fails here. What it takes from a real chip, rounding and speed, is seen on one: `test_on_gpu.py`.
+The simulated GPU is `simulated/chip.hpp`. Its threads run in random order and remote stores arrive late, so that a
+kernel with a missing wait fails here. Rounding and speed of a real GPU are tested on one: `test_on_gpu.py`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def forget() -> None:
 
 
 WIDE = recurrence.NARROW + 1
-CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # inputs, units, rows, sizes of the launch
+CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # inputs, units, rows, launch shape
     "one program": (LSTMCell(Sigmoid()), WIDE, 16, 5, plan.LaunchShape(4, 1, 1)),
     "two programs, two groups": (LSTMCell(Fast()), 5, 32, 11, plan.LaunchShape(4, 2, 1)),
     "a broken program": (LSTMCell(PowerLaw(), coupled=True), 11, 48, 3, plan.LaunchShape(8, 2, 1)),
@@ -125,7 +125,7 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
 }
 LARGEST = ("a full register file", "a broken four of warps")
 SOON = [name for number, name in enumerate(CASES) if number % 2 == 0 and not name.endswith(LARGEST)]
-"""Half of them, so that CI gets to its end; all are tried by hand before kernels change."""
+"""Half of them, to limit the time of CI; run all of them manually before a kernel changes."""
 every_case = pytest.mark.parametrize(
     ("cell", "inputs", "units", "rows", "sizes"),
     [
@@ -140,7 +140,7 @@ every_case = pytest.mark.parametrize(
 
 
 def force(sizes: plan.LaunchShape, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every launch be of these sizes; where a program has a whole layer, or a wide one, passes have their own."""
+    """Force a launch shape; the passes of whole and of wide layers derive their own from it."""
 
     def make(units: int, rows: int, replicas: int, parts: int, backward: bool, *chip: int) -> plan.LaunchShape:
         if sizes.whole:
@@ -153,10 +153,10 @@ def force(sizes: plan.LaunchShape, monkeypatch: pytest.MonkeyPatch) -> None:
 def errors(
     cell: GatedCell, inputs: int, units: int, rows: int, sizes: plan.LaunchShape, precision: object, special: bool
 ) -> object:
-    """Of values and gradients, from a first state; `special`: reverse, sequences of unequal length, irregular steps."""
+    """Errors of values and gradients, with an initial state; `special`: reverse, unequal lengths, irregular steps."""
     task = checking.make_task(
         cell,
-        checking.Sizes(plan.DEPTH + 3, rows, inputs, units),  # every place for what is fetched is used again
+        checking.Sizes(plan.DEPTH + 3, rows, inputs, units),  # every stage of the prefetch pipeline is reused
         precision.dtype,
         torch.device("cpu"),
         irregular=special and cell.takes_dt,
@@ -176,10 +176,10 @@ def errors(
         pytest.param(checking.FULL, True, id="full-special"),
     ],
 )
-def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, special, monkeypatch) -> None:
+def test_kernels_match_the_loop(cell, inputs, units, rows, sizes, precision, special, monkeypatch) -> None:
     force(sizes, monkeypatch)
     if sizes.whole or sizes.wide:
-        precision = checking.TF32  # the only one they have room for
+        precision = checking.TF32  # the only one that fits
     found = errors(cell, inputs, units, rows, sizes, precision, special)
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
@@ -212,9 +212,7 @@ def test_kernels_are_the_loops(cell, inputs, units, rows, sizes, precision, spec
     ],
     ids=["clusters", "whole", "wide"],
 )
-def test_half_precision_keeps_what_comes_out_of_products_in_16_bits(
-    sizes, units, precision, cell, inputs, monkeypatch
-) -> None:
+def test_half_precision_saves_pre_activations_in_16_bits(sizes, units, precision, cell, inputs, monkeypatch) -> None:
     force(sizes, monkeypatch)
     found = errors(cell, inputs, units, 5, sizes, precision, False)
     assert not isinstance(found, str), found
@@ -313,7 +311,7 @@ def test_no_sequences(cell, units) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("rows", [pytest.param(9, marks=pytest.mark.slow), 8])  # 8 times 5 steps are products in parts
+@pytest.mark.parametrize("rows", [pytest.param(9, marks=pytest.mark.slow), 8])  # 8 times 5 steps: matmuls are split
 @every_scheme
 def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cell, monkeypatch) -> None:
     """Not even one that has diverged."""
@@ -324,8 +322,8 @@ def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cel
 
 @pytest.mark.long
 @every_scheme
-def test_pieces_of_a_sequence_are_all_of_it(sizes, precision, monkeypatch) -> None:
-    """With derivatives from every step and the last state, back to the first."""
+def test_a_sequence_in_chunks_is_the_whole_sequence(sizes, precision, monkeypatch) -> None:
+    """With gradients from every step and the final state, back to the initial state."""
     force(sizes, monkeypatch)
     task = checking.make_task(
         LSTMCell(PowerLaw()), checking.Sizes(5, 9, 3, 32), torch.float32, torch.device("cpu"), unequal=True
@@ -355,7 +353,7 @@ def test_rows_end_where_the_next_begins(cell, units, monkeypatch) -> None:
 
 
 def run_side_by_side(cell: GatedCell, sizes: object) -> None:
-    """Three, of which one is nothing but no numbers."""
+    """Run three layers, one of which gives NaN."""
     tasks = [checking.make_task(cell, sizes, torch.float32, torch.device("cpu"), seed=seed) for seed in range(3)]
     tasks[1].weights["weight_hh"][0, 0] = torch.nan
     leaves = [[task.inputs, *task.weights.values()] for task in tasks]
@@ -368,12 +366,12 @@ def run_side_by_side(cell: GatedCell, sizes: object) -> None:
         assert torch.equal(whole[number], alone)
         own = slopes[number * len(leaves[0]) :][: len(leaves[0])]
         for slope, expected in zip(own, torch.autograd.grad(alone.square().sum(), leaves[number]), strict=True):
-            torch.testing.assert_close(slope, expected, rtol=1e-5, atol=1e-5)  # perhaps sums of other parts
+            torch.testing.assert_close(slope, expected, rtol=1e-5, atol=1e-5)  # reductions may be split differently
     assert whole[1].isnan().any()
 
 
 @pytest.mark.long
-def test_what_is_beyond_the_range_of_16_bits_is_kept_at_its_end(monkeypatch) -> None:
+def test_values_beyond_the_range_of_16_bits_are_clamped(monkeypatch) -> None:
     monkeypatch.setattr(plan, "make", lambda *task: plan.LaunchShape(4, 1, 1))
     task = checking.make_task(GRUCell(Fast()), checking.Sizes(3, 2, 3, 16), torch.float16, torch.device("cpu"))
     biases = {name: task.weights[name].float() for name in ("bias_ih", "bias_hh")}
@@ -411,7 +409,7 @@ def test_an_infinite_bias_saturates_gates(sizes, precision, monkeypatch) -> None
 @pytest.mark.long
 @pytest.mark.parametrize("inputs", [1, 6, 7, 8, 15])
 def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
-    """With room for inputs that are one, for one alone, and without."""
+    """With space for two inputs set to 1, for one only, and for none."""
     sizes = plan.make_whole(32, backward=False)
     force(sizes, monkeypatch)
     found = errors(LSTMCell(Fast()), inputs, 32, 5, sizes, checking.TF32, special=False)
@@ -421,7 +419,7 @@ def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
 
 @pytest.mark.long
 @every_scheme
-def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -> None:
+def test_a_matrix_may_have_any_strides(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
     task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 9, 5, 32), torch.float32, torch.device("cpu"))
     turned = {name: weight.mT.contiguous().mT if weight.dim() == 2 else weight for name, weight in task.weights.items()}
@@ -434,8 +432,8 @@ def test_a_matrix_may_lie_in_memory_as_it_likes(sizes, precision, monkeypatch) -
 @pytest.mark.long
 @pytest.mark.parametrize("far", [1e-3, *(pytest.param(far, marks=pytest.mark.slow) for far in (1e-8, 1e-30))])
 @every_scheme
-def test_units_of_other_sizes_do_not_lose_digits_of_a_fifth_block(sizes, precision, far, monkeypatch) -> None:
-    """Derivatives of four warps share a range: those of one that has far smaller ones are as nothing beside others."""
+def test_units_of_other_magnitudes_do_not_lose_precision_of_a_fifth_block(sizes, precision, far, monkeypatch) -> None:
+    """Gradients of four warps share a scale: those of a warp with far smaller ones are negligible beside the others."""
     force(sizes, monkeypatch)
     task = checking.make_task(LSTMCell(Refine()), checking.Sizes(4, 3, 3, 32), torch.float32, torch.device("cpu"))
     leaves = [task.inputs.requires_grad_(), *(weight.requires_grad_() for weight in task.weights.values())]
@@ -464,7 +462,7 @@ void probe(const Four* from, float* to) { to[0] = from->of[1]; }
 
 @pytest.mark.long
 @pytest.mark.parametrize("offset", [0, 1])
-def test_a_place_that_is_not_aligned_is_found(offset, tmp_path) -> None:
+def test_a_misaligned_access_is_detected(offset, tmp_path) -> None:
     text = simulation.CHIP.read_text("utf-8") + PROBE + simulation.START.format(name="probe")
     kernel = simulation.Kernel(simulation.library(tmp_path, "probe", text), "probe", "2P", 32, 1, 0, None)
     numbers, found = torch.arange(8.0)[offset:], torch.zeros(1)
@@ -476,8 +474,8 @@ def test_a_place_that_is_not_aligned_is_found(offset, tmp_path) -> None:
 @pytest.mark.long
 @every_scheme
 @pytest.mark.parametrize("cell", [LSTMCell(Fast()), LSTMCell(Refine())], ids=str)
-def test_a_derivative_that_is_no_number_reaches_every_weight(cell, sizes, precision, monkeypatch) -> None:
-    """Also the one that CUDA makes, whose bits are all ones."""
+def test_a_nan_gradient_reaches_every_weight(cell, sizes, precision, monkeypatch) -> None:
+    """Also CUDA's canonical NaN, 0x7FFFFFFF."""
     force(sizes, monkeypatch)
     task = checking.make_task(cell, checking.Sizes(3, 4, 3, 32), torch.float32, torch.device("cpu"))
     weights = {name: weight.requires_grad_() for name, weight in task.weights.items()}
@@ -491,7 +489,7 @@ def test_a_derivative_that_is_no_number_reaches_every_weight(cell, sizes, precis
 
 @pytest.mark.long
 @every_scheme
-def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, monkeypatch) -> None:
+def test_an_initial_state_beyond_16_bits_is_kept_through_padding(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
     task = checking.make_task(
         LSTMCell(Fast()), checking.Sizes(4, 4, 3, 32), torch.float32, torch.device("cpu"), unequal=True, reverse=True
@@ -513,7 +511,7 @@ def test_a_first_state_beyond_16_bits_is_kept_through_padding(sizes, precision, 
         pytest.param("streamed, five blocks, three tiles", marks=pytest.mark.slow),
     ],
 )
-def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
+def test_the_order_of_threads_changes_nothing(name, monkeypatch) -> None:
     cell, inputs, units, rows, sizes = CASES[name]
     force(sizes, monkeypatch)
     task = checking.make_task(cell, checking.Sizes(5, rows, inputs, units), torch.float32, torch.device("cpu"))
@@ -542,7 +540,7 @@ def test_the_order_of_turns_changes_nothing(name, monkeypatch) -> None:
         ("wide, three tiles", "meet();"),
     ],
 )
-def test_a_kernel_that_does_not_wait_is_found(case, forgotten, libraries, monkeypatch) -> None:
+def test_a_kernel_that_does_not_wait_is_detected(case, forgotten, libraries, monkeypatch) -> None:
     force(CASES[case][-1], monkeypatch)
 
     def compiled(name: str, constants: Mapping[str, object], chip: str, gate: str = "") -> bytes:
@@ -566,7 +564,7 @@ def test_a_kernel_that_does_not_wait_is_found(case, forgotten, libraries, monkey
 @every_scheme
 @pytest.mark.parametrize("cell", [LSTMCell(PowerLaw()), GRUCell(PowerLaw()), JANETCell(Sigmoid())], ids=str)
 def test_the_compiler_is_told_how_results_are_laid_out(cell, sizes, precision, monkeypatch) -> None:
-    """Of two layers side by side, whose derivatives the kernel leaves in one tensor."""
+    """Strides of the gradients of two stacked layers, which the kernel stores in one tensor."""
     force(sizes, monkeypatch)
     large = checking.Sizes(3, 2, 3, 16)
     tasks = [checking.make_task(cell, large, torch.float32, torch.device("cpu"), seed=seed) for seed in range(2)]

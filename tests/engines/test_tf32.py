@@ -72,10 +72,10 @@ def test_any_size_is_the_loops(engine: str, cell: GatedCell, units: int, batch: 
 @pytest.mark.parametrize("engine", [CUDA])
 @pytest.mark.parametrize("units", [528, 784])
 def test_wide_layers_side_by_side_are_those_alone(engine: str, units: int) -> None:
-    """Each has a part of its matrix to itself, on the shelf or in the cellar.
+    """Each layer has its own part of the matrix in shared memory and in L2.
 
-    To the last bit, as there are no more tiles than clusters at once: with more, sums have another order. Inputs and
-    their weights are eighths, as torch rounds to TF32 in some products and not in others.
+    Results are bitwise equal because there are no more tiles than resident clusters: with more, sums have another
+    order. Inputs and their weights are eighths because torch rounds to TF32 in some matmuls and not in others.
     """
     device = torch.device("cuda", torch.cuda.current_device())
     sizes = checking.Sizes(4, 9, 5, units)

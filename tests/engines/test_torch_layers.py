@@ -14,7 +14,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_values_and_gradients_are_the_loops(layer):
+def test_values_and_gradients_match_the_loop(layer):
     torch.manual_seed(0)
     layer = LAYERS[layer]()
     x = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)
@@ -32,10 +32,10 @@ def test_values_and_gradients_are_the_loops(layer):
 @pytest.mark.parametrize(
     ("layer", "reason"),
     [
-        (lambda: rm.LSTM(3, 4, gate="fast"), "torch has the sigmoid gate alone, and the gate is fast"),
+        (lambda: rm.LSTM(3, 4, gate="fast"), "torch has only the sigmoid gate, and the gate is fast"),
         (lambda: rm.LSTM(3, 4, input_gate="coupled"), "torch has no coupled input gate"),
-        (lambda: rm.JANET(3, 4), "torch has an LSTM and a GRU, and the cell is janet"),
-        (lambda: rm.NRU(3, 4), "torch has an LSTM and a GRU, and the cell is nru"),
+        (lambda: rm.JANET(3, 4), "torch has only an LSTM and a GRU, and the cell is janet"),
+        (lambda: rm.NRU(3, 4), "torch has only an LSTM and a GRU, and the cell is nru"),
     ],
     ids=["gate", "coupled", "janet", "nru"],
 )

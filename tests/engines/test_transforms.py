@@ -1,4 +1,4 @@
-"""Layers inside of what torch.func transforms or torch.jit.trace records, derivatives in forward mode, fake tensors."""
+"""Layers inside torch.func transforms and torch.jit.trace, forward-mode AD, and fake tensors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_gradients_of_every_sequence(layer: rm.nn.Recurrent, inputs: Tensor) -> 
             torch.testing.assert_close(slopes[row], expected[name])
 
 
-def test_forward_mode_is_the_slope_along_a_direction(layer: rm.nn.Recurrent, inputs: Tensor) -> None:
+def test_forward_mode_is_the_directional_derivative(layer: rm.nn.Recurrent, inputs: Tensor) -> None:
     def loss(inputs: Tensor) -> Tensor:
         return layer(inputs)[0].square().sum()
 
@@ -85,7 +85,7 @@ def test_forward_mode_is_the_slope_along_a_direction(layer: rm.nn.Recurrent, inp
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", ["LSTM", "LSTM fast", "GRU"])
-def test_sequences_one_by_one(name: str, dtype: torch.dtype, inputs: Tensor) -> None:
+def test_vmap_over_sequences(name: str, dtype: torch.dtype, inputs: Tensor) -> None:
     layer, inputs = LAYERS[name](INPUTS, UNITS, dtype=dtype), inputs.to(dtype)
     torch.testing.assert_close(vmap(lambda one: layer(one)[0], 1, 1)(inputs), layer(inputs)[0])
 
@@ -100,17 +100,17 @@ def test_times_between_steps(name: str, inputs: Tensor) -> None:
 
 
 WITHOUT_RULES = {
-    ("cpu", "grad"): "torch.func transforms what calls it",
-    ("cpu", "jvp"): "torch.func transforms what calls it",
-    ("cpu", "forward mode"): "it has no derivatives in forward mode",
-    ("torch", "vmap"): "torch has no rules for it in torch.func.vmap",
-    ("torch", "jvp"): "it has no derivatives in forward mode",
-    ("torch", "forward mode"): "it has no derivatives in forward mode",
+    ("cpu", "grad"): "it does not support torch.func transforms",
+    ("cpu", "jvp"): "it does not support torch.func transforms",
+    ("cpu", "forward mode"): "it does not support forward-mode AD",
+    ("torch", "vmap"): "torch has no batching rule for it in torch.func.vmap",
+    ("torch", "jvp"): "it does not support forward-mode AD",
+    ("torch", "forward mode"): "it does not support forward-mode AD",
 }
 
 
 @pytest.mark.parametrize(("engine", "transform"), WITHOUT_RULES)
-def test_an_engine_without_rules_for_it_says_so(engine: str, transform: str, inputs: Tensor) -> None:
+def test_an_engine_that_does_not_support_a_transform_says_so(engine: str, transform: str, inputs: Tensor) -> None:
     layer = rm.LSTM(INPUTS, UNITS, dtype=torch.float64, engine=engine)
     runs: dict[str, Callable[[], Any]] = {
         "grad": lambda: grad(lambda inputs: layer(inputs)[0].sum())(inputs),
@@ -124,10 +124,10 @@ def test_an_engine_without_rules_for_it_says_so(engine: str, transform: str, inp
     ):
         runs[transform]()
     assert WITHOUT_RULES[engine, transform] in str(raised.value)
-    assert str(raised.value).endswith('engine="loop" takes part in it')
+    assert str(raised.value).endswith('engine="loop" supports it')
 
 
-def test_torch_has_rules_for_its_own_layers(inputs: Tensor) -> None:
+def test_torch_supports_transforms_of_its_own_layers(inputs: Tensor) -> None:
     layer = rm.LSTM(INPUTS, UNITS, dtype=torch.float64, engine="torch")
     found = grad(loss_of(layer))(dict(layer.named_parameters()), inputs)
     for name, slope in by_autograd(layer, inputs).items():
@@ -140,7 +140,7 @@ RECORDED = pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarnin
 @RECORDED
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("with_gradients", [False, True])
-def test_what_torch_jit_records_is_right_at_other_lengths(name: str, with_gradients: bool) -> None:
+def test_a_torch_jit_trace_is_right_at_other_lengths(name: str, with_gradients: bool) -> None:
     layer = LAYERS[name](INPUTS, UNITS, bidirectional=True)
     with torch.set_grad_enabled(with_gradients):
         recorded = torch.jit.trace(layer, torch.zeros(STEPS, ROWS, INPUTS))
@@ -194,7 +194,7 @@ def test_fake_tensors_go_through(name: str) -> None:
 
 
 @compiles
-def test_a_kernel_that_needs_numbers_says_so() -> None:
+def test_a_kernel_that_needs_data_says_so() -> None:
     layer = rm.LSTM(INPUTS, UNITS, gate="fast", engine="c++")
     with pytest.raises(ValueError, match="tensors are fake"), FakeTensorMode(allow_non_fake_inputs=True) as mode:
         layer(mode.from_tensor(torch.zeros(STEPS, ROWS, INPUTS)))

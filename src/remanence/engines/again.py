@@ -1,4 +1,4 @@
-"""Gradients that can be differentiated again: those of the loop, where a backward pass of its own has none."""
+"""Second derivatives: when a backward pass must itself be differentiable, gradients are computed by the loop engine."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Fields = Sequence[Tensor | None]
 def differentiable(
     compute: Callable[[Fields], Sequence[Tensor | None]], given: Fields, needs: Sequence[bool], gradients: Fields
 ) -> tuple[Tensor | None, ...]:
-    """Gradients by what is given, made by operations that autograd knows: it keeps all that a loop over time keeps.
+    """Gradients with respect to `given`, computed by differentiable operations. Memory use is that of the loop.
 
-    A backward pass calls this where torch asks it for a graph (`create_graph=True`).
+    A backward pass calls this when torch requests a graph of it (`create_graph=True`).
 
     Args:
-        compute: the same as the forward pass, by the loop.
-        given: what was given to the forward pass, as autograd saved it.
-        needs: whose gradients are wanted.
-        gradients: by what `compute` returns, None where there is none.
+        compute: The forward pass, by the loop engine.
+        given: Inputs of the forward pass, as saved by autograd.
+        needs: Which of them need a gradient.
+        gradients: Gradients with respect to the results of `compute`, or None.
     """
     with torch.enable_grad():
-        # Views: what was computed from something else that is given must not count for that as well.
+        # Views, so that an input computed from another input does not also contribute to that one's gradient.
         own = [
             value.view_as(value) if need and value is not None else value
             for value, need in zip(given, needs, strict=True)
@@ -46,7 +46,7 @@ def differentiable(
 
 
 def by_the_loop(task: EngineTask) -> EngineResult:
-    """Run a task, or several side by side, on the loop."""
+    """Run a task, or several stacked tasks, on the loop engine."""
     if task.inputs.dim() == 3:
         return loop.run(task)
     return side_by_side.put_together([loop.run(one) for one in side_by_side.each(task)])

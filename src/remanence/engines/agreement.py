@@ -1,7 +1,8 @@
-"""That an engine agrees with the loop on this machine, kept on disk: another process need not look again.
+"""Cached results of self-checks: once an engine agrees with the loop on this machine, other processes skip the check.
 
-Agreement alone is kept. An engine that disagrees is looked at again in every process: a full disk or a broken driver
-passes. What is kept holds for the device, driver, compiler, torch and source that it was found with.
+Only agreement is cached. An engine that disagrees is checked again in every process, because the cause (a full disk, a
+broken driver) may be temporary. A cached result is valid for one combination of device, driver, compiler, torch version
+and source code.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from .kernels.machine_code import CompilerError
 
 PACKAGE = Path(__file__).parents[1]
 FOLDERS = ("engines", "cells", "gates")
-"""Whose source decides what engines compute."""
+"""Packages whose source determines the results of engines."""
 SUFFIXES = frozenset({".py", ".cpp", ".hpp", ".cu", ".cuh"})
 
 
 def is_known(engine: Engine, device: torch.device, precision: str) -> bool:
-    """Whether the engine agreed with the loop in this precision, on a device like this, as everything is now."""
+    """Whether an earlier check passed with this engine, precision, kind of device, software and source code."""
     name = _name(engine, device, precision)
     return name is not None and cache.find(name) is not None
 
 
 def note(engine: Engine, device: torch.device, precision: str) -> None:
-    """Keep that it did, where it can be kept."""
+    """Cache that the check passed, if the cache is writable."""
     name = _name(engine, device, precision)
     if name is not None:
         with suppress(*cache.UNKEPT):
@@ -48,7 +49,7 @@ def _name(engine: Engine, device: torch.device, precision: str) -> str | None:
 
 @lru_cache
 def source() -> str:
-    """A digest of all source that results depend on."""
+    """A digest of all source code that results depend on."""
     found = hashlib.sha256()
     for folder in FOLDERS:
         for path in sorted((PACKAGE / folder).rglob("*")):

@@ -1,4 +1,4 @@
-"""What an engine is given and what it gives back."""
+"""The interface of engines: tasks, results, and the `Engine` protocol."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..cells import Cell, Weights, wide
 
 
 class Zeros(NamedTuple):
-    """A state of zeros that nobody has made yet: not every engine needs it."""
+    """An initial state of zeros that is not allocated until an engine needs it; not every engine does."""
 
     widths: tuple[int, ...]
-    """Of its parts, hidden first."""
+    """Widths of its parts, hidden first."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class EngineTask:
     T steps, B sequences, I input features. Padding is at the end of a sequence in both directions: a reverse pass
     starts at the last real step.
 
-    Several tasks of one kind, each with weights of its own, are one task with their number N in front of every shape,
-    for engines that run them side by side.
+    Several tasks of the same kind, each with its own weights, can be stacked into one task: every shape then starts
+    with a dimension N, the number of tasks. Some engines run these in one launch.
     """
 
     cell: Cell
     weights: Weights
-    """Matrices in the dtype of `inputs`; biases and the rest in any floating dtype."""
+    """By name. Matrices are in the dtype of `inputs`; biases and the rest are in any floating-point dtype."""
     inputs: Tensor
     """`(T, B, I)`."""
     state: tuple[Tensor, ...] | Zeros
@@ -38,9 +38,9 @@ class EngineTask:
     dt: Tensor | None = None
     """`(T, B)`: at index t, the time between the step at t and the one processed before it; None for unit steps."""
     lengths: Tensor | None = None
-    """`(B,)` on the device of `inputs`; None where all sequences have T steps."""
+    """`(B,)` on the device of `inputs`; None if all sequences have T steps."""
     reverse: bool = False
-    """Whether to go from the last step to the first."""
+    """Whether to run from the last step to the first."""
 
     @property
     def first_state(self) -> tuple[Tensor, ...]:
@@ -54,18 +54,18 @@ class EngineTask:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that derivatives may be wanted by."""
+        """All tensors that gradients may flow to."""
         state = () if isinstance(self.state, Zeros) else self.state
         return (self.inputs, *self.weights.values(), *state, *(() if self.dt is None else (self.dt,)))
 
     @property
     def width(self) -> int:
-        """Of the hidden state."""
+        """Width of the hidden state."""
         return self.state.widths[0] if isinstance(self.state, Zeros) else self.state[0].shape[-1]
 
 
 class EngineResult(NamedTuple):
-    """What running a task gives."""
+    """The result of running a task."""
 
     output: Tensor
     """Hidden state of every step, `(T, B, width)` in the dtype of the inputs, zero past the end of a sequence."""
@@ -74,19 +74,19 @@ class EngineResult(NamedTuple):
 
 
 class Engine(Protocol):
-    """A way to run a cell over time. All engines compute what the loop engine computes."""
+    """A way to run a cell over time. All engines compute the same function as the loop engine."""
 
     name: str
     SIDE_BY_SIDE: bool
-    """Whether it runs several tasks in one launch; False where it does not say."""
+    """Whether it runs several stacked tasks in one launch; False if the attribute is missing."""
 
     def refuses(self, task: EngineTask) -> str | None:
-        """Why this engine cannot run the task, a single one, as the end of a sentence; None if it can."""
+        """Why this engine cannot run a single task, as the end of a sentence; None if it can."""
 
     def run(self, task: EngineTask) -> EngineResult:
-        """Run it."""
+        """Run a task."""
 
-    # Engines that compile have these too:
+    # Engines that compile kernels also have:
     #
-    #     made_of(device) -> tuple[str, ...]    what results depend on beside the source, see `agreement`
-    #     prepare(task, others) -> None         compile side by side what tasks need, see `check.prepare`
+    #     made_of(device) -> tuple[str, ...]    what results depend on besides the source code, see `agreement`
+    #     prepare(task, others) -> None         compile the kernels of tasks in parallel, see `check.prepare`

@@ -1,7 +1,7 @@
-"""Engines held to the loop engine on this machine: outputs, final states and every gradient.
+"""Compares engines with the loop engine on this machine: outputs, final states and every gradient.
 
-The loop engine runs in float64 on the very numbers the other engine is given, so what is compared is the error of the
-computation alone. An error is the norm of a difference over the norm of the truth, the largest of all tensors.
+The loop engine runs in float64 on exactly the same input values, so the comparison shows the error of the computation
+alone. The error of a tensor is the norm of the difference divided by the norm of the reference; the largest one counts.
 """
 
 from __future__ import annotations
@@ -54,29 +54,29 @@ class Row:
     error_values: float
     """Largest relative error of the outputs and the state after the last step."""
     error_gradients: float
-    """Largest relative error of a gradient: by inputs, first state, dt and every weight."""
+    """Largest relative error of a gradient: with respect to inputs, initial state, dt and every weight."""
     tolerance: float
     ok: bool
     reason: str | None = None
-    """What is wrong, if something is."""
+    """What is wrong; None if nothing is."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """A dtype, how exact its products are, and what error follows."""
+    """A dtype, the precision of its matmuls, and the error that is allowed."""
 
     name: str
     dtype: torch.dtype
     tolerance: float
-    """Of relative errors. Products are the coarsest part of a step; all pointwise work is float32 or wider."""
+    """Largest relative error. Matmuls are the least precise part of a step; pointwise work is float32 or wider."""
     tf32: bool = False
-    """Whether float32 products are TF32 on CUDA devices."""
+    """Whether float32 matmuls use TF32 on CUDA devices."""
 
 
 # One rounding is 2^-53 in float64, 2^-24 in float32, 2^-11 in TF32 and float16, 2^-8 in bfloat16. The narrow types are
-# allowed four of them, TF32 eight because some hardware cuts digits off instead; a wrong formula shows as 1e-2 or more.
-# The wide types are allowed far more: there exponentials, sums over steps, and the three TF32 products that may stand
-# for a full one lose digits too, and errors seen are still ten times smaller.
+# allowed four roundings, TF32 eight because some hardware truncates instead; a wrong formula shows as 1e-2 or more.
+# The wide types are allowed far more: exponentials, sums over steps, and the three TF32 matmuls that may emulate a full
+# float32 one lose precision too. Errors seen in practice are still ten times smaller.
 FLOAT64 = Precision("float64", torch.float64, 1e-12)
 FLOAT32 = Precision("float32", torch.float32, 1e-5)
 FULL = replace(FLOAT32, name="float32 (full)")
@@ -100,9 +100,9 @@ class Sizes(NamedTuple):
 
 
 SIZES = Sizes(steps=9, batch=19, inputs=5, units=40)
-"""Small, and yet more rows and units than one tile of a kernel holds: its thread blocks must exchange states."""
+"""Small, but with more sequences and units than one tile of a kernel holds, so that thread blocks exchange states."""
 WIDE = SIZES._replace(inputs=20)
-"""The same with inputs that no kernel multiplies on its way."""
+"""The same with inputs too wide for a kernel to multiply inside the recurrence."""
 
 
 def check(
@@ -111,17 +111,18 @@ def check(
     gate: str | gates.Gate | None = None,
     cell: PointwiseCell | None = None,
 ) -> list[Row]:
-    """Hold every engine to the loop engine.
+    """Compare every engine with the loop engine: outputs, final states and gradients.
 
     Args:
-        device: where; by default the CPU and, where there is one, the CUDA device.
-        engines: names of those to check, if not all.
-        gate: the only gate to check, by its name or as an object, such as one of your own; by default all that have a
-            name.
-        cell: the only cell to check, such as one of your own, with the gate that it has.
+        device: Device to check; by default the CPU and, if there is one, the current CUDA device.
+        engines: Names of the engines to check; by default all.
+        gate: The only gate to check, by name or as an object (a custom gate, for example); by default all registered
+            gates.
+        cell: The only cell to check (a custom cell, for example), with its own gate.
 
     Returns:
-        A row per engine, cell, gate and precision that can run there. Nothing is changed, not even random state.
+        A row per engine, cell, gate and precision that can run there. There are no side effects: random state does not
+        change.
     """
     return list(rows(device, engines, gate, cell))
 
@@ -132,7 +133,7 @@ def rows(
     gate: str | gates.Gate | None = None,
     cell: PointwiseCell | None = None,
 ) -> Iterator[Row]:
-    """The rows of `check`, one by one: the first use of a kernel compiles, which takes a while."""
+    """The rows of `check` as an iterator, because compiling kernels on first use takes a while."""
     every = (*every_cell(), *BUILT, *UNGATED) if gate is None else cells_with(gates.gate_named(gate))
     cells = list(every) if cell is None else [cell]
     for place in devices() if device is None else [device_named(device)]:
@@ -144,17 +145,17 @@ def rows(
 def every_row(
     engine: Engine, cells: Sequence[Cell], precision: Precision, device: torch.device
 ) -> Iterable[Row | None]:
-    """A row, or None, for every cell. On CUDA devices in threads, so that kernels compile side by side."""
+    """A row, or None, for every cell. On CUDA devices in threads, so that kernels compile in parallel."""
     if device.type != "cuda":
         return (compare(engine, cell, precision, device) for cell in cells)
-    # torch's own engine compiles nothing, and what it keeps quiet would be heard from other threads.
+    # torch's own engine compiles nothing, and the warnings it suppresses would be shown by other threads.
     most = 1 if engine.name == "torch" else 8
     with float32_products(precision.tf32), threads(device, most) as pool:
         return list(pool.map(lambda cell: compare(engine, cell, precision, device), cells))
 
 
 def refusals(device: str | torch.device | None = None, engines: Sequence[str] | None = None) -> dict[str, str]:
-    """Engines that cannot run a plain float32 LSTM on any of the devices, and why, as the end of a sentence."""
+    """Engines that cannot run a plain float32 LSTM on any of the devices, with the reason as the end of a sentence."""
     places = devices() if device is None else [device_named(device)]
     found = {}
     for engine in checked(engines):
@@ -166,7 +167,7 @@ def refusals(device: str | torch.device | None = None, engines: Sequence[str] | 
 
 
 def checked(names: Sequence[str] | None = None) -> list[Engine]:
-    """The engines of these names, or all, but the loop."""
+    """The engines with these names, or all, except the loop."""
     known = {name: engine for name, engine in KNOWN.items() if name != "loop"}
     return list(known.values()) if names is None else [lookup("engine", name, known) for name in names]
 
@@ -178,7 +179,7 @@ def every_cell() -> Iterator[GatedCell]:
 
 
 def cells_with(gate: gates.Gate) -> Iterator[GatedCell]:
-    """A gate in every cell that takes one; the last is derived as a whole, like those of users."""
+    """A gate in every cell that takes one. The kernels of the last cell are derived as a whole, like custom cells."""
     yield LSTMCell(gate, coupled=False)
     yield LSTMCell(gate, coupled=True)
     yield GRUCell(gate)
@@ -187,13 +188,13 @@ def cells_with(gate: gates.Gate) -> Iterator[GatedCell]:
 
 
 BUILT: tuple[PointwiseCell, ...] = (ModReLUCell(), ComplexModReLUCell(), ModReLUGRUCell(gates.Sigmoid()))
-"""The recurrences of cells that build their matrix, derived as a whole."""
+"""Cells that construct their recurrent matrix; their kernels are derived as a whole."""
 UNGATED: tuple[Cell, ...] = (NRUCell(memory_size=36, heads=4),)
-"""Cells with kernels of their own."""
+"""Cells with dedicated kernels."""
 
 
 def compare(engine: Engine, cell: Cell, precision: Precision, device: torch.device) -> Row | None:
-    """A row over those variants the engine takes; None if it takes none. Precision of products is as torch is set."""
+    """A row over the variants that the engine supports, or None. Matmul precision follows torch's settings."""
     row = Row(str(device), engine.name, named(cell), gate_of(cell), precision.name, 0, 0, precision.tolerance, True)
     with undisturbed(device):
         tasks = [task for task in variants(cell, precision.dtype, device) if engine.refuses(task) is None]
@@ -223,22 +224,23 @@ def variants(cell: Cell, dtype: torch.dtype, device: torch.device) -> Iterator[E
 
 
 def trained(task: EngineTask) -> EngineTask:
-    """The same as one that wants gradients, as it will: engines compile for that."""
+    """The same task with gradients required, as in training: engines compile different kernels for that."""
     return replace(task, inputs=leaf(task.inputs))
 
 
-# Once per engine and kind of device, before it is trusted.
+# Self-check, once per engine and kind of device, before "auto" uses an engine.
 
 _seen: dict[tuple[str, str, str], str | None] = {}
 
 
 def self_check(engine: Engine, device: torch.device, family: str = "") -> str | None:
-    """Why an engine is not to be trusted on this kind of device, as a sentence; None if it agrees with the loop.
+    """Why an engine must not be used on this kind of device, as a sentence; None if it agrees with the loop.
 
-    Looks once per engine, family of cells and kind of device, at small LSTMs, or what else the family is, in float32,
-    in the precision torch is set to; and not at all where it agreed in an earlier process, see `agreement`. While a
-    graph is captured, torch.func transforms or tensors are fake, it looks at nothing and says what it saw before; while
-    a compiler traces, it says None. Changes nothing, not even random state.
+    The check runs once per engine, family of cells and kind of device, with small float32 LSTMs (or cells of the
+    family) in the matmul precision that torch is set to. It is skipped if it passed in an earlier process, see
+    `agreement`. During CUDA graph capture, inside torch.func transforms and with fake tensors, no check runs and an
+    earlier result is returned; while torch.compile traces, the result is None. There are no side effects: random state
+    does not change.
     """
     if torch.compiler.is_compiling():
         return None
@@ -259,12 +261,12 @@ def self_check(engine: Engine, device: torch.device, family: str = "") -> str | 
 
 
 def family_of(cell: Cell) -> str:
-    """Cells that run on kernels of their own by name; all others are one family, without a name."""
+    """The name of a cell with dedicated kernels; all other cells are one family with an empty name."""
     return "" if isinstance(cell, PointwiseCell | SRUCell) else cell.name
 
 
 def prepare(engine: Engine, task: EngineTask) -> None:
-    """Let an engine that can compile side by side what a task needs, and what `self_check` needs if it will look."""
+    """Compile in parallel the kernels of a task and those of a pending `self_check`, if the engine can."""
     if torch.compiler.is_compiling() or not hasattr(engine, "prepare"):
         return
     device = task.inputs.device
@@ -273,7 +275,7 @@ def prepare(engine: Engine, task: EngineTask) -> None:
 
 
 def to_be_looked_at(engine: Engine, device: torch.device) -> list[EngineTask]:
-    """The tasks at which `self_check` will look; none if it knows."""
+    """The tasks that `self_check` will run; empty if its result is cached."""
     with undisturbed(device):
         precision = precision_of(device)
         return [] if agreement.is_known(engine, device, precision.name) else tasks_of(device, precision)
@@ -281,24 +283,24 @@ def to_be_looked_at(engine: Engine, device: torch.device) -> list[EngineTask]:
 
 @lru_cache
 def kind_of(device: torch.device) -> str:
-    """What the device is, as far as results can depend on it."""
+    """The model of a device, as far as results can depend on it."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def can_look(device: torch.device) -> bool:
-    """Whether tensors can be made and compared now."""
+    """Whether tensors can be created and compared now."""
     if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return False
     return obstacle() is None and type(torch.empty(0, device=device)) is Tensor
 
 
 def precision_of(device: torch.device) -> Precision:
-    """That of float32 in recurrent layers, as torch is set."""
+    """The precision of float32 in recurrent layers, according to torch's settings."""
     return TF32 if device.type == "cuda" and tf32_in_recurrent_layers() else FLOAT32
 
 
 def tasks_of(device: torch.device, precision: Precision, family: str = "") -> list[EngineTask]:
-    """A power-law LSTM, and on CUDA devices, where kernels depend on how wide inputs are, a plain one before it."""
+    """A power-law LSTM; on CUDA devices, where kernels depend on the input width, a plain LSTM before it."""
     if family:
         others = [cell for cell in UNGATED if cell.name == family]
         return [trained(make_task(cell, SIZES, precision.dtype, device)) for cell in others]
@@ -310,7 +312,7 @@ def tasks_of(device: torch.device, precision: Precision, family: str = "") -> li
 
 
 def look(engine: Engine, device: torch.device, precision: Precision, family: str = "") -> str | None:
-    """Compare them; on CUDA devices in threads, so that kernels compile side by side."""
+    """Run the tasks of a self-check; on CUDA devices in threads, so that kernels compile in parallel."""
     tasks = [task for task in tasks_of(device, precision, family) if engine.refuses(task) is None]
     if device.type != "cuda":
         return next(filter(None, (disagreement(engine, task, precision) for task in tasks)), None)
@@ -319,9 +321,9 @@ def look(engine: Engine, device: torch.device, precision: Precision, family: str
 
 
 def disagreement(engine: Engine, task: EngineTask, precision: Precision) -> str | None:
-    """In what an engine and the loop differ at a task, as a sentence."""
+    """How an engine and the loop differ on a task, as a sentence; None if they agree."""
     device, cell = task.inputs.device, task.cell
-    with undisturbed(device):  # what a caller is in is of its thread
+    with undisturbed(device):  # again, because these modes are thread-local
         errors = errors_of(engine, task)
         wrong = errors if isinstance(errors, str) else errors.beyond(precision.tolerance)
         if wrong and not isinstance(errors, str) and type(cell) not in BY_HAND:
@@ -337,7 +339,7 @@ def disagreement(engine: Engine, task: EngineTask, precision: Precision) -> str 
 
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
-    """The caller's no_grad, inference mode, autocast, modes and hooks of checkpoints, and present device put aside."""
+    """Suspend the caller's no_grad, inference mode, autocast, modes, checkpoint hooks and current device."""
     with ExitStack() as stack:
         stack.enter_context(alone())
         stack.enter_context(torch.autocast(device.type, enabled=False))
@@ -356,7 +358,7 @@ class Errors(NamedTuple):
     gradients: dict[str, float]
 
     def beyond(self, tolerance: float) -> str | None:
-        """The first error above the tolerance, in words. NaN is above it."""
+        """The first error above the tolerance, in words. NaN counts as above it."""
         found = self.values | {f"gradient of {name}": error for name, error in self.gradients.items()}
         for name, error in found.items():
             if not error <= tolerance:
@@ -365,25 +367,25 @@ class Errors(NamedTuple):
 
 
 def errors_of(engine: Engine, task: EngineTask) -> Errors | str:
-    """Errors of an engine at a task, or what it raised."""
+    """Errors of an engine on a task, or a description of the exception that it raised."""
     true_values, true_gradients = run(cast(Engine, loop), widened(task), task.inputs.dtype)
     try:
         values, gradients = run(engine, task, task.inputs.dtype)
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # what a new kind of device makes of a kernel is a finding
+    except Exception as error:  # a kernel that fails on a new kind of device is a result of the check
         return f"it raised {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
     return Errors(relative(values, true_values), relative(gradients, true_gradients))
 
 
 def own_error(task: EngineTask) -> float:
-    """What the loop itself is off by in the dtype of a task: a cell may magnify what one rounding leaves."""
+    """The error of the loop engine itself in the dtype of a task: a cell may amplify rounding errors."""
     errors = errors_of(cast(Engine, loop), task)
     return math.inf if isinstance(errors, str) else worst(*errors.values.values(), *errors.gradients.values())
 
 
 def run(engine: Engine, task: EngineTask, dtype: torch.dtype) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Values and gradients by name, for random derivatives of a loss by outputs and final state, rounded to dtype."""
+    """Values and gradients by name, for random upstream gradients of outputs and final state, rounded to dtype."""
     weights = {name: leaf(weight) for name, weight in task.weights.items()}
     task = replace(
         task,
@@ -407,7 +409,7 @@ def run(engine: Engine, task: EngineTask, dtype: torch.dtype) -> tuple[dict[str,
     }
     source = torch.Generator("cpu").manual_seed(2)
     directions = [draw(source, *value.shape).to(dtype).to(value) for value in values.values()]
-    # Of a sum: for directions torch would import sympy, which takes longer than all else here.
+    # Differentiate a scalar: with grad_outputs torch would import sympy, which takes longer than everything else here.
     shares = [(value * by).sum().double() for value, by in zip(values.values(), directions, strict=True)]
     loss = torch.stack(shares).sum()
     gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
@@ -415,12 +417,12 @@ def run(engine: Engine, task: EngineTask, dtype: torch.dtype) -> tuple[dict[str,
 
 
 def leaf(tensor: Tensor) -> Tensor:
-    """The same numbers as the start of a graph."""
+    """A copy as a leaf that requires a gradient."""
     return tensor.detach().clone().requires_grad_()
 
 
 def relative(found: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> dict[str, float]:
-    """Norm of the difference over norm of the truth, by name."""
+    """Norm of the difference divided by the norm of the reference, by name."""
     errors = {}
     for name, true in truth.items():
         scale = float(true.norm()) or 1.0
@@ -429,11 +431,11 @@ def relative(found: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> dict[s
 
 
 def worst(*errors: float) -> float:
-    """The largest; NaN if there is one."""
+    """The largest error; NaN if any is NaN."""
     return math.nan if any(math.isnan(error) for error in errors) else max(errors)
 
 
-# Random tasks. Numbers come from a generator on the CPU: the same on every device, and no other random state moves.
+# Random tasks. Values come from a CPU generator: the same on every device, and global random state does not change.
 
 
 def make_task(
@@ -450,14 +452,14 @@ def make_task(
     """A task with random weights, inputs and state.
 
     Args:
-        cell: what runs.
-        sizes: how large.
-        dtype: of inputs, hidden state and weights.
-        device: where.
-        seed: which one.
-        irregular: whether steps take random times.
-        unequal: whether sequences end at random steps.
-        reverse: whether it runs from the end.
+        cell: Cell to run.
+        sizes: Sizes of the task.
+        dtype: Dtype of inputs, hidden state and weights.
+        device: Device of all tensors.
+        seed: Random seed.
+        irregular: Whether times between steps are random (dt).
+        unequal: Whether sequences have random lengths.
+        reverse: Whether to run from the last step to the first.
     """
     source = torch.Generator("cpu").manual_seed(seed)
     steps, batch, inputs, units = sizes
@@ -488,19 +490,19 @@ def make_task(
 
 
 def start(cell: Cell, weights: dict[str, Tensor], seed: int) -> None:
-    """Give a cell those weights that it starts with: a period, say, is no random number."""
+    """Apply the cell's own initialisation: a weight such as a period cannot be any random value."""
     with torch.random.fork_rng(devices=()), torch.no_grad():
         torch.manual_seed(seed)
         cell.initialise(weights)
 
 
 def draw(source: torch.Generator, *shape: int) -> Tensor:
-    """Standard normal numbers in float64."""
+    """Standard normal values in float64."""
     return torch.randn(shape, generator=source, dtype=torch.float64, device="cpu")
 
 
 def widened(task: EngineTask) -> EngineTask:
-    """The same numbers in float64."""
+    """The same task in float64."""
     return replace(
         task,
         weights={name: weight.double() for name, weight in task.weights.items()},
@@ -511,17 +513,17 @@ def widened(task: EngineTask) -> EngineTask:
 
 
 def named(cell: Cell) -> str:
-    """The cell in a word or two."""
+    """A short name of the cell."""
     return f"{cell.name} coupled" if isinstance(cell, LSTMCell) and cell.coupled else cell.name
 
 
 def gate_of(cell: Cell) -> str:
-    """The name of its gate, empty where it has none."""
+    """The name of the cell's gate; empty if it has none."""
     return cell.gate.name if isinstance(cell, GatedCell) else ""
 
 
 def described(task: EngineTask) -> str:
-    """What is special about a task."""
+    """The special features of a task, in words."""
     special = {
         "irregular steps": task.dt is not None,
         "unequal lengths": task.lengths is not None,

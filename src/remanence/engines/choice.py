@@ -1,4 +1,4 @@
-"""Which engine runs a task."""
+"""Selects the engine that runs a task, and runs it."""
 
 from __future__ import annotations
 
@@ -24,37 +24,38 @@ from .transforms import obstacle
 from .triton import tiling
 
 CUDNN_WINS = 128
-"""Up to so many units cuDNN keeps a plain LSTM or GRU on chip and is a little faster than Triton's kernels."""
+"""Up to this many units, cuDNN keeps a plain LSTM or GRU on chip and is slightly faster than the Triton kernels."""
 CUDNN_WINS_IN_FULL = 256
-"""Above so many units it is in full float32, for which Triton's kernels stream two numbers for every one."""
+"""Above this many units, cuDNN is also faster in full float32, where the Triton kernels stream every weight as two
+values."""
 
 
 ONEDNN_WINS = 256
-"""Above so many units torch's inference with a plain LSTM is faster than compiled steps: on x86, where oneDNN does it,
-without a projection."""
+"""Above this many units, torch's inference with a plain LSTM is faster than the c++ engine: on x86, where torch uses
+oneDNN, and without a projection."""
 
 
 TORCH_PROJECTS = 256
-"""Above so many units on a CPU a step is arithmetic, of which the product of both matrices of a small projection, see
-`projected`, has more than torch's LSTM."""
+"""Above this many units, a CPU step is bound by arithmetic. With a small projection, multiplying by the folded matrix
+(see `projected`) is more arithmetic than torch's LSTM does."""
 
 
 TRITON_WINS = 768
-"""Above so many units clusters read a part of the matrix in every step, and Triton's kernels, where they have all of it
-on chip, win with more rows than are in clusters at once."""
+"""Above this many units, the cluster kernels read part of the recurrent matrix from memory in every step. If the Triton
+kernels can keep all of it on chip, they are faster for batches larger than the clusters process at once."""
 
 
 WITH_ONE_PRODUCT = ("cuda", "triton", "c++", "cpu")
-"""Engines that have one product a step, and no other of a projection or an SRU: see `projected` and `doubled`."""
+"""Engines with one matmul per step: those of a projection or an SRU are handled by `projected` and `doubled`."""
 
 
 def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
-    """The engine of that name, or for "auto" the fastest one that can run the task and agrees with the loop.
+    """The engine with this name, or for "auto" the fastest one that can run the task and agrees with the loop.
 
     Args:
-        name: "auto", or an engine's.
-        task: what is to be run.
-        several: whether there are more tasks like it.
+        name: Name of an engine, or "auto".
+        task: Task to run.
+        several: Whether more tasks of the same kind run with it.
     """
     if name == "auto":
         candidates = ((engine, fitted_to(engine, task)) for engine in _preferred(task, several))
@@ -67,7 +68,7 @@ def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
 
 
 def fitted_to(engine: Engine, task: EngineTask) -> Engine:
-    """The engine as it takes such tasks."""
+    """The engine, wrapped if the task has a projection or an SRU cell that it does not support directly."""
     if engine.name not in WITH_ONE_PRODUCT:
         return engine
     if isinstance(task.cell, SRUCell):
@@ -83,7 +84,7 @@ def _can_run(engine: Engine, task: EngineTask) -> bool:
 def _preferred(task: EngineTask, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
-    if isinstance(task.cell, SRUCell):  # of which the loop is as fast as twice as many steps of this one
+    if isinstance(task.cell, SRUCell):  # the loop is as fast as twice as many steps on the cpu engine
         engines.remove(KNOWN["cpu"])
     if not task.inputs.is_cuda:
         return [KNOWN["torch"], *engines] if _onednn_wins(task) or _torch_projects(task) else engines
@@ -96,7 +97,7 @@ def _preferred(task: EngineTask, several: bool) -> list[Engine]:
 
 
 def _onednn_wins(task: EngineTask) -> bool:
-    """Whether torch's LSTM, where it has the gate, is the fastest on a CPU."""
+    """Whether torch's LSTM, if it supports the gate, is the fastest on a CPU."""
     if not X86 or task.width <= ONEDNN_WINS or tracked(task):
         return False
     plain = isinstance(task.cell, LSTMCell) and "weight_hr" not in task.weights
@@ -104,7 +105,7 @@ def _onednn_wins(task: EngineTask) -> bool:
 
 
 def _torch_projects(task: EngineTask) -> bool:
-    """Whether torch's two products, where it has the gate, take less than the one of both matrices."""
+    """Whether torch's two matmuls, if it supports the gate, are cheaper than one with the folded matrix."""
     if not is_projected(task):
         return False
     left, units = task.weights["weight_hr"].shape
@@ -112,12 +113,12 @@ def _torch_projects(task: EngineTask) -> bool:
 
 
 def _in_full(task: EngineTask) -> bool:
-    """Whether products are of full float32."""
+    """Whether matmuls are in full float32."""
     return task.inputs.dtype == torch.float32 and not tf32_in_recurrent_layers()
 
 
 def _triton_wins(task: EngineTask) -> bool:
-    """Whether Triton's kernels are faster than clusters, for a layer that these stream."""
+    """Whether the Triton kernels are faster than the cluster kernels, for a layer whose weights the latter stream."""
     if torch.compiler.is_compiling():
         return False
     inputs, blocks = task.inputs, task.weights["weight_hh"].shape[0] // task.width
@@ -127,15 +128,15 @@ def _triton_wins(task: EngineTask) -> bool:
 
 
 def run(name: str, tasks: Sequence[EngineTask], pieces: int = 0) -> list[EngineResult]:
-    """Run tasks of one kind and shape, each with weights of its own: in one launch where the engine can.
+    """Run tasks of the same kind and shape, each with its own weights: in one launch if the engine supports it.
 
     Args:
-        name: "auto", or an engine's.
-        tasks: what to run.
-        pieces: if any, in how many pieces to run what is to be differentiated backward, see `run_in_pieces`.
+        name: Name of an engine, or "auto".
+        tasks: Tasks to run.
+        pieces: Number of chunks for gradient checkpointing over time, see `run_in_pieces`; 0 for none.
     """
     first = tasks[0]
-    if pieces and is_projected(first):  # all pieces but one have a state
+    if pieces and is_projected(first):  # every chunk but one has an initial state
         first = replace(first, state=first.first_state)
     engine = choose(name, first, several=len(tasks) > 1)
     if pieces and torch.is_grad_enabled() and obstacle() is None:
@@ -144,14 +145,14 @@ def run(name: str, tasks: Sequence[EngineTask], pieces: int = 0) -> list[EngineR
 
 
 def run_all(engine: Engine, tasks: Sequence[EngineTask]) -> list[EngineResult]:
-    """Run them with this engine."""
+    """Run tasks of the same kind and shape with this engine."""
     if len(tasks) == 1 or not runs_side_by_side(engine):
         return [engine.run(task) for task in tasks]
     return side_by_side.taken_apart(engine.run(side_by_side.stacked(tasks)))
 
 
 def run_stacked(name: str, task: EngineTask) -> EngineResult:
-    """The same for tasks that are one already, with their number in front of every shape."""
+    """Run tasks that are already stacked, with their number in front of every shape."""
     engine = choose(name, side_by_side.first(task), several=len(task.inputs) > 1)
     if runs_side_by_side(engine):
         return engine.run(task)
@@ -162,7 +163,7 @@ _told: set[str] = set()
 
 
 def _trusted(engine: Engine, task: EngineTask) -> bool:
-    """Whether to use an engine that says it can run the task. What keeps one from being used is told once."""
+    """Whether to use an engine that can run the task. If not, the reason is reported in one warning."""
     if engine is KNOWN["loop"]:
         reason = None
         if isinstance(task.cell, PointwiseCell):
@@ -180,6 +181,6 @@ def _trusted(engine: Engine, task: EngineTask) -> bool:
 
 
 def _tell(message: str) -> None:
-    if not torch.compiler.is_compiling() and message not in _told:  # then what is compiled tells it, when it runs
+    if not torch.compiler.is_compiling() and message not in _told:  # a compiled graph warns when it runs
         _told.add(message)
         warnings.warn(message, stacklevel=2)

@@ -1,11 +1,11 @@
-"""The statistical recurrent unit on engines that have one product a step: its two products are two steps.
+"""The statistical recurrent unit (SRU) on engines with one matmul per step: its two matmuls become two steps.
 
     r_t = relu(W_r mu_{t-1} + b_r)    phi_t = relu(W_phi r_t + W_x x_t + b)    mu_t^a = a mu_{t-1}^a + (1 - a) phi_t
 
-What r sees of an average, s^a = W_r^a mu^a, is an average too: s_t^a = a s_{t-1}^a + (1 - a) W_r^a phi_t. So there is a
-recurrence with one product whose hidden state is r and phi in turn, and whose cell carries all s^a: the first half of a
-step takes r_t and x_t to phi_t, the second takes phi_t to all s_t^a and r_{t+1}. What is left depends on no step before
-it: averages are of all phi_t at once, and outputs are one product of these.
+What an average contributes to r, s^a = W_r^a mu^a, is a moving average too: s_t^a = a s_{t-1}^a + (1 - a) W_r^a phi_t.
+This gives a recurrence with one matmul. Its hidden state alternates between r and phi, and its cell carries all s^a:
+the first half step computes phi_t from r_t and x_t, the second computes all s_t^a and r_{t+1} from phi_t. The rest is
+not recurrent: the averages are computed from all phi_t at once, and the outputs are one matmul of the averages.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .loop import no_autocast
 from .transforms import obstacle_to_kernels
 
 FIRST, SECOND = 1.0, 0.0
-"""Halves of a step, as kernels are told them: in the place of dt."""
+"""Flags for the two half steps, passed to kernels in place of dt."""
 
 
 @dataclass(frozen=True)
 class HalfStepCell(PointwiseCell):
-    """Half a step of an SRU. Its state is r or phi, and all s^a; dt says which half it is."""
+    """Half a step of an SRU. Its state is r or phi, and all s^a; dt selects the half."""
 
     averages: tuple[float, ...]
 
@@ -67,7 +67,7 @@ class HalfStepCell(PointwiseCell):
 
 
 class Doubled:
-    """An engine for SRUs, of one that takes cells with one product."""
+    """Runs SRUs on an engine for cells with one matmul per step."""
 
     SIDE_BY_SIDE = False
 
@@ -78,7 +78,7 @@ class Doubled:
     def refuses(self, task: EngineTask) -> str | None:
         """Why it cannot run the task."""
         if torch.compiler.is_compiling():
-            return "it runs an SRU outside of graphs only"
+            return "it cannot run an SRU inside a compiled graph"
         if (reason := obstacle_to_kernels(task.tensors)) is not None:
             return reason
         return self.engine.refuses(_halves(task, like=True))
@@ -113,12 +113,12 @@ class Doubled:
 
 @lru_cache
 def _half(averages: tuple[float, ...]) -> HalfStepCell:
-    """One for all calls: what engines note on a cell takes them a while to find out."""
+    """One cell object for all calls, because engines cache on a cell what is slow to derive."""
     return HalfStepCell(averages)
 
 
 def _halves(task: EngineTask, like: bool = False) -> EngineTask:
-    """The task of a `HalfStepCell`; only of the right shapes where that is enough."""
+    """The task for a `HalfStepCell`; with `like`, only its shapes are right and its values are zeros."""
     cell, weights, inputs = task.cell, task.weights, task.inputs
     assert isinstance(cell, SRUCell)
     steps, batch, features = inputs.shape
@@ -138,7 +138,7 @@ def _halves(task: EngineTask, like: bool = False) -> EngineTask:
         )
 
     def rows(weight: Tensor, width: int) -> Tensor:
-        """A weight with rows, and columns if it is a matrix, of zeros up to the size."""
+        """A weight padded with zeros: its rows to `size`, and if it is a matrix, its columns to `width`."""
         return pad(weight, (*((0, width - weight.shape[1]) if weight.dim() == 2 else ()), 0, size - len(weight)))
 
     seen = weights["weight_summary"].chunk(count, 1)
@@ -182,7 +182,7 @@ def _first_state(task: EngineTask, built: Weights, seen: tuple[Tensor, ...], siz
 
 
 def _averaged(values: Tensor, weight: float, reverse: bool) -> Tensor:
-    """m_t = a m_{t-1} + (1 - a) v_t for all of `(T, ...)` at once, from zero: in pieces of 1, 2, 4, ... steps."""
+    """m_t = a m_{t-1} + (1 - a) v_t from zero for all of `(T, ...)` at once: a scan by doubling, 1, 2, 4, ... steps."""
     mean, apart = (1 - weight) * values, 1
     while apart < len(values) and weight**apart > 0:
         earlier = (0, apart) if reverse else (apart, 0)
@@ -193,7 +193,7 @@ def _averaged(values: Tensor, weight: float, reverse: bool) -> Tensor:
 
 
 def _count(task: EngineTask) -> Tensor:
-    """How many steps have been gone at each, `(T, B, 1)`: where there are none, zero."""
+    """Number of steps done after each step, `(T, B, 1)`; zero in the padding of a reverse pass."""
     steps, batch, _ = task.inputs.shape
     at = torch.arange(steps, device=task.inputs.device).unsqueeze(-1)
     lengths = torch.full((batch,), steps, device=at.device) if task.lengths is None else task.lengths
@@ -202,7 +202,7 @@ def _count(task: EngineTask) -> Tensor:
 
 
 def _last(task: EngineTask, values: Tensor) -> Tensor:
-    """Of `(T, B, width)`, what is there after the last step, `(B, width)`."""
+    """The values after the last step, `(B, width)`, of all values `(T, B, width)`."""
     if task.reverse:
         return values[0]
     if task.lengths is None:

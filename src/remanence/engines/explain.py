@@ -1,4 +1,4 @@
-"""Which engine will run a layer, why, and with what code."""
+"""Explains which engine runs a layer, why, and with which derived code."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from .table import KNOWN
 
 
 class Layer(Protocol):
-    """A layer that says what an engine is given."""
+    """A layer that can build the task that it would pass to an engine."""
 
     engine: str
 
     def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> EngineTask:
-        """What an engine would be given."""
+        """A task as an engine would get it."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is known about running a layer. Printed, it is a short report with the source."""
+    """How a layer runs. Printed, it is a short report with the derived source code."""
 
     engine: str
-    """The engine that will run it."""
+    """Name of the engine that runs the layer."""
     refusals: dict[str, str]
-    """Why others cannot, as the end of a sentence, by name."""
+    """Why other engines cannot, by name, as the end of a sentence."""
     gate: str | None
-    """The name of its gate, if it has one."""
+    """Name of the layer's gate; None if it has none."""
     derived: str | None
-    """What is derived: its gate, or the whole cell, with its name."""
+    """What code is derived for: the gate or the whole cell, with its name."""
     sources: dict[str, str]
-    """The code that is derived from its equation, by language: "c++" for the engines cuda and c++, "triton"."""
+    """Source code derived from the equation, by language: "c++" (for the engines cuda and c++) and "triton"."""
     not_derived: str | None = None
-    """Why there is no such code, as the end of a sentence."""
+    """Why no code could be derived, as the end of a sentence."""
 
     def __str__(self) -> str:
         lines = [f"engine: {self.engine}"]
@@ -50,13 +50,13 @@ class Explanation:
 
 
 def explain(layer: Layer, steps: int = 100, batch: int = 32, dt: bool = False) -> Explanation:
-    """Which engine will run a layer on inputs of this size, on its own device, and the code derived for it.
+    """Explain which engine runs a layer on inputs of this size, on the layer's device, and show its derived code.
 
     Args:
-        layer: a layer of `remanence`.
-        steps: T.
-        batch: B.
-        dt: whether times between steps are given.
+        layer: A layer of `remanence`.
+        steps: Sequence length T.
+        batch: Batch size B.
+        dt: Whether the layer is called with dt.
     """
     task = layer.example_task(steps, batch, dt)
     chosen = choose(layer.engine, task)

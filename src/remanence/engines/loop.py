@@ -1,4 +1,4 @@
-"""The readable engine: a Python loop over time, differentiated by autograd. It defines what the others compute."""
+"""The reference engine: a Python loop over time, differentiated by autograd. It defines what other engines compute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ name = "loop"
 
 
 def refuses(task: EngineTask) -> str | None:
-    """It runs everything."""
+    """None: it runs every task."""
     return None
 
 
@@ -25,9 +25,9 @@ def run(task: EngineTask) -> EngineResult:
     return record(task, watch=False)[0]
 
 
-@untraced  # it would unroll the loop, and compile time would grow with the length of the sequence
+@untraced  # torch.compile would unroll the loop, and compile time would grow with the sequence length
 def record(task: EngineTask, watch: bool = True) -> tuple[EngineResult, dict[str, Tensor]]:
-    """Run a task and keep what every gate did: a mapping of `(T, B, H)`, zero past the end of a sequence."""
+    """Run a task and record gates and states: tensors `(T, B, H)` by name, zero past the end of a sequence."""
     steps = task.inputs.shape[0]
     dtype = task.inputs.dtype
     with no_autocast(task.inputs.device.type):
@@ -60,5 +60,5 @@ def record(task: EngineTask, watch: bool = True) -> tuple[EngineResult, dict[str
 
 
 def no_autocast(device: str) -> AbstractContextManager[None]:
-    """Dtypes have been settled before: gates and state must not be narrowed again."""
+    """Disable autocast: dtypes are already chosen, and gates and state must not be cast down."""
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()

@@ -1,4 +1,4 @@
-"""The devices of this machine, and how precise float32 products on them are."""
+"""The devices of this machine, and the precision of their float32 matmuls."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import torch
 
 Value = TypeVar("Value")
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-"""Whether the CPU is one of these."""
+"""Whether the CPU is x86-64."""
 ALIGNED = 16
-"""Bytes: the rows of a matrix that the tensor cores multiply have a multiple of so many."""
+"""Alignment in bytes that tensor cores require of the rows of a matrix."""
 
 
 def device_named(name: str | torch.device) -> torch.device:
-    """The device of that name, if it is the CPU or a CUDA device of this machine."""
+    """The device with this name, which must be the CPU or a CUDA device of this machine."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -40,11 +40,11 @@ def device_named(name: str | torch.device) -> torch.device:
 
 
 PAUSES = (1.0, 4.0, 15.0)
-"""Seconds between attempts to use a device that others have for themselves for a moment."""
+"""Seconds between attempts to use a device that another process holds exclusively for a moment."""
 
 
 def wait_for(device: torch.device) -> None:
-    """Return once a device can be used; one that cannot after a while is answered in a sentence."""
+    """Wait until a device can be used; raises ValueError if it stays unavailable."""
     if device.type == "cuda":
         _patiently(partial(torch.zeros, 1, device=device), device)
 
@@ -60,14 +60,14 @@ def _patiently(use: Callable[[], Value], device: torch.device) -> Value:
             if pause is None or "unavailable" not in problem:
                 raise ValueError(
                     f"expected {device} to be ready, got: {problem}; "
-                    "nvidia-smi shows who uses it, and --device names another"
+                    "nvidia-smi shows which processes use it; --device selects another"
                 ) from None
             time.sleep(pause)
     raise AssertionError("the last attempt returns or raises")
 
 
 def devices() -> list[torch.device]:
-    """The CPU, and the present CUDA device where there is one."""
+    """The CPU and, if there is one, the current CUDA device."""
     found = [torch.device("cpu")]
     if torch.cuda.is_available():
         found.append(device_named("cuda"))
@@ -75,7 +75,7 @@ def devices() -> list[torch.device]:
 
 
 def described(device: torch.device) -> tuple[str, ...]:
-    """What a device is, with its driver, as far as results can depend on it."""
+    """Model, architecture and driver of a device, as far as results can depend on them."""
     if device.type != "cuda":
         return device.type, platform.machine()
     major, minor = torch.cuda.get_device_capability(device)
@@ -85,7 +85,7 @@ def described(device: torch.device) -> tuple[str, ...]:
 
 @lru_cache
 def driver_version() -> str:
-    """Of the driver of CUDA devices; empty where the system does not say."""
+    """Version of the CUDA driver; empty if unknown."""
     with suppress(OSError):
         return Path("/proc/driver/nvidia/version").read_text("utf-8", "replace")
     return ""
@@ -93,20 +93,20 @@ def driver_version() -> str:
 
 @lru_cache
 def processors(device: torch.device) -> int:
-    """Streaming multiprocessors of a CUDA device; any other counts as one."""
+    """Number of SMs (streaming multiprocessors) of a CUDA device; 1 for any other device."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 def threads(device: torch.device, most: int = 8) -> ThreadPoolExecutor:
-    """Threads in which kernels for a CUDA device compile side by side.
+    """A pool of threads that compile kernels for a CUDA device in parallel.
 
-    Each takes the device up before anything else: torch warns of a matrix product in a thread that has not.
+    Each thread initialises the device first, because torch warns about a matmul in a thread without a CUDA context.
     """
     return ThreadPoolExecutor(min(most, os.cpu_count() or 1), initializer=partial(torch.cuda.synchronize, device))
 
 
 def tf32_in_recurrent_layers() -> bool:
-    """Whether torch's settings ask for TF32 in float32 recurrent layers; the most special one counts."""
+    """Whether torch's settings allow TF32 in float32 recurrent layers; the most specific setting wins."""
     for settings in (torch.backends.cudnn.rnn, torch.backends.cudnn, torch.backends):
         chosen = getattr(settings, "fp32_precision", "none")
         if chosen != "none":
@@ -115,17 +115,17 @@ def tf32_in_recurrent_layers() -> bool:
 
 
 def lacking(width: int, itemsize: int) -> int:
-    """How many numbers of so many bytes a row of this width lacks for the tensor cores to take it."""
+    """Number of elements of padding that a row of this width needs to be aligned for tensor cores."""
     return -width % (ALIGNED // itemsize)
 
 
 def matrix_products(tf32: bool) -> AbstractContextManager[None]:
-    """Let float32 matrix products on CUDA devices be TF32 or full float32."""
+    """Select TF32 or full float32 for float32 matmuls on CUDA devices."""
     return _precision(tf32, torch.backends.cuda.matmul)
 
 
 def float32_products(tf32: bool) -> AbstractContextManager[None]:
-    """Let float32 products on CUDA devices, inside recurrent layers and outside, be TF32 or full float32."""
+    """Select TF32 or full float32 for float32 matmuls on CUDA devices, inside and outside recurrent layers."""
     return _precision(tf32, torch.backends.cudnn.rnn, torch.backends.cuda.matmul)
 
 

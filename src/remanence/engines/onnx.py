@@ -1,4 +1,4 @@
-"""Tasks in graphs for ONNX: plain LSTMs and GRUs as its own operators, all others as a `Scan` of a cell's equation."""
+"""Export to ONNX: plain LSTMs and GRUs become ONNX operators, all other cells a `Scan` over the cell's equation."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from . import torch as torch_layers
 from .base import EngineResult, EngineTask, Zeros
 
 ORDER = {LSTMCell: (0, 3, 1, 2), GRUCell: (1, 0, 2)}
-"""Blocks of torch in the order of ONNX: input, output, forget, cell; update, reset, candidate."""
+"""Indices of torch's gate blocks in ONNX order: input, output, forget, cell; update, reset, candidate."""
 
 
 def exporting() -> bool:
-    """Whether what torch exports goes to ONNX."""
+    """Whether an export to ONNX is running."""
     return torch.onnx.is_in_onnx_export()
 
 
 def as_onnx(task: EngineTask) -> EngineResult:
-    """A task as the exporter to ONNX has a translation for it."""
+    """Run a task with operations that the ONNX exporter can translate."""
     if "weight_hr" not in task.weights and torch_layers.refuses(replace(task, lengths=None)) is None:
         return _by_an_operator(task)
     return _by_a_scan(task)
@@ -81,5 +81,5 @@ def _by_a_scan(task: EngineTask) -> EngineResult:
 
 
 def _alone(value: Tensor) -> Tensor:
-    """Without a gradient, for which `scan` returns more of every step, and no view, of which it asks for the base."""
+    """A detached copy: with gradients `scan` would return more values per step, and for a view it needs the base."""
     return value.detach().clone()

@@ -1,7 +1,7 @@
-"""A whole task as one operator of torch's, for graphs: which engine runs it is found out where and when it runs.
+"""A whole task as one custom torch operator, for graphs. The engine is chosen when and where the operator runs.
 
-`torch.export` puts nothing else into a program, and `torch.compile` puts it where the engine has no operators of its
-own. Its backward pass runs the task again: it keeps nothing but what it was given.
+`torch.export` always uses this operator; `torch.compile` uses it if the engine has no operators of its own. Its
+backward pass runs the forward pass again, because it saves nothing but its inputs.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ AUTOGRAD = ("AutogradOther", "AutogradCPU", "AutogradCUDA")
 
 
 def as_operator(engine: str, task: EngineTask, pieces: int) -> EngineResult:
-    """A task by its operator."""
+    """Run a task by the custom operator."""
     cell = as_text(task.cell)
     if cell.startswith(LOCAL) and not (torch.compiler.is_compiling() and not torch.compiler.is_exporting()):
         raise ValueError(
-            f"expected settings of {type(task.cell).__name__} and its gate that are plain data (numbers, text, None), "
-            "so that another process can make them again, got others"
+            f"expected settings of {type(task.cell).__name__} and its gate that are plain data (numbers, strings, "
+            "None), so that another process can rebuild them, got other types"
         )
     widths = task.state.widths if isinstance(task.state, Zeros) else tuple(part.shape[-1] for part in task.state)
     output, *state = recurrence(
@@ -60,8 +60,8 @@ def recurrence(tensors: Sequence[Tensor], *kind: Any) -> list[Tensor]:
     """Output and state after the last step, see `EngineResult`.
 
     Args:
-        tensors: of the task, see `EngineTask.tensors`.
-        kind: the rest of it, the name of an engine or "auto", and in how many pieces to run it.
+        tensors: Tensors of the task, see `EngineTask.tensors`.
+        kind: The rest of the task, the name of an engine or "auto", and the number of chunks for checkpointing.
     """
     with torch.no_grad(), _unrecorded():
         (result,) = run(kind[-2], [_outline(kind).filled(tensors)])
@@ -76,13 +76,13 @@ def recurrence(tensors: Sequence[Tensor], *kind: Any) -> list[Tensor]:
 def recurrence_backward(
     tensors: Sequence[Tensor], gradients: Sequence[Tensor | None], needs: Sequence[bool], *kind: Any
 ) -> list[Tensor]:
-    """Gradients by the tensors that are needed, in their order.
+    """Gradients with respect to those tensors that need one, in order.
 
     Args:
-        tensors: as of `recurrence`.
-        gradients: by what that returned.
-        needs: whether a tensor needs one.
-        kind: as of `recurrence`.
+        tensors: As in `recurrence`.
+        gradients: Gradients with respect to the results of `recurrence`.
+        needs: Which tensors need a gradient.
+        kind: As in `recurrence`.
     """
     with _recording():
         leaves = [tensor.detach().requires_grad_(need) for tensor, need in zip(tensors, needs, strict=True)]
@@ -103,9 +103,9 @@ def recurrence_backward(
 
 @contextmanager
 def _unrecorded() -> Iterator[None]:
-    """Not seen by torch.jit.trace, which has recorded the operator."""
+    """Hide operations from torch.jit.trace, which has already recorded the operator."""
     before = torch._C._get_tracing_state()
-    if before is None:  # compiled graphs forbid to touch it
+    if before is None:  # compiled graphs do not allow setting it
         yield
         return
     torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ def _unrecorded() -> Iterator[None]:
 
 @contextmanager
 def _recording() -> Iterator[None]:
-    """Autograd inside of an operator, where torch has switched it off."""
+    """Enable autograd inside an operator, where torch disables it."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
     for name in AUTOGRAD:
         keys = keys | torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name))
@@ -127,7 +127,7 @@ def _recording() -> Iterator[None]:
 
 
 def _own(values: Sequence[Tensor], given: Sequence[Tensor]) -> list[Tensor]:
-    """Contiguous, and each in memory of its own: results of an operator share none, neither with what it was given."""
+    """Contiguous results that share no memory with each other or with the inputs: operators must not alias."""
     taken = {tensor.untyped_storage().data_ptr() for tensor in given}
     found = []
     for value in values:

@@ -1,4 +1,4 @@
-"""A task without its tensors, and back: for operations of torch's, which take tensors one by one."""
+"""Separates a task from its tensors and puts them together again, for torch operators, which take a list of tensors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from .base import EngineTask, Zeros
 
 
 class Outline(NamedTuple):
-    """All of a task but what gradients may flow to."""
+    """A task without the tensors that gradients may flow to."""
 
     cell: Cell
     names: tuple[str, ...]
-    """Of the weights."""
+    """Names of the weights."""
     state: int | Zeros
-    """How many parts it has, or a state of zeros."""
+    """Number of its parts, or a state of zeros."""
     has_dt: bool
     lengths: Tensor | None
     reverse: bool
 
     @classmethod
     def of(cls, task: EngineTask) -> Outline:
-        """The outline of a task, to which its `tensors` belong."""
+        """The outline of a task; its `tensors` complete it."""
         state = task.state if isinstance(task.state, Zeros) else len(task.state)
         return cls(task.cell, tuple(task.weights), state, task.dt is not None, task.lengths, task.reverse)
 

@@ -1,6 +1,6 @@
-"""Sequences in pieces: only the states between them are kept, and the backward pass computes what is inside again.
+"""Gradient checkpointing over time: only the states between chunks are saved; the backward pass recomputes the rest.
 
-It costs a second forward pass, and needs the memory of one piece instead of that of the sequence.
+This costs a second forward pass and needs the memory of one chunk instead of the whole sequence.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Run = Callable[[Sequence[EngineTask]], list[EngineResult]]
 
 @untraced
 def run_in_pieces(run: Run, tasks: Sequence[EngineTask], pieces: int) -> list[EngineResult]:
-    """Run tasks of one kind and shape in pieces of about the same number of steps.
+    """Run tasks of the same kind and shape in chunks of about the same number of steps, with gradient checkpointing.
 
     Args:
-        run: runs tasks.
-        tasks: what to run.
-        pieces: how many there are at most.
+        run: Function that runs tasks.
+        tasks: Tasks to run.
+        pieces: Largest number of chunks.
     """
     from torch.utils.checkpoint import checkpoint
 
@@ -43,12 +43,12 @@ def run_in_pieces(run: Run, tasks: Sequence[EngineTask], pieces: int) -> list[En
 
 
 def _cut(task: EngineTask, pieces: int) -> Iterator[EngineTask]:
-    """The pieces of a task, each as if it were all."""
+    """The chunks of a task, each as a task of its own."""
     size = -(-task.inputs.shape[-3] // pieces)
     inputs = torch.split(task.inputs, size, -3)
     dts = [None] * len(inputs) if task.dt is None else torch.split(task.dt, size, -2)
     for number, (here, dt) in enumerate(zip(inputs, dts, strict=True)):
         lengths = task.lengths
-        if lengths is not None:  # none of these steps, where a sequence ends before
+        if lengths is not None:  # zero for sequences that end before this chunk
             lengths = (lengths - number * size).clamp(0, here.shape[-3])
         yield replace(task, inputs=here, dt=dt, lengths=lengths)

@@ -1,11 +1,11 @@
-"""A projected hidden state (proj_size) on engines that have none: the projection goes into the recurrent matrix.
+"""Projections (proj_size) on engines without them: the projection is folded into the recurrent matrix.
 
-A step multiplies R by what is left of h after the projection P: R (P h) is (R P) h. So a layer without a projection,
-with R P for its recurrent matrix, goes through the same cells, and all of its outputs are projected afterwards, in one
-product. That is more arithmetic, H columns for as many as P has rows, and no more steps that wait for each other.
+A step multiplies R by the projected hidden state P h, and R (P h) is (R P) h. So a layer without a projection, with R P
+as its recurrent matrix, has the same cell states, and all of its outputs are projected afterwards in one matmul. That
+is more arithmetic (a matrix with H columns instead of proj_size), but the number of sequential steps stays the same.
 
-A first state is given after the projection, where the layer without one would need what was before it: then the first
-step is that of the equation, from which both are known.
+A given initial state is already projected, but the layer without a projection needs it before the projection. In that
+case the first step is computed by the cell's equation, which gives both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_projected(task: EngineTask) -> bool:
 
 
 class Folding:
-    """An engine for tasks with a projection, of one that takes none."""
+    """Runs tasks with a projection on an engine without projections."""
 
     SIDE_BY_SIDE = False
 
@@ -42,11 +42,11 @@ class Folding:
     def refuses(self, task: EngineTask) -> str | None:
         """Why it cannot run the task."""
         if not isinstance(task.cell, PointwiseCell):
-            return f"it takes cells with one recurrent product and a pointwise update, and {task.cell.name} is none"
+            return f"it takes cells with one recurrent matmul and a pointwise update, and {task.cell.name} is not one"
         if derivation(task.cell).twice:
-            return f"its hidden state takes part in the update of {task.cell.name}, and is projected (proj_size)"
+            return f"the update of {task.cell.name} uses its hidden state, which is projected (proj_size)"
         if not isinstance(task.state, Zeros) and task.lengths is not None:
-            return "it does not project from a first state where sequences have unequal lengths (proj_size)"
+            return "with proj_size it does not take an initial state together with sequences of unequal length"
         state = Zeros(_widths(task)) if isinstance(task.state, Zeros) else _unprojected(task)
         return self.engine.refuses(replace(task, weights=_folded(task, like=True), state=state))
 
@@ -78,7 +78,7 @@ def _widths(task: EngineTask) -> tuple[int, ...]:
 
 
 def _folded(task: EngineTask, like: bool = False) -> dict[str, Tensor]:
-    """The weights without a projection; only of the right shapes where that is enough."""
+    """The weights with the projection folded in; with `like`, only their shapes are right."""
     weights = {name: weight for name, weight in task.weights.items() if name != MATRIX}
     recurrent, matrix = weights["weight_hh"], task.weights[MATRIX]
     exact = wide(recurrent.dtype)
@@ -90,14 +90,14 @@ def _folded(task: EngineTask, like: bool = False) -> dict[str, Tensor]:
 
 
 def _unprojected(task: EngineTask) -> tuple[Tensor, ...]:
-    """A first state of the right shapes."""
+    """An initial state of the right shapes, without values."""
     assert not isinstance(task.state, Zeros)
     hidden, *others = task.state
     return hidden.new_empty(*hidden.shape[:-1], task.weights[MATRIX].shape[-1]), *others
 
 
 def _step(task: EngineTask, first: slice) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """The first step by the equation: the hidden state before its projection, `(1, B, H)`, and the state after it."""
+    """The first step by the cell's equation: the hidden state before projection, `(1, B, H)`, and the new state."""
     assert isinstance(task.cell, PointwiseCell)
     assert not isinstance(task.state, Zeros)
     weights, state = task.weights, tuple(part.to(wide(part.dtype)) for part in task.state)

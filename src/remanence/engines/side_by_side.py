@@ -1,4 +1,4 @@
-"""Tasks of one kind as one task, with their number N in front of every shape, and back."""
+"""Stacks tasks of the same kind into one, with their number N in front of every shape, and unstacks them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import EngineResult, EngineTask, Zeros
 
 
 def stacked(tasks: Sequence[EngineTask]) -> EngineTask:
-    """All tasks in one. What only some of them have, a state, dt or lengths, the others get as they would without."""
+    """All tasks as one. If only some have a state, dt or lengths, the others get defaults: zeros, ones, T steps."""
     first = tasks[0]
     steps, batch, _ = first.inputs.shape
     state = first.state
@@ -36,14 +36,14 @@ def stacked(tasks: Sequence[EngineTask]) -> EngineTask:
 
 
 def all_inputs(inputs: Sequence[Tensor]) -> Tensor:
-    """The inputs of all tasks in one: that from which they were taken, where nothing is to be derived by them."""
+    """The stacked inputs of all tasks: without a copy if they are views of one tensor and need no gradient."""
     if torch.compiler.is_compiling() or any(one.requires_grad for one in inputs):
         return torch.stack(list(inputs))
     return rejoined(inputs).detach()
 
 
 def rejoined(parts: Sequence[Tensor]) -> Tensor:
-    """Like `torch.stack`, but what `unbind` has just taken apart is there already: gigabytes that nobody copies."""
+    """Like `torch.stack`, but returns the original tensor if the parts come from its `unbind`: no copy of gigabytes."""
     whole = parts[0]._base
     if whole is None or whole.shape != (len(parts), *parts[0].shape):
         return torch.stack(list(parts))
@@ -54,12 +54,12 @@ def rejoined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def first(task: EngineTask) -> EngineTask:
-    """The first of the tasks that were stacked."""
+    """The first of stacked tasks."""
     return _each(task, lambda value: value[:1].unbind())[0]
 
 
 def each(task: EngineTask) -> list[EngineTask]:
-    """The tasks that were stacked."""
+    """All tasks of a stacked one."""
     return _each(task, Tensor.unbind)
 
 
@@ -83,12 +83,12 @@ def _each(task: EngineTask, apart: Callable[[Tensor], Sequence[Tensor]]) -> list
 
 
 def taken_apart(result: EngineResult) -> list[EngineResult]:
-    """The results of all tasks."""
+    """The results of all tasks of a stacked one."""
     each = zip(*(part.unbind() for part in (result.output, *result.state)), strict=True)
     return [EngineResult(output, tuple(state)) for output, *state in each]
 
 
 def put_together(results: Sequence[EngineResult]) -> EngineResult:
-    """The results of all tasks in one."""
+    """The results of all tasks, stacked."""
     states = zip(*(result.state for result in results), strict=True)
     return EngineResult(torch.stack([result.output for result in results]), tuple(map(torch.stack, states)))

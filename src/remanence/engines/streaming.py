@@ -1,4 +1,4 @@
-"""One step of a few sequences, without what it takes to prepare many: the ways to it, the shortest first."""
+"""Single steps (streaming inference) without the setup cost of a sequence: compiled, by torch, or by the equation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .loop import no_autocast
 from .transforms import plain
 
 STEPPING = {"cpu": "c++", "cuda": "cuda"}
-"""The engine that single steps are made by, by type of device."""
+"""The engine that computes single steps, by device type."""
 State = tuple[Tensor, ...]
 """`(B, width)` each, hidden first."""
 
@@ -21,15 +21,15 @@ State = tuple[Tensor, ...]
 def quick_step(
     cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False
 ) -> State | None:
-    """The state after a step by compiled code, for inference in float32; None where it is not for that.
+    """The state after one step by compiled code, for inference in float32; None if that is not possible.
 
     Args:
-        cell: what runs.
-        weights: by name.
-        inputs: `(B, I)`, or with any dimensions in the place of B, as long as the others have the same.
-        state: state before the step; None for zeros.
+        cell: Cell to run.
+        weights: Weights by name.
+        inputs: `(B, I)`. Any dimensions may replace B if `state` and `dt` have the same.
+        state: State before the step; None for zeros.
         dt: `(B,)`, or None for unit steps.
-        copied: whether the hidden state comes once more at the end, in memory of its own.
+        copied: Whether to append a copy of the hidden state in its own memory.
     """
     return one_step(cell, weights, inputs, state, dt, copied) if plain(inputs.device.type) else None
 
@@ -51,7 +51,7 @@ register("cuda", _on_gpus)
 
 
 def step(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor | None) -> State:
-    """The state after a step, differentiable, anywhere: by torch's own where it has the cell, else by the equation.
+    """The state after one step, differentiable, on any device: by torch's own cell if it has one, else by the equation.
 
     Arguments are those of `quick_step`; matrices are in the dtype of the inputs.
     """
@@ -71,7 +71,7 @@ def _torchs_step(cell: Cell, weights: Weights, inputs: Tensor, state: State) -> 
 
 
 def equation(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor | None) -> State:
-    """The same by the equation as it stands."""
+    """The state after one step by the cell's equation."""
     dtype = inputs.dtype
     with no_autocast(inputs.device.type):
         before = tuple(part.to(wide(dtype)) for part in state)

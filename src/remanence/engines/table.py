@@ -1,4 +1,4 @@
-"""The engines by name."""
+"""All engines by name."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ KNOWN: dict[str, Engine] = {
     "torch": cast(Engine, torch_layers),
     "loop": cast(Engine, loop),
 }
-"""Fastest first: what "auto" tries in turn. The loop is last and refuses nothing."""
+"""Fastest first, the order in which "auto" tries them. The loop is last and runs everything."""
 
 
 def check_name(name: str) -> str:
-    """The name, if it is "auto" or an engine's."""
+    """The name, if it is "auto" or the name of an engine."""
     if name != "auto":
         lookup("engine", name, KNOWN, also=("auto",))
     return name
 
 
 def runs_side_by_side(engine: Engine) -> bool:
-    """Whether it runs several tasks in one launch."""
+    """Whether an engine runs several tasks in one launch."""
     return getattr(engine, "SIDE_BY_SIDE", False)

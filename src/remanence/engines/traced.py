@@ -1,4 +1,4 @@
-"""Running tasks, in a graph that torch makes as well: there they are operators."""
+"""Runs tasks, eagerly or as operators in a graph (torch.compile, torch.export, torch.jit.trace, ONNX)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .kernels.contract import derivation
 from .operator import as_operator
 
 WITH_OPERATORS = ("cuda", "triton", "c++")
-"""Engines that have operators of their own, which keep what a backward pass needs."""
+"""Engines that register operators of their own, which save what the backward pass needs."""
 
 
 def ready(cell: Cell) -> None:
-    """Find out what is to be known of a cell, now and not while torch traces what runs it."""
+    """Derive and cache what engines need to know about a cell, before torch traces a call of it."""
     as_text(cell)
     if isinstance(cell, PointwiseCell):
         derivation(cell)
 
 
 def run(name: str, tasks: Sequence[EngineTask], pieces: int = 0) -> list[EngineResult]:
-    """Run tasks of one kind and shape, each with weights of its own; arguments as of `choice.run`."""
+    """Run tasks of the same kind and shape, each with its own weights; arguments as in `choice.run`."""
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace
         if onnx.exporting():
             raise RuntimeError("expected torch.onnx.export with dynamo=True, got dynamo=False")

@@ -1,4 +1,4 @@
-"""Transformations of torch's that an engine cannot take part in: for which it has no rules, or which do not see it."""
+"""Detects torch transforms (torch.func, tracing, forward-mode AD, fake tensors) that an engine does not support."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 PLAIN = (Tensor, torch.nn.Parameter)
-ADVICE = 'engine="loop" takes part in it'
+ADVICE = 'engine="loop" supports it'
 
 
 def transformed() -> bool:
-    """Whether torch.func transforms what is running: tensors may stand for others, whose numbers are not known."""
+    """Whether a torch.func transform is active: tensors may then be wrappers without data of their own."""
     return torch._C._are_functorch_transforms_active()
 
 
 def obstacle(tensors: Iterable[Tensor] = ()) -> str | None:
-    """Why an engine that has a backward pass of its own cannot run now, on these tensors."""
+    """Why an engine with its own backward pass cannot run now on these tensors; None if it can."""
     for tensor in tensors:
         if type(tensor) not in PLAIN and is_traceable_wrapper_subclass(tensor):
-            return f"it takes plain tensors, and there is a {type(tensor).__name__}; {ADVICE}"
+            return f"it takes plain tensors, and got a {type(tensor).__name__}; {ADVICE}"
     if transformed():
-        return f"torch.func transforms what calls it; {ADVICE}"
+        return f"it does not support torch.func transforms; {ADVICE}"
     if torch.jit.is_tracing() or (not torch.compiler.is_compiling() and _mode("PROXY")):  # type: ignore[attr-defined, no-untyped-call]
-        return f"what torch records of it would not be all; {ADVICE}"
+        return f"it does not support tracing; {ADVICE}"
     return _without_forward_mode()
 
 
 def plain(device: str) -> bool:
-    """Whether nothing but numbers is asked for: no gradient, transform, trace, fake tensor, or autocast.
+    """Whether only values are needed: no gradient, transform, trace, fake tensor or autocast.
 
-    In few calls, for it is asked before every single step.
+    It makes few calls because it runs before every single step.
 
     Args:
-        device: type of that of the tensors.
+        device: Device type of the tensors.
     """
     return not (
         torch.is_grad_enabled()
@@ -53,29 +53,29 @@ def plain(device: str) -> bool:
 
 
 def obstacle_to_kernels(tensors: Sequence[Tensor]) -> str | None:
-    """Why an engine cannot that reads numbers at their addresses."""
+    """Why an engine that reads tensors by their addresses cannot run now; None if it can."""
     if _mode("FAKE") or any(type(tensor) not in PLAIN and isinstance(tensor, FakeTensor) for tensor in tensors):
-        return f"tensors are fake, and it needs their numbers; {ADVICE}"
+        return f"the tensors are fake, and it needs their data; {ADVICE}"
     return obstacle(tensors)
 
 
 def _mode(name: str) -> bool:
-    """Whether there is such a mode."""
+    """Whether a dispatch mode of this kind is active."""
     return torch._C._get_dispatch_mode(getattr(torch._C._TorchDispatchModeKey, name)) is not None
 
 
 def is_traced(tensors: Iterable[Tensor]) -> bool:
-    """Whether torch makes a graph of what is running, in the place of numbers."""
+    """Whether torch is building a graph instead of computing values."""
     return torch.compiler.is_compiling() or _mode("FAKE") or _mode("PROXY") or _mode("FUNCTIONAL")
 
 
 def obstacle_to_torch() -> str | None:
-    """Why torch's recurrent layers cannot."""
+    """Why torch's recurrent layers cannot run now; None if they can."""
     levels = functorch.get_interpreter_stack() if transformed() else None
     if any(level.key() == functorch.TransformType.Vmap for level in levels or ()):
-        return f"torch has no rules for it in torch.func.vmap; {ADVICE}"
+        return f"torch has no batching rule for it in torch.func.vmap; {ADVICE}"
     return _without_forward_mode()
 
 
 def _without_forward_mode() -> str | None:
-    return None if forward_ad._current_level < 0 else f"it has no derivatives in forward mode; {ADVICE}"
+    return None if forward_ad._current_level < 0 else f"it does not support forward-mode AD; {ADVICE}"

@@ -1,4 +1,4 @@
-"""Keeping `torch.compile` out of a function."""
+"""Keeps `torch.compile` from tracing a function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 def untraced(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """`torch.compiler.disable`, without the two seconds that importing the compiler takes: only a compiler needs it."""
+    """Like `torch.compiler.disable`, but without the two seconds to import the compiler unless one is running."""
 
     @wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:

@@ -1,4 +1,4 @@
-"""Kernels compiled before they are needed, for a machine that is to answer at once."""
+"""Compiles kernels ahead of time, so that the first request to a server does not wait for a compiler."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 class Warmed(NamedTuple):
-    """An engine on a device."""
+    """The result for one engine on one device."""
 
     device: str
     engine: str
     layers: int
-    """How many kinds of layers it has kernels for: cell, gate, with and without dt, dtype, units."""
+    """Number of kinds of layers with compiled kernels: cell, gate, with and without dt, dtype, units."""
     reason: str | None
-    """Why it is not to be trusted, see `self_check`."""
+    """Why the engine must not be used, see `self_check`; None if it agrees with the loop."""
 
 
 def warm(
@@ -38,19 +38,19 @@ def warm(
     batch: int = 32,
     inputs: int = 32,
 ) -> Iterator[Warmed]:
-    """Compile kernels and check engines, all of which is kept on disk.
+    """Compile kernels and check engines; both are cached on disk.
 
-    Training and inference, one direction, sequences of one length. Kernels for GPUs depend on the sizes of a layer,
-    those for CPUs do not.
+    Covers training and inference, one direction, and sequences of equal length. GPU kernels depend on the sizes of a
+    layer, CPU kernels do not.
 
     Args:
-        device: where; by default the CPU and, where there is one, the CUDA device.
-        engines: names of those to use, if not all that compile.
-        gate: the only gate, by its name or as an object; by default all that have a name.
-        dtypes: of inputs and weights.
-        units: sizes of layers.
-        batch: sequences at a time.
-        inputs: width of the inputs.
+        device: Device to compile for; by default the CPU and, if there is one, the current CUDA device.
+        engines: Names of the engines; by default all that compile kernels.
+        gate: The only gate, by name or as an object; by default all registered gates.
+        dtypes: Dtypes of inputs and weights.
+        units: Hidden sizes.
+        batch: Batch size.
+        inputs: Input size.
     """
     cells = list((*every_cell(), *BUILT, *UNGATED) if gate is None else cells_with(gates.gate_named(gate)))
     for place in devices() if device is None else [device_named(device)]:
@@ -69,12 +69,12 @@ def _tasks(
     sizes: Sequence[Sizes],
     device: torch.device,
 ) -> list[EngineTask]:
-    """What stands for layers that the engine can run."""
+    """Tasks, one for every kind of layer that the engine can run."""
     found = []
     for cell in cells:
         for irregular in (False, True) if cell.takes_dt else (False,):
             found += [make_task(cell, size, d, device, irregular=irregular) for d in dtypes for size in sizes]
-    with _pool(device) as pool:  # an engine may have to compile to know
+    with _pool(device) as pool:  # an engine may have to compile to find out
         refused = list(pool.map(engine.refuses, found))
     return [task for task, reason in zip(found, refused, strict=True) if reason is None]
 

@@ -1,8 +1,8 @@
-// The chip of chip.cuh as a program for the CPU: every thread of a cluster is a fibre, and they take turns.
+// A simulated GPU: the functions of chip.cuh for a CPU. Every thread of a cluster is a fibre, and fibres take turns.
 //
-// Turns are random, and now and then a warp sleeps until nobody can go on without it. What is sent arrives at a random
-// time after it was sent, what is fetched either at once or not before somebody waits for it. So a kernel that forgets
-// to wait, or overwrites what is still to be read, computes something else, or nothing at all.
+// The schedule is random, and now and then a warp sleeps until no other can continue without it. Remote stores arrive at a
+// random time; asynchronous copies arrive either at once or not before someone waits for them. So a kernel with a missing
+// wait, or one that overwrites data still to be read, computes wrong results or deadlocks.
 
 #include "standard.hpp"
 
@@ -28,9 +28,9 @@ namespace simulated {
 
 constexpr int STACK = 256 * 1024;
 constexpr int SHARED_BITS = 20;
-constexpr int BEYOND = 4096;  // bytes behind a program's shared memory, which nobody may write
+constexpr int BEYOND = 4096;  // guard bytes after the shared memory of a thread block
 
-struct Meeting {  // of so many threads
+struct Meeting {  // a barrier of `size` threads
     int size = 0, arrived = 0;
     long round = 0;
 };
@@ -121,13 +121,13 @@ inline void ask_for(const Copy& copy) {
     if (random() % 2) arrive(copy); else present->fetches.back().push_back(copy);
 }
 
-// Run a kernel, one cluster after the other; 0, or the number of a mistake, see ../simulation.py.
+// Runs a kernel, one cluster after the other. Returns 0, or an error code, see ../simulation.py.
 inline int run(int groups, int cluster, int threads, int shared_bytes, int seed, const std::function<void()>& kernel) {
     static const std::function<void()>* body;
     static bool failed;
     body = &kernel;
     failed = misaligned = false;
-    under_way.clear();  // of a run that went wrong
+    under_way.clear();  // left over from a failed run
     random.seed(seed);
     for (int group = 0; group < groups; ++group) {
         blocks.assign(cluster, Block{});
@@ -135,7 +135,7 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
         std::vector<std::unique_ptr<Thread>> all;
         for (int rank = 0; rank < cluster; ++rank) {
             Block& block = blocks[rank];
-            block.bytes.assign(shared_bytes + 128 + BEYOND, 0xFF);  // no numbers
+            block.bytes.assign(shared_bytes + 128 + BEYOND, 0xFF);  // NaN
             block.memory = (unsigned char*)(((uintptr_t)block.bytes.data() + 127) & ~(uintptr_t)127);
             block.meeting = {threads};
             block.warps.resize(threads / 32);
@@ -183,7 +183,7 @@ inline int run(int groups, int cluster, int threads, int shared_bytes, int seed,
             if (!progress && !asleep) return 1;
             if (!progress) asleep = nullptr;
         }
-        if (!under_way.empty()) return 2;  // somebody sent to a program that has ended
+        if (!under_way.empty()) return 2;  // a remote store to a thread block that has exited
         for (Block& block : blocks)
             if (std::any_of(block.memory + shared_bytes, block.memory + shared_bytes + BEYOND, [](int byte) { return byte != 0xFF; }))
                 return 4;
@@ -200,7 +200,7 @@ Value taken(const char*& from) {
     return value;
 }
 
-// The same with a kernel's arguments as the driver takes them, one after the other.
+// The same with kernel arguments packed as the driver takes them.
 template <typename... Types>
 int run(void (*kernel)(Types...), const char* packed, int groups, int cluster, int threads, int shared_bytes, int seed) {
     std::tuple<Types...> arguments{taken<Types>(packed)...};
@@ -212,7 +212,7 @@ int run(void (*kernel)(Types...), const char* packed, int groups, int cluster, i
 inline struct { struct { operator int() const { return simulated::present->index; } } x; } threadIdx;
 inline struct { struct { operator int() const { return simulated::block_of_grid; } } x; } blockIdx;
 
-// Called by what the compiler adds to every access, for one that is not aligned: the last thing that its thread does.
+// Called by the sanitizer's instrumentation at an access that is not aligned; ends the thread.
 extern "C" void __ubsan_handle_type_mismatch_v1_abort(void*, void*) {
     simulated::misaligned = true;
     swapcontext(&simulated::present->context, &simulated::scheduler);
@@ -265,7 +265,7 @@ inline float half_value(half_bits bits) {
     return bits & 0x8000 ? -size : size;
 }
 
-inline half_bits half_of(float x) {  // the nearest, the even one of two
+inline half_bits half_of(float x) {  // round to nearest, ties to even
     half_bits sign = std::signbit(x) ? 0x8000 : 0;
     float size = std::fabs(x);
     if (std::isnan(x)) return 0x7FFF;
@@ -297,7 +297,7 @@ inline void multiply(float* sums, const word* a, uint2 b) {
     simulated::attend(warp.meeting);
 }
 
-inline word as_tf32(float x) {  // the nearest, the larger one of two
+inline word as_tf32(float x) {  // round to nearest, ties away from zero
     word bits = __float_as_uint(x);
     return std::isfinite(x) ? (bits + 0x1000) & ~0x1FFFu : bits;
 }
@@ -309,7 +309,7 @@ inline void multiply_tf32(float* sums, word a0, word a1, word a2, word a3, word 
     std::copy(a, a + 4, warp.a[thread.lane]);
     warp.b[thread.lane] = {b0, b1};
     simulated::attend(warp.meeting);
-    auto value = [](word bits) {  // the tensor cores do not see the last digits
+    auto value = [](word bits) {  // tensor cores ignore the last bits
         return (double)__uint_as_float(bits & ~0x1FFFu);
     };
     int g = thread.lane / 4, q = thread.lane % 4;
@@ -364,7 +364,7 @@ inline void end_of_fetches() { simulated::present->fetches.emplace_back(); }
 
 template <int N>
 void wait_for_fetches() {
-    auto& groups = simulated::present->fetches;  // the last is still being filled
+    auto& groups = simulated::present->fetches;  // the last group is still open
     while ((int)groups.size() > N + 1) {
         for (auto& copy : groups.front()) simulated::arrive(copy);
         groups.erase(groups.begin());

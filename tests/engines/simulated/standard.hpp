@@ -1,4 +1,4 @@
-// What chip.hpp takes from the library of C++: read once, where the compiler can keep what it has read.
+// Standard headers that chip.hpp uses, as one header that can be precompiled.
 
 #include <ucontext.h>
 

@@ -1,7 +1,7 @@
-"""Steps for the processor, compiled when they are first used, where there is a C++ compiler.
+"""CPU kernels in C++, compiled on first use, if there is a C++ compiler.
 
-A step of torch's operations goes through memory a dozen times, in one thread where a layer is small. Compiled it goes
-through once, in all threads; products with the recurrent matrix stay torch's.
+A step made of torch operations passes over memory a dozen times, in one thread if the layer is small. A compiled step
+passes over it once, in all threads. Matmuls with a large recurrent matrix are still done by torch.
 """
 
 from .engine import made_of, name, prepare, refuses, run

@@ -1,6 +1,6 @@
-"""C++ to machine code, by the compiler of this machine.
+"""Compiles C++ with the compiler of this machine.
 
-Steps take about a second to compile and are kept on disk, in `kernels` of the cache folder.
+Steps take about a second to compile and are cached on disk, in `kernels` of the cache folder.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ PRODUCTS = (HERE / "loops.hpp", HERE / "products.cpp")
 
 
 def step_sources(cell: Iterable[Path | str], steps: str = "steps.cpp") -> tuple[Path | str, ...]:
-    """What the steps of a cell are made of, see `machine_code.cell_sources`."""
+    """The source files of the steps of a cell, see `machine_code.cell_sources`."""
     return HERE / "loops.hpp", HERE / "processor.hpp", *cell, HERE / steps
 
 
 UNCOMPILED = "its steps cannot be compiled"
 COMPILERS = ("g++", "c++", "clang++")
 OPTIONS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-w")
-"""NaN stays NaN, and sums keep their order; that choosing one of two numbers may raise no signal lets
-the compiler compute both. What is multiplied and added is so at once, as on a GPU."""
+"""NaN inputs give NaN outputs, and sums keep their order. Without traps the compiler may compute both sides of a
+conditional. Multiply-adds are fused (FMA), as on a GPU."""
 INSTALL = "xcode-select --install" if sys.platform == "darwin" else "apt install g++, or conda install cxx-compiler"
 PATIENCE = 120
-"""Seconds after which a compiler is taken to be stuck."""
+"""Timeout of the compiler in seconds."""
 
 
 def library(text: str, constants: Mapping[str, Any] | None = None, functions: Sequence[str] = ()) -> ctypes.CDLL:
-    """The functions of a source for these constants, loaded.
+    """Compile a source with these constants, or take it from the cache, and load it as a library.
 
     Args:
-        text: the source.
-        constants: what it leaves open, by name.
-        functions: names of those that must be there: a kept library without them is compiled again.
+        text: Source code.
+        constants: Preprocessor constants, by name.
+        functions: Names of required functions. A cached library without them is compiled again.
     """
     options = [*OPTIONS, *for_this_processor(), *(f"-D{name}={value}" for name, value in (constants or {}).items())]
     name = cache.file_name([text, *options, *made_of()], "so")
@@ -70,7 +70,7 @@ def library(text: str, constants: Mapping[str, Any] | None = None, functions: Se
 
 
 def _place() -> tempfile.TemporaryDirectory[str]:
-    """Where something is compiled: a temporary folder, or one beside what is kept."""
+    """A folder to compile in: a temporary one, or one in the cache folder."""
     problem: Exception | None = None
     for folder in (lambda: None, cache.folder):
         try:
@@ -87,36 +87,36 @@ def _loaded(file: Path, functions: Sequence[str]) -> ctypes.CDLL:
         raise CompilerError(str(error)) from error
     missing = [name for name in functions if not hasattr(found, name)]
     if missing:
-        raise CompilerError(f"expected a library with {missing[0]}, found none in {file}")
+        raise CompilerError(f"expected a library with {missing[0]}, but {file} does not have it")
     return found
 
 
 def _compile(text: str, options: Sequence[str], file: Path) -> None:
-    """Source to a library, in two goes: in one the compiler would have threads of its own."""
+    """Compile and link a shared library, in two calls: in one the compiler would link its own OpenMP library."""
     threads = shared_threads()
     _call("-c", "-x", "c++", "-", "-o", f"{file}.o", *options, *([] if threads is None else ["-fopenmp"]), text=text)
     _call("-shared", f"{file}.o", *([] if threads is None else [threads]), "-o", str(file))
 
 
 def made_of() -> tuple[str, ...]:
-    """What machine code depends on beside source and options: compiler, threads and processor."""
+    """What machine code depends on besides source and options: compiler, OpenMP library and CPU."""
     return (*compiler(), str(shared_threads()), processor())
 
 
 def because(error: CompilerError) -> str:
-    """Why there are no steps, as the end of a sentence."""
+    """Why steps cannot be compiled, as the end of a sentence."""
     return f"{UNCOMPILED}: {error}"
 
 
 def _call(*options: str, text: str = "") -> None:
-    """Let the compiler do something."""
+    """Call the compiler."""
     command = [compiler()[0], *options]
     try:
         done = _started(command, text)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompilerError(str(error)) from error
     if done.returncode:
-        raise CompilerError(f"{command[0]} says {(done.stderr.strip() or 'nothing').partition(chr(10))[0]}")
+        raise CompilerError(f"{command[0]} failed: {(done.stderr.strip() or 'no message').partition(chr(10))[0]}")
 
 
 def _started(command: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
@@ -134,7 +134,7 @@ def _started(command: list[str], text: str = "") -> subprocess.CompletedProcess[
 
 @lru_cache
 def compiler() -> tuple[str, str]:
-    """That of the variable CXX, or the first that is found; and which version it is."""
+    """Path and version of the compiler: the one that CXX names, or the first that is found."""
     for name in (os.environ.get("CXX"), *COMPILERS):
         path = shutil.which(name) if name else None
         if path is not None:
@@ -146,7 +146,7 @@ def compiler() -> tuple[str, str]:
 
 
 def for_this_processor() -> tuple[str, ...]:
-    """Options for all that it can do."""
+    """Compiler options for all instructions of this CPU."""
     if X86:
         return ("-march=native", "-mprefer-vector-width=512")
     arm = platform.machine().lower() in ("aarch64", "arm64")
@@ -155,9 +155,9 @@ def for_this_processor() -> tuple[str, ...]:
 
 @lru_cache
 def shared_threads() -> str | None:
-    """The library that torch has its threads of, if compiled code can have them too: GNU's, by GNU's compiler.
+    """Path of torch's OpenMP library, if compiled code can share its threads: GNU's libgomp, with GNU's compiler.
 
-    Threads of its own would wait for the processors that torch's threads are on, and the other way round.
+    A second thread pool would compete with torch's threads for the cores.
     """
     found = threads_of_torch()
     return found if found is not None and "Free Software Foundation" in compiler()[1] else None
@@ -165,7 +165,7 @@ def shared_threads() -> str | None:
 
 @lru_cache
 def threads_of_torch() -> str | None:
-    """The library of GNU's threads that comes with torch, or the only one there is, if torch has loaded it."""
+    """Path of the libgomp that torch has loaded: the one bundled with torch, or the only OpenMP library there is."""
     try:
         lines = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -180,7 +180,7 @@ def threads_of_torch() -> str | None:
 
 @lru_cache
 def processor() -> str:
-    """What the processor can do: machine code for it may not run on another that shares the cache."""
+    """Model and features of the CPU: its machine code may not run on another CPU that shares the cache folder."""
     with suppress(OSError):
         lines = set(Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines())
         return "\n".join(sorted(line for line in lines if line.lower().startswith(("flags", "features", "model name"))))

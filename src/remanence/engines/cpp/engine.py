@@ -1,4 +1,4 @@
-"""Which tasks compiled steps run."""
+"""The c++ engine: which tasks it runs, and how it is prepared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ name = "c++"
 
 
 def refuses(task: EngineTask) -> str | None:
-    """Why it cannot run the task. That it could, if only its steps could be compiled, is told once."""
+    """Why it cannot run the task. If only a compiler is missing, there is also one warning."""
     reason = _unfit(task) or _uncompiled(task, tracked(task))
     if reason is not None and reason.startswith(UNCOMPILED) and not torch.compiler.is_compiling():
         _tell_slow(reason)
@@ -35,7 +35,7 @@ def _tell_slow(reason: str) -> None:
 
 
 def _unfit(task: EngineTask) -> str | None:
-    """The same, as far as nothing is compiled for it."""
+    """Why it cannot run the task, as far as can be told without compiling it."""
     device = task.inputs.device
     if device.type != "cpu":
         return f"it runs on the CPU, and the input is on {device}"
@@ -45,21 +45,21 @@ def _unfit(task: EngineTask) -> str | None:
 
 
 def lacks() -> str | None:
-    """What the machine lacks."""
+    """What this machine lacks for the engine, as the end of a sentence; None if nothing."""
     if sys.platform == "win32":
-        return "it is not made for Windows"
+        return "it does not support Windows"
     many = torch.get_num_threads()
     if many > 1 and threads_of_torch() is None:
-        return f"it would compute in one thread, and torch has {many}"
+        return f"it would run in one thread, and torch uses {many}"
     reason = _no_compiler()
     if reason is None and many > 1 and shared_threads() is None:
-        return f"its compiler is not that of torch's {many} threads, which is GNU's"
+        return f"its compiler is not g++, which it needs to share torch's {many} OpenMP threads (libgomp)"
     return reason
 
 
 TRIAL = """
 #if (defined(__x86_64__) || defined(__i386__)) && !defined(__FMA__)
-#error the processor does not multiply and add at once
+#error the CPU has no FMA instructions
 #endif
 extern "C" int one() { return 1; }
 """
@@ -67,7 +67,7 @@ extern "C" int one() { return 1; }
 
 @lru_cache
 def _no_compiler() -> str | None:
-    """That something small can be compiled shows a compiler that works."""
+    """Why there is no working compiler, found out by compiling a small source."""
     try:
         library(TRIAL)
     except CompilerError as error:
@@ -76,7 +76,7 @@ def _no_compiler() -> str | None:
 
 
 def _uncompiled(task: EngineTask, save: bool) -> str | None:
-    """Why steps of this kind are not there; that they can be had is known once they have been."""
+    """Why the steps of this kind cannot be compiled; the only way to know is to compile them."""
     if torch.compiler.is_compiling():
         return None
     from .recurrence import failure
@@ -86,7 +86,7 @@ def _uncompiled(task: EngineTask, save: bool) -> str | None:
 
 
 def prepare(task: EngineTask, others: Callable[[], Sequence[EngineTask]]) -> None:
-    """Compile side by side what a task needs and both passes of others, where it can run the task."""
+    """If it can run the task, compile its steps and both passes of the others in parallel."""
     if _unfit(task) is None:
         side_by_side(
             [partial(_uncompiled, task, tracked(task)), *(partial(_uncompiled, each, True) for each in others())]
@@ -94,11 +94,11 @@ def prepare(task: EngineTask, others: Callable[[], Sequence[EngineTask]]) -> Non
 
 
 def made_of(device: torch.device) -> tuple[str, ...]:
-    """What its results depend on beside its source."""
+    """What its results depend on besides its source code."""
     return compiler_made_of()
 
 
-setattr(lacks, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_constant_result` sets, without its import
+setattr(lacks, "_dynamo_marked_constant", True)  # noqa: B010  like `assume_constant_result`, without the import
 
 
 def run(task: EngineTask) -> EngineResult:

@@ -1,5 +1,4 @@
-// What steps and products have in common: marks of functions and loops, and rows.
-// A row is a sequence at one step.
+// Shared by steps and matmuls: macros for functions and loops, and rows. A row is one sequence at one step.
 
 #include <cstdint>
 #include <cstring>
@@ -18,7 +17,7 @@
 template <typename Number>
 struct Rows {
     Number* first;
-    int64_t apart;  // from a row to the next
+    int64_t apart;  // stride from a row to the next, in elements
 };
 
-constexpr int64_t MOST_ROWS = 48;  // that a thread goes through steps with: what they need stays next to the processor
+constexpr int64_t MOST_ROWS = 48;  // rows that a thread processes at a time, so that their data stays in the core's cache

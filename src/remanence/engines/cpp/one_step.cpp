@@ -1,8 +1,8 @@
-// One step of a few sequences in one call, with the weights as they lie in their parameters: nothing is laid out anew, so there is
-// nothing that could be out of date. Some units at a time: their rows of both matrices times the inputs and the hidden state, then
-// gate and cell, which are those of ../kernels and of the gate's equation.
+// A single step of a few sequences in one call. It reads the weights from the parameters directly: there is no repacked copy that could
+// be stale. For some units at a time: a matrix-vector product of their rows of both matrices with inputs and hidden state, then
+// gate and cell, whose code comes from ../kernels and is derived from the gate's equation.
 //
-// B sequences, I inputs, H units, W numbers of the hidden state (H unless it is projected), G blocks.
+// B sequences, I inputs, H units, W elements of the hidden state (H unless it is projected), G blocks.
 
 #if defined(__AVX512F__)
 constexpr int LANES = 16;
@@ -11,12 +11,12 @@ constexpr int LANES = 8;
 #else
 constexpr int LANES = 4;
 #endif
-constexpr int TOGETHER = 32;  // units
-constexpr int SHORT = 512;    // columns up to which two rows of a matrix are read at once; of longer ones memory likes one better
+constexpr int TOGETHER = 32;  // units at a time
+constexpr int SHORT = 512;    // columns up to which two matrix rows are read at once; with longer rows one stream is faster
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-constexpr int PARTS = 1 + CELLS + CARRIED;  // of the state: hidden, cell (the GRU has none), what is carried
+constexpr int PARTS = 1 + CELLS + CARRIED;  // of the state: hidden, cell (the GRU has none), carried values
 
 struct OneStep {
     int64_t rows, inputs, units, width, threads;
@@ -24,10 +24,10 @@ struct OneStep {
     const float *values, *weight_ih, *weight_hh, *bias_ih, *bias_hh, *dt;  // (B, I), (G H, I), (G H, W), (G H) or null, (B) or null
     const float* own[OWN];                                                // (H)
     const float* before[PARTS];                                           // (B, W), then (B, H); null for zeros
-    float *after[PARTS], *copy;                                           // (B, H); of the hidden state a copy, or null
+    float *after[PARTS], *copy;                                           // (B, H); a copy of the hidden state, or null
 };
 
-// Sums over the columns of MANY rows of a matrix times one vector, added to what is there.
+// Dot products of MANY matrix rows with one vector, added to `sums`.
 template <int MANY>
 static void add_products(float* sums, const float* matrix, const float* vector, int64_t columns) {
     constexpr int AT_ONCE = 4;
@@ -67,7 +67,7 @@ static void start(float* sums, const float* bias, int64_t many) {
 
 static const float ZEROS[TOGETHER] = {};
 
-// Units from `first`, of one sequence.
+// `many` units from `first`, of one sequence.
 static void some_units(const OneStep& s, int64_t row, int64_t first, int64_t many) {
     float z[BLOCKS][TOGETHER], parts[BLOCKS][TOGETHER];
     const float* hidden = s.before[0];

@@ -1,4 +1,4 @@
-"""One step of a few sequences on a CPU, see `kernels.one_step`."""
+"""A single step of a few sequences on a CPU, see `kernels.one_step`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .compiler import library, step_sources
 from .engine import lacks
 
 SHARE = 2**20
-"""Multiplications for every thread: with less, one is done before another has woken up."""
+"""Multiplications per thread. With fewer, one thread is done before another has woken up."""
 
 
 def make(kind: Kind, known: Derivation, has_dt: bool, device: torch.device) -> Start:
-    """The step of a kind, compiled."""
+    """Compile the step of a kind."""
     text = joined(step_sources(cell_sources(kind.derived(has_dt)), "one_step.cpp"))
     function = library(text, constants_of(kind, known, has_dt), ("one_step",)).one_step
     function.argtypes, function.restype = (ctypes.c_char_p,), None

@@ -1,7 +1,7 @@
-// What cuda/chip.cuh is for a GPU, for the processor of this machine: as plain arithmetic, of which the compiler makes
-// vectors. Accurate to a few units in the last place; NaN stays NaN.
+// The CPU counterpart of cuda/chip.cuh: math functions in plain arithmetic that the compiler can vectorise. Accurate to a
+// few ULP; NaN inputs give NaN outputs.
 
-// C's, not that of C++, which takes the compiler longer than a step.
+// The C header, because the C++ one takes longer to compile than a step.
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
@@ -24,18 +24,18 @@ __forceinline__ float square_root(float x) { return sqrtf(x); }
 
 __forceinline__ float where_below(float x, float bound, float then, float otherwise) { return x < bound ? then : otherwise; }
 
-// The smaller and the larger of two numbers; of a first that is none, that.
+// Minimum and maximum. If the first argument is NaN, the result is NaN.
 __forceinline__ float smaller_of(float x, float y) { return x > y ? y : x; }
 
 __forceinline__ float larger_of(float x, float y) { return x < y ? y : x; }
 
-// Added to a number, it leaves the nearest whole number in the lowest bits.
+// Adding 1.5 * 2^23 to a float leaves its nearest integer in the lowest bits.
 constexpr float WHOLE = 12582912.0f;
 
 // 2^n from n + WHOLE, for n from -126 to 127.
 __forceinline__ float scale_of(float shifted) { return from_bits((bits_of(shifted) << 23) + 0x3F800000u); }
 
-// exp(x), at most about 2^127 and at least 2^-126: the series of exp(f), with f = x - n log(2) next to zero.
+// exp(x), clamped to about 2^-126 .. 2^127: a polynomial in f = x - n log(2), which is near zero, times 2^n.
 __forceinline__ float exponential(float x) {
     x = smaller_of(larger_of(x, -87.3f), 88.0f);
     float shifted = fmaf(x, 1.4426950408889634f, WHOLE), n = shifted - WHOLE;
@@ -49,7 +49,7 @@ __forceinline__ float squared_exponential(float x) { return exponential(2.0f * x
 
 __forceinline__ float power_of_two(float x) { return exponential(0.6931471805599453f * x); }
 
-// log2(x) for x that is at least 1: the exponent, and 2 artanh((m - 1) / (m + 1)) / log(2) of what is left, next to one.
+// log2(x) for x >= 1: the exponent plus 2 artanh((m - 1) / (m + 1)) / log(2) of the significand m, which is near one.
 __forceinline__ float binary_logarithm(float x) {
     int32_t bits = (int32_t)bits_of(x), exponent = (bits - 0x3F3504F3) >> 23;
     float m = from_bits((uint32_t)(bits - exponent * (1 << 23)));
@@ -60,7 +60,7 @@ __forceinline__ float binary_logarithm(float x) {
 
 __forceinline__ float infinity() { return from_bits(0x7F800000u); }
 
-// The same for numbers that may be anything, see functions.cuh.
+// The same for arguments of any size and sign, see functions.cuh.
 __forceinline__ float exponential_of(float x) {
     float shifted = fmaf(smaller_of(larger_of(x, -86.6f), 89.5f), 1.4426950408889634f, WHOLE), n = shifted - WHOLE;
     float f = fmaf(n, 2.12194440e-4f, fmaf(n, -0.693359375f, smaller_of(larger_of(x, -86.6f), 89.5f)));
@@ -71,7 +71,7 @@ __forceinline__ float exponential_of(float x) {
 }
 
 __forceinline__ float binary_logarithm_of(float x) {
-    float found = binary_logarithm(x), other = x == 0.0f ? -infinity() : from_bits(0x7FC00000u);  // of what is negative, or no number
+    float found = binary_logarithm(x), other = x == 0.0f ? -infinity() : from_bits(0x7FC00000u);  // NaN for negative x and NaN
     return x > 0.0f ? found : other;
 }
 

@@ -1,5 +1,5 @@
-// Products of some rows with a matrix that lies in panels, (width / COLUMNS, inner, COLUMNS), filled up with zeros: the sums of a
-// few rows and the columns of a panel are all in registers.
+// Matmul of a few rows with a matrix stored in panels, (width / COLUMNS, inner, COLUMNS), padded with zeros. The accumulators of a
+// register tile (a few rows times the columns of a panel) stay in vector registers.
 
 #include <array>
 #include <utility>
@@ -15,8 +15,8 @@ constexpr int VECTORS = 2, COLUMNS = VECTORS * LANES;
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-constexpr int64_t PIECE = 4096 / COLUMNS;  // of a panel, which stays next to the processor while rows go by
-constexpr int64_t ROOM = PIECE + 16;       // for a piece of a row, see multiply
+constexpr int64_t PIECE = 4096 / COLUMNS;  // rows of a panel per block of `inner`, which stays in L1 while all rows use it
+constexpr int64_t ROOM = PIECE + 16;       // stride of a row in the packed copy, see multiply
 
 extern "C" int columns() { return COLUMNS; }
 
@@ -25,8 +25,8 @@ __forceinline__ void copy_columns(void* to, const void* from, int64_t columns) {
     else std::memcpy(to, from, columns * sizeof(float));
 }
 
-// Of a few rows and a piece of some panels; added to what is there, where `more` says so. Of the only panel there may be less
-// columns than it has room for. Every sum goes through `inner` in order, whatever is computed beside it.
+// A register tile: MANY rows times a block of PANELS panels, added to `products` if `more`. With one panel, only `columns` of its
+// columns may be valid. Every accumulator runs through `inner` in order, so results do not depend on the tiling.
 template <int MANY, int PANELS>
 static void tile(
     Rows<float> products, Rows<const float> rows, Rows<const float> panels, int64_t inner, int64_t columns, bool more) {
@@ -58,10 +58,10 @@ static void tile(
     }
 }
 
-// How many panels at once: a sum waits for the one before it, and few rows have few sums.
+// Panels per tile: FMAs into one accumulator depend on each other, and few rows have few accumulators to hide the latency.
 constexpr int beside(int64_t many) { return many == 1 ? 4 : many < 4 ? 2 : 1; }
 
-// The tiles of one row, of two, and so on: with one panel, and with several.
+// Tile functions for 1, 2, ... rows: with one panel, and with several.
 template <int... LESS>
 constexpr auto tiles_of(std::integer_sequence<int, LESS...>) {
     return std::array{std::array{tile<LESS + 1, 1>, tile<LESS + 1, beside(LESS + 1)>}...};
@@ -69,8 +69,8 @@ constexpr auto tiles_of(std::integer_sequence<int, LESS...>) {
 
 constexpr auto TILES = tiles_of(std::make_integer_sequence<int, AT_ONCE>());
 
-// `many` rows of `inner` numbers, at most MOST_ROWS, times a matrix (inner, width). In between, `room` has a piece of every row, which
-// are no power of two apart: of such a cache keeps only a few.
+// `many` rows (at most MOST_ROWS) of `inner` elements times a matrix (inner, width). `room` holds a packed block of every row, with a
+// stride that is not a power of two, to avoid cache set conflicts.
 extern "C" void multiply(
     Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width) {
     float room[MOST_ROWS * ROOM];

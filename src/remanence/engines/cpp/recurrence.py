@@ -1,4 +1,4 @@
-"""The recurrence by compiled steps: what they are given, and going through them."""
+"""Runs the recurrence with compiled steps: prepares their arguments and calls them."""
 
 from __future__ import annotations
 
@@ -17,32 +17,30 @@ from ..kernels.machine_code import CompilerError, cell_sources, joined
 from .compiler import PRODUCTS, because, library, step_sources
 
 FEW = 2**12
-"""Units of all sequences, and of all steps between products of torch, below which one thread is done before another
-has woken up."""
+"""Units times sequences times steps per call below which one thread is used: it is done before another has woken up."""
 FITS = 3 * 2**17
-"""Numbers of the recurrent matrix up to which each processor has room for all of it next to it. Then it goes through
-all steps of its sequences by itself, products with the matrix too; with a larger one, torch's products take turns with
-steps."""
+"""Elements of a recurrent matrix that fits into the cache of each core. Then every thread runs all steps of its
+sequences by itself, including the matmuls; with a larger matrix, torch's matmuls alternate with compiled steps."""
 TOGETHER = 2**20
-"""Pre-activations of some steps that are computed at once from the inputs. Memory that is new for every sequence would
-take longer to have than to fill; and what the steps find here is still next to the processor."""
+"""Pre-activations computed from the inputs in one matmul, for some steps at a time. Allocating a buffer for the whole
+sequence would take longer than filling it, and a small buffer is still in the cache when the steps read it."""
 
 _new = partial(torch.empty, dtype=torch.float32, device="cpu")
 _zeros = partial(torch.zeros, dtype=torch.float32, device="cpu")
 
 
 def terms(kind: Kind, operands: Operands) -> Terms:
-    """All inputs are multiplied on the way, a few steps at a time, see `contract.Terms`."""
+    """Inputs are multiplied during the recurrence, a few steps at a time, see `contract.Terms`."""
     return Terms(alignment=1, multiplies_inputs=True, keeps_before=False)
 
 
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The recurrent matrix as it is."""
+    """The recurrent matrix, unchanged."""
     return matrix, None
 
 
 def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
-    """All steps; fills what it is given, see `contract.Backend`."""
+    """Run the forward pass; fills the given tensors, see `contract.Backend`."""
     steps, rows, _ = operands.inputs.shape
     units, width, save = operands.weight_hh.shape[-1], operands.weight_hh.shape[0], kept.pre is not None
     some = min(steps, -(-TOGETHER // (rows * width)))
@@ -78,7 +76,7 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | 
 
 
 def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, by: Upstream) -> RecurrenceGradients:
-    """All steps back; fills what it is given, see `contract.Backend`."""
+    """Run the backward pass; fills the given tensors, see `contract.Backend`."""
     steps, rows, _ = operands.inputs.shape
     matrix, d_pre, d_parts = operands.weight_hh, by.pre, by.parts
     width, units = matrix.shape
@@ -116,7 +114,7 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
         weights = operands.own.float().contiguous()
         d_own, sums = torch.empty_like(weights), None if d_fixed is None else d_fixed.sum(1)
         functions.gate_own_all(units, _address(weights), _address(sums), _address(d_own))
-    ones = d_pre.new_ones(steps * rows)  # sums as products: several times as fast as `sum`
+    ones = d_pre.new_ones(steps * rows)  # reductions as matrix-vector products: several times as fast as `sum`
     return RecurrenceGradients(
         d_own,
         d_dt,
@@ -126,19 +124,19 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
 
 
 def _is_whole(operands: Operands) -> bool:
-    """Whether all steps are one call."""
+    """Whether all steps run in one call."""
     return operands.weight_hh.numel() <= FITS
 
 
 def _panels(matrix: Tensor) -> Tensor:
-    """As products.cpp has it: some columns, one row after the other, and after these the next."""
+    """The matrix in the layout of products.cpp: panels of a few columns, each panel row-major."""
     inner, width = matrix.shape
     columns = _products().columns()
     return padded(matrix, (0, -width % columns)).reshape(inner, -1, columns).transpose(0, 1).contiguous()
 
 
 def _first_state(operands: Operands, rows: int, units: int, carried: int, hidden: bool = True) -> list[Tensor]:
-    """Hidden state, or zeros if that is not asked for, cell and what is carried before the first step."""
+    """Initial hidden state (zeros unless `hidden`), cell state and carried values."""
     zeros = _zeros(rows, units)
     found = [zeros if part is None else part.float() for part in (operands.hidden if hidden else None, operands.cell)]
     if not carried:
@@ -147,14 +145,14 @@ def _first_state(operands: Operands, rows: int, units: int, carried: int, hidden
 
 
 class _Packed:
-    """What a pass works on, as `steps.cpp` has it: a structure of numbers and addresses, and the tensors they are of.
+    """The arguments of a pass as a C struct (see `steps.cpp`) of sizes and addresses, with the tensors it points to.
 
     Args:
-        kind: which steps.
-        operands: what they start from.
-        functions: of the pass.
-        common: tensors that both passes have, from pre-activations to what is carried first.
-        own: those that one of them has.
+        kind: Kind of steps.
+        operands: Operands of the recurrence.
+        functions: Compiled functions of the pass.
+        common: Tensors that both passes have, from pre-activations to initial carried values.
+        own: Tensors that only this pass has.
     """
 
     def __init__(
@@ -180,7 +178,7 @@ class _Packed:
 
 
 def _address(tensor: Tensor | None) -> int:
-    """Where its numbers are, one after the other: hooks of saved tensors may have left them otherwise."""
+    """Address of a tensor's data. Checks that it is contiguous, because saved-tensor hooks may have changed that."""
     if tensor is None:
         return 0
     found = tensor.data_ptr()
@@ -188,11 +186,11 @@ def _address(tensor: Tensor | None) -> int:
     if plain and tensor.is_contiguous() and (found or not tensor.numel()):
         return found
     got = f"one of {tensor.dtype} on {tensor.device} with strides {tensor.stride()} for {tuple(tensor.shape)}"
-    raise RuntimeError(f'expected a contiguous tensor of float32 on the CPU, got {got}: engine="loop" takes any')
+    raise RuntimeError(f'expected a contiguous float32 tensor on the CPU, got {got}; engine="loop" takes any tensor')
 
 
 def _biases(kind: Kind, operands: Operands, units: int) -> tuple[Tensor, Tensor | None]:
-    """What is added to the blocks, and to the recurrent part of the candidate where there is one."""
+    """Biases of all blocks, and that of the candidate's recurrent part if it is separate (GRU)."""
     none = _zeros(kind.blocks * units) if operands.bias_ih is None or operands.bias_hh is None else None
     bias_ih, bias_hh = (none if bias is None else bias.float() for bias in (operands.bias_ih, operands.bias_hh))
     assert bias_ih is not None
@@ -207,12 +205,12 @@ def _biases(kind: Kind, operands: Operands, units: int) -> tuple[Tensor, Tensor 
 
 @cache
 def failure(kind: Kind, has_dt: bool, save: bool) -> str | None:
-    """Why the steps of a kind cannot be had, as the end of a sentence.
+    """Why the steps of a kind cannot be compiled, as the end of a sentence; None if they can.
 
     Args:
-        kind: which steps.
-        has_dt: whether they take times.
-        save: whether there will be a backward pass.
+        kind: Kind of steps.
+        has_dt: Whether they take dt.
+        save: Whether there will be a backward pass.
     """
     needed: list[Callable[[], ctypes.CDLL]] = [partial(_forward, kind, has_dt, save), _products]
     if save:
@@ -226,7 +224,7 @@ def failure(kind: Kind, has_dt: bool, save: bool) -> str | None:
 
 @cache
 def _forward(kind: Kind, has_dt: bool, save: bool) -> ctypes.CDLL:
-    """The steps of a kind."""
+    """Compiled steps of the forward pass."""
     types = {
         "gate_fixed_all": (_NUMBER, _POINTER, _POINTER),
         "forward": (_POINTER, _NUMBER, _NUMBER),
@@ -237,7 +235,7 @@ def _forward(kind: Kind, has_dt: bool, save: bool) -> ctypes.CDLL:
 
 @cache
 def _backward(kind: Kind, has_dt: bool) -> ctypes.CDLL:
-    """The steps back of a kind."""
+    """Compiled steps of the backward pass."""
     types = {
         "gate_fixed_all": (_NUMBER, _POINTER, _POINTER),
         "gate_own_all": (_NUMBER, _POINTER, _POINTER, _POINTER),
@@ -261,5 +259,5 @@ def _steps(kind: Kind, has_dt: bool, types: Mapping[str, tuple[type, ...]], **co
 
 @cache
 def _products() -> ctypes.CDLL:
-    """The products, which are the same for all kinds."""
+    """Compiled matmuls, which are the same for all kinds."""
     return library(joined(PRODUCTS), functions=("columns", "multiply"))

@@ -1,30 +1,30 @@
-// One step of all units of all sequences, between products with the recurrent matrix that torch does; or all steps with these
-// products. Units beside each other are in the lanes of a vector, sequences in threads; gates and cells are
-// those of ../kernels and of the gate's equation.
+// Either one step of all units of all sequences, between matmuls with the recurrent matrix by torch, or all steps including these
+// matmuls. Units are vectorised over SIMD lanes, sequences are distributed over threads. The code of gates and cells comes from
+// ../kernels and is derived from the gate's equation.
 //
 // T steps, B sequences, H units, G blocks. Sequences that have ended keep their state.
 //
-// BACKWARD says which pass is compiled, SAVE whether the forward pass keeps what the other needs: each side by side with the
-// others, and only where it is wanted.
+// BACKWARD selects the pass to compile, SAVE whether the forward pass saves what the backward pass needs. Variants are compiled
+// in parallel, and only when needed.
 
 struct Sizes { int64_t steps, rows, units, threads, reverse; };
 
-// What is the same in both passes.
+// Arguments of both passes.
 struct Task {
     Sizes sizes;
     double beta;
-    float* pre;                // (T, B, G H): blocks of pre-activations; in the forward pass these of some steps, where nothing is kept
+    float* pre;                // (T, B, G H): blocks of pre-activations; without SAVE, those of a few steps
     float* parts;              // (T, B, H): the recurrent part of the candidate, GRU only
-    float *cells, *carried;    // (T, B, H) and (T, CARRIED, B, H), or two steps of these in turn where nothing is kept
+    float *cells, *carried;    // (T, B, H) and (T, CARRIED, B, H); without SAVE, a double buffer of two steps
     const float *first_cell, *first_carried;  // (B, H), (CARRIED, B, H)
-    const float* fixed;        // (FIXED, H): what the gate's own weights come to
+    const float* fixed;        // (FIXED, H): values precomputed from the gate's own weights, the same in every step
     const float* dt;           // (T, B)
     const int32_t* lengths;    // (B), or null
 };
 
 struct Forward {
     Task task;
-    float* product;            // (B, G H): the hidden state before the step times the recurrent matrix
+    float* product;            // (B, G H): recurrent matrix times the hidden state before the step
     const float* bias;         // (G H)
     const float* bias_hn;      // (H): GRU only
     const float* first_hidden; // (B, H)
@@ -35,12 +35,12 @@ struct Backward {
     Task task;
     const float* d_hidden;     // (T, B, H), or null for zero
     const float* zero;         // (H)
-    float* from_later;         // (B, H): by this step's hidden state, through later steps
-    float *d_cell, *d_carried; // (B, H), (CARRIED, B, H): by the state after the step, then by that before it
-    float *d_fixed, *d_step;   // (FIXED, B, H): by the fixed values, summed over steps; (B, H): by dt
-    float *d_pre, *d_parts;    // may be pre and parts
-    float* d_product;          // (B, G H): what goes through the recurrent matrix, GRU only: elsewhere it is d_pre
-    float* held;               // (B, H): what does not, of sequences that have ended
+    float* from_later;         // (B, H): gradient of this step's hidden state from later steps
+    float *d_cell, *d_carried; // (B, H), (CARRIED, B, H): gradients of the state after the step; on return, of the state before it
+    float *d_fixed, *d_step;   // (FIXED, B, H): gradients of the fixed values, summed over steps; (B, H): of dt
+    float *d_pre, *d_parts;    // may alias pre and parts
+    float* d_product;          // (B, G H): gradient that goes through the recurrent matrix, GRU only: otherwise it is d_pre
+    float* held;               // (B, H): gradient that bypasses it, of sequences that have ended
 };
 
 template <typename Number>
@@ -48,7 +48,7 @@ __forceinline__ Number* row_of(Number* numbers, int64_t step, int64_t row, Sizes
     return numbers == nullptr ? nullptr : numbers + (step * n.rows + row) * width;
 }
 
-// A row of every carried value at a step, or of every fixed value; there may be none.
+// A row of each carried value at a step, or of each fixed value; MANY may be 0.
 template <int MANY, typename Number>
 struct Several {
     Number* of[MANY + !MANY];
@@ -170,7 +170,7 @@ static void backward_row(const Backward& b, int64_t s, int64_t row) {
 
 #endif
 
-// What the gate's own weights (OWN, H) come to, (FIXED, H).
+// Precomputes the fixed values (FIXED, H) from the gate's own weights (OWN, H).
 extern "C" void gate_fixed_all(int64_t units, const float* weights, float* found) {
     for (int64_t unit = 0; unit < units; ++unit) {
         float own[OWN + !OWN], fixed[FIXED + !FIXED];
@@ -184,7 +184,7 @@ extern "C" void gate_fixed_all(int64_t units, const float* weights, float* found
 typedef void Multiply(
     Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width);
 
-// Some sequences, which need nothing of the others; as many groups of them for every thread.
+// A group of sequences, independent of the others. Every thread gets the same number of groups.
 struct Group {
     int64_t begin, many;
     static int64_t number(Sizes n) { return n.threads * ((n.rows + n.threads * MOST_ROWS - 1) / (n.threads * MOST_ROWS)); }
@@ -193,14 +193,14 @@ struct Group {
 
 #if !BACKWARD
 
-// One step; `first` is the first of those that pre has.
+// One step; `first` is the first step in `pre`.
 extern "C" void forward(const Forward* f, int64_t s, int64_t first) {
     const Sizes n = f->task.sizes;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
     for (int64_t row = 0; row < n.rows; ++row) forward_row(*f, s, row, first);
 }
 
-// Steps from `begin` to `end`. The matrix is (H, G H), in panels.
+// Steps from `begin` to `end`, with matmuls. The matrix is (H, G H), in panels.
 extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* panels, int64_t begin, int64_t end, int64_t first) {
     const Sizes n = f->task.sizes;
     const int64_t width = BLOCKS * n.units;
@@ -219,7 +219,7 @@ extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* p
 
 #else
 
-// Derivatives by the gate's own weights from those by what they come to.
+// Gradients of the gate's own weights from those of the fixed values.
 extern "C" void gate_own_all(int64_t units, const float* weights, const float* by_fixed, float* found) {
     for (int64_t unit = 0; unit < units; ++unit) {
         float own[OWN + !OWN], d_fixed[FIXED + !FIXED], d_own[OWN + !OWN];
@@ -230,14 +230,14 @@ extern "C" void gate_own_all(int64_t units, const float* weights, const float* b
     }
 }
 
-// One step back.
+// One step of the backward pass.
 extern "C" void backward(const Backward* b, int64_t s) {
     const Sizes n = b->task.sizes;
 #pragma omp parallel for schedule(static) num_threads(n.threads) if (n.threads > 1)
     for (int64_t row = 0; row < n.rows; ++row) backward_row(*b, s, row);
 }
 
-// All steps back. The matrix is (G H, H), in panels, d_dt (T, B) or null.
+// All steps of the backward pass, with matmuls. The matrix is (G H, H), in panels; d_dt is (T, B) or null.
 extern "C" void backward_all(const Backward* b, Multiply* multiply, const float* panels, float* d_dt) {
     const Sizes n = b->task.sizes;
     const int64_t width = BLOCKS * n.units;

@@ -1,6 +1,7 @@
-"""Kernels for chips whose thread blocks write into each other's memory: a step takes a fraction of the time.
+"""Kernels for GPUs with thread block clusters (Hopper, Blackwell), whose blocks write to each other's shared memory.
 
-They are CUDA C++, compiled when they are first used by the compiler that comes with torch.
+Exchanging states through distributed shared memory takes a fraction of the time of global memory. The kernels are CUDA
+C++, compiled on first use by NVRTC, which comes with torch.
 """
 
 from .engine import SIDE_BY_SIDE, made_of, name, refuses, run

@@ -1,23 +1,23 @@
-// The backward pass; kernels.cuh says how, ../triton/kernels.py what the tensors are. `totals` are sums over the steps and rows
-// of a group, [group][kind][unit]: derivatives by the biases of all blocks, by that of hn, and by the gate's own weights; then, as
-// [block][unit][input], those by the matrix of narrow inputs. d_pre and d_parts may be pre and parts themselves.
+// The backward pass. kernels.cuh describes the scheme, ../triton/kernels.py the tensors. `totals` are sums over the steps and rows of a
+// group, [group][kind][unit]: gradients of the biases of all blocks, of that of hn, and of the gate's own weights; then, as
+// [block][unit][input], of the input matrix if inputs are narrow. d_pre and d_parts may alias pre and parts.
 
 constexpr int PRODUCTS = (CLUSTER + 3) / 4;                     // tiles of sixteen units of h that a warp computes
-constexpr int SENT = CLUSTER * TILES * UNITS * 8 * 4;           // bytes of the shares that a program gets
-constexpr int OTHERS = TILES * UNITS * 8;                       // where those of the other blocks begin, as times four halves
-constexpr int PART = (8 + 2 * MORE) * OTHERS;                   // bytes of its derivatives, or of their finer part
+constexpr int SENT = CLUSTER * TILES * UNITS * 8 * 4;           // bytes of the shares that a thread block receives
+constexpr int OTHERS = TILES * UNITS * 8;                       // offset of the other blocks' gradients, in units of four float16
+constexpr int PART = (8 + 2 * MORE) * OTHERS;                   // bytes of the thread block's gradients, or of their residuals
 constexpr int DERIVATIVES = PARTS * PART;
-constexpr int SIZES = TILES * WARPS * 8 * 4;                    // bytes of what those were divided by
-constexpr int D_HIDDEN = BLOCKS, CELL = BLOCKS + 1, HN = CELL + CARRIED + (SPLIT >= 0);  // what is carried comes after the cell
+constexpr int SIZES = TILES * WARPS * 8 * 4;                    // bytes of their scales
+constexpr int D_HIDDEN = BLOCKS, CELL = BLOCKS + 1, HN = CELL + CARRIED + (SPLIT >= 0);  // carried values come after the cell
 
 __device__ __forceinline__ bool of_state(int kind) { return kind >= CELL && kind <= CELL + CARRIED; }
 
-constexpr int ROW = EIGHTS ? 8 * EIGHTS + 4 : 0;                // places for the inputs of a row
+constexpr int ROW = EIGHTS ? 8 * EIGHTS + 4 : 0;                // row stride of the inputs in the inbox
 constexpr int GIVEN_INPUTS = (HN + 1) * PAGE, DT = GIVEN_INPUTS + TILES * 8 * ROW;
-constexpr int INBOX = DT + TILES * 8;                           // numbers that a step needs; last are inputs and dt
+constexpr int INBOX = DT + TILES * 8;                           // elements that a step loads; inputs and dt come last
 constexpr int KINDS = BLOCKS + (SPLIT >= 0);
 constexpr int TOTALS = KINDS + OWN;
-constexpr int OUTBOX = KINDS * PAGE;                            // numbers that a step leaves: derivatives
+constexpr int OUTBOX = KINDS * PAGE;                            // elements that a step stores: gradients
 constexpr int GIVEN = ((HN + 1) * FOURS + THREADS - 1) / THREADS, LEFT = (KINDS * FOURS + THREADS - 1) / THREADS;
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
@@ -26,8 +26,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_carried, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_carried, float* totals, float* d_dt, int N, int T, int B, float beta) {
-    // Shared memory: two letterboxes; the shelf; two times shares as [program][tile][unit][row], derivatives as [part][tile]
-    // [unit][row][block], and of other blocks as [block][tile][warp][row][unit], and what they were divided by as [tile][warp][row];
+    // Shared memory: two mbarriers; the shelf; two buffers each of shares as [thread block][tile][unit][row], gradients as
+    // [part][tile][unit][row][block] and of other blocks as [block][tile][warp][row][unit], and their scales as [tile][warp][row];
     // inbox and outbox.
     unsigned char* shelf = shared + 128;
     unsigned char* shares = shelf + SHELF;
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     const Place me = whereabouts(B);
     const word box = two_letterboxes(SENT);
 
-    // The slice of the matrix, transposed: rows are all units, columns the blocks of this program's units.
+    // The slice of the matrix, transposed: rows are all units, columns the blocks of this thread block's units.
     matrix += (offset)me.replica * BLOCKS * H * H;
     auto entry_at = [&](int i, int k, int half, int block) {
         int row = 16 * (me.warp + WARPS * i) + me.g + 8 * half, unit = me.rank * UNITS + 4 * k + me.q;
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         for (int k = 0; k < WARPS; ++k)
 #pragma unroll
             for (int e = 0; e < 8; ++e) largest = max(largest, magnitude(entry_at(i, k, e & 1, e >> 1)));
-    // The other blocks, a tile with four warps' units: those of a warp are of q.
+    // The other blocks: a tile has the units of four warps, and lanes of q have those of one warp.
     auto more_at = [&](int i, int k, int half, int block, int u) {
         int row = 16 * (me.warp + WARPS * i) + me.g + 8 * half, unit = me.rank * UNITS + 16 * k + 4 * me.q + u;
         return row < H && unit < H ? value_of(matrix[((offset)(4 + block) * H + unit) * H + row]) : 0.0f;
@@ -113,7 +113,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     }
 
     const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B, stride = REVERSE ? B : -B;
-    // What this thread fetches and stores in every step. Cell and age are those before the step: at last, the first.
+    // The vectors that this thread fetches and stores in every step. Cell and age are those before the step; in the last
+    // iteration, those of the initial state.
     Route from[GIVEN];
 #pragma unroll
     for (int i = 0; i < GIVEN; ++i) {
@@ -131,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         int place = four.kind * PAGE * 4 + four.place * (of_state(four.kind) ? 4 : (int)sizeof(NUMBER));
         from[i] = route_of(memory, of_state(four.kind), stride * (four.kind < BLOCKS ? BLOCKS * H : of_state(four.kind) && four.kind > CELL ? CARRIED * H : H), place);
     }
-    auto go_to_first_state = [&](word stage) {  // which is what was before the last step back
+    auto go_to_first_state = [&](word stage) {  // redirects the fetches of the last iteration to the initial state
 #pragma unroll
         for (int i = 0; i < GIVEN; ++i) {
             Four four = four_of(i, me, B);
@@ -149,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         input[i] = input_of<ROW>(i, inputs, first + me.first_row, B - me.first_row);
         input[i].place = steady(input[i].place);
     }
-    auto fetch_step = [&](int s) {  // one after the other
+    auto fetch_step = [&](int s) {  // in order: addresses advance by one step per call
         if (s < T) {
             word stage = s % DEPTH * INBOX * 4;
             if (s == T - 1) go_to_first_state(stage);
@@ -172,16 +173,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                                          : d_pre + ((first + four.row) * BLOCKS + four.kind) * H + four.unit;
         to[i] = route_of(memory, false, stride * (four.kind < BLOCKS ? BLOCKS * H : H), (four.kind * PAGE + four.place) * 4);
     }
-    auto store_step = [&](int s) {  // one after the other
+    auto store_step = [&](int s) {  // in order, too
 #pragma unroll
         for (int i = 0; i < LEFT; ++i) store_and_go_on(to[i], outbox + (s & 1) * OUTBOX);
     };
-    for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
+    for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // for elements that are never fetched
     __syncthreads();
     for (int s = 0; s < DEPTH; ++s) fetch_step(s);
 
-    // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
-    // four rows of unit g, those of odd q of unit g + 8.
+    // Destinations of this thread: the shares of a tile of units go to the thread block that has these units. Lanes of even q
+    // send four rows of unit g, those of odd q of unit g + 8.
     word place[PRODUCTS], boxes[PRODUCTS];
 #pragma unroll
     for (int i = 0; i < PRODUCTS; ++i) {
@@ -196,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
 
     const int own = steady((me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2));  // this thread's unit and row in a tile
     const int factor_at = steady(me.q * 8 + turned(me.g, me.q)), size_at = steady(me.q);
-    auto receive = [&](int s) {  // what was sent in step s
+    auto receive = [&](int s) {  // sums the shares that were sent in step s
         wait_for(box + 8 * (s & 1), (s >> 1) & 1);
         if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
         const float* share = (const float*)(shares + (s & 1) * SENT) + own;
@@ -208,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         }
     };
 
-    const int mine = steady((2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3));  // in a page of a box
+    const int mine = steady((2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3));  // offset in a page
     for (int s = 0; s < T; ++s) {
         const float* stage = inbox + s % DEPTH * INBOX;
         CellSlopes slopes[TILES];
@@ -253,7 +254,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                 for (int i = 0; i < FIXED; ++i) d_fixed[i] += back[j].fixed[i];
             }
 
-            // As float16, in the range of the warp's units in this row.
+            // Convert to float16, scaled by the largest magnitude of the warp's units in this row.
             float factor[PLACES];
             word most = 0;
 #pragma unroll
@@ -285,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
         __syncthreads();
 
         float sums[PRODUCTS][TILES][4] = {};
-        float2 most_by[TILES];  // what was divided by in four warps, at most
+        float2 most_by[TILES];  // largest scale of four warps
 #pragma unroll
         for (int k = 0; k < WARPS; ++k)
 #pragma unroll
@@ -349,7 +350,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
             }
 #pragma unroll
         for (int i = 0; i < PRODUCTS; ++i)
-            // (Where registers are scarce it is faster to ask in vain.)
+            // (If registers are scarce, a redundant comparison is faster.)
             if ((ROOM && PRODUCTS * WARPS == CLUSTER * SQUARES) || me.warp + WARPS * i < CLUSTER * SQUARES)
 #pragma unroll
                 for (int j = 0; j < TILES; ++j) {
@@ -365,7 +366,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                 }
 
         if (s > 0) store_step(s - 1);
-        // By the matrix of the inputs: the tensor cores sum over the rows of a tile.
+        // The gradient of the input matrix: the tensor cores reduce over the rows of a tile.
         if (INPUTS)
 #pragma unroll
             for (int j = 0; j < TILES; ++j) {
@@ -414,7 +415,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     }
     __syncthreads();
     store_step(T - 1);
-    receive(T - 1);  // always: nobody may write into the memory of a program that has ended
+    receive(T - 1);  // always: a thread block must not exit while others still write to its shared memory
     if (d_first_hidden != nullptr)
 #pragma unroll
         for (int j = 0; j < TILES; ++j)

@@ -1,7 +1,7 @@
-// What the chip can do and C++ has no words for; nothing else here knows more than C++.
+// Wrappers of PTX instructions. All other files are plain C++.
 
 typedef unsigned int word;           // 32 bits; also an address in shared memory
-typedef unsigned short half_bits;    // of a number of 16 bits
+typedef unsigned short half_bits;    // bits of a float16 or bfloat16
 typedef long long offset;
 
 extern __shared__ __align__(128) unsigned char shared[];
@@ -16,19 +16,19 @@ __device__ __forceinline__ word rank_in_cluster() {
     return rank;
 }
 
-// All threads of all programs of the cluster meet.
+// Barrier for all threads of the cluster.
 __device__ __forceinline__ void meet() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// Where a place in this program's shared memory is in that of another program of the cluster.
+// Maps an address in this thread block's shared memory to that of another thread block of the cluster.
 __device__ __forceinline__ word address_in(word rank, word address) {
     word there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
     return there;
 }
 
-// A letterbox is a barrier that opens when so many bytes have been delivered.
+// A letterbox is an mbarrier whose phase completes when the expected number of bytes has arrived.
 
 __device__ __forceinline__ void make_letterbox(word box) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(box) : "memory");
@@ -42,8 +42,8 @@ __device__ __forceinline__ void expect(word box, word bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(box), "r"(bytes) : "memory");
 }
 
-// What arrives is in this program's own shared memory, so it waits at the scope of the program: that of the cluster
-// would empty the L1 cache every time.
+// The data arrives in this thread block's own shared memory, so the wait has CTA scope: cluster scope would invalidate L1
+// every time.
 __device__ __forceinline__ void wait_for(word box, word parity) {
     word open;
     do {
@@ -55,20 +55,20 @@ __device__ __forceinline__ void wait_for(word box, word parity) {
     } while (!open);
 }
 
-// Sixteen bytes into the shared memory of a program of the cluster, and word of them into its letterbox.
+// Stores sixteen bytes to the shared memory of a thread block of the cluster, and signals its mbarrier.
 __device__ __forceinline__ void deliver(word there, word box, word a, word b, word c, word d) {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];"
                  ::"r"(there), "r"(a), "r"(b), "r"(c), "r"(d), "r"(box) : "memory");
 }
 
-// sums += a b, a 16 x 16 and b 16 x 8, float16; who holds which entries is in kernels.cuh.
+// sums += a b in float16, a 16 x 16 and b 16 x 8; kernels.cuh describes the fragments.
 __device__ __forceinline__ void multiply(float* sums, const word* a, uint2 b) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.x), "r"(b.y));
 }
 
-// sums += a b, a 16 x 8 and b 8 x 8, TF32: rows g and g + 8, columns q and q + 4 of a, and those rows q and q + 4 of b, column g.
+// sums += a b in TF32, a 16 x 8 and b 8 x 8. Fragments: rows g and g + 8, columns q and q + 4 of a; rows q and q + 4, column g of b.
 __device__ __forceinline__ void multiply_tf32(float* sums, word a0, word a1, word a2, word a3, word b0, word b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -81,7 +81,7 @@ __device__ __forceinline__ word as_tf32(float x) {
     return rounded;
 }
 
-// To a unit or two in the last place; numbers below 2^-126 count as zero.
+// Accurate to one or two ULP; subnormals are flushed to zero.
 __device__ __forceinline__ float reciprocal(float x) {
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -102,7 +102,7 @@ __device__ __forceinline__ float binary_logarithm(float x) {
     return y;
 }
 
-// The same for numbers that may be anything, see functions.cuh.
+// The same for arguments of any size and sign, see functions.cuh.
 __device__ __forceinline__ float exponential_of(float x) { return exponential(x); }
 
 __device__ __forceinline__ float binary_logarithm_of(float x) { return binary_logarithm(x); }
@@ -117,7 +117,7 @@ __device__ __forceinline__ float square_root(float x) {
     return y;
 }
 
-// One of two, both computed: a branch would keep the units of a thread from being computed side by side.
+// A select without a branch, so that the compiler can interleave the units of a thread.
 __device__ __forceinline__ float where_below(float x, float bound, float then, float otherwise) {
     float y;
     asm("{\n.reg .pred below;\nsetp.lt.f32 below, %1, %2;\nselp.f32 %0, %3, %4, below;\n}"
@@ -128,7 +128,7 @@ __device__ __forceinline__ float where_below(float x, float bound, float then, f
 // exp(2 x)
 __device__ __forceinline__ float squared_exponential(float x) { return power_of_two(x * 2.8853900817779268f); }
 
-// The smaller and the larger of two numbers, or the one that is none.
+// Minimum and maximum; NaN if one argument is NaN.
 __device__ __forceinline__ float smaller_of(float x, float y) {
     float z;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
@@ -141,26 +141,26 @@ __device__ __forceinline__ float larger_of(float x, float y) {
     return z;
 }
 
-// Two numbers as float16, the first in the lower half.
+// Two floats as packed float16, the first in the lower half.
 __device__ __forceinline__ word as_halves(float low, float high) {
     word both;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
     return both;
 }
 
-// Both halves of a word times both halves of another.
+// Elementwise product of two pairs of float16.
 __device__ __forceinline__ word times_halves(word x, word y) {
     word both;
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(x), "r"(y));
     return both;
 }
 
-// Halves of two words, the first in the lower half: the lower halves, or, if `upper`, the upper ones, the other's first.
+// Packs one half of each of two words: the lower halves, own first, or if `upper` the upper halves, the other's first.
 __device__ __forceinline__ word woven(word own, word other, bool upper) { return __byte_perm(own, other, upper ? 0x3276 : 0x5410); }
 
 __device__ __forceinline__ word upper_halves(word low, word high) { return __byte_perm(low, high, 0x7632); }
 
-// The larger of both pairs of halves.
+// Elementwise maximum of two pairs of 16-bit unsigned integers.
 __device__ __forceinline__ word larger_halves(word x, word y) {
     word larger;
     asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(x), "r"(y));
@@ -179,12 +179,12 @@ __device__ __forceinline__ float rounded_to_half(float x) {
     return rounded;
 }
 
-// Numbers in memory.
+// Elements in memory.
 
 struct float16 { half_bits bits; };
 struct bfloat16 { half_bits bits; };
 
-// A number, or four, from global memory into shared memory while the thread goes on.
+// Asynchronous copies (cp.async) of one or four elements from global to shared memory.
 __device__ __forceinline__ void fetch(word place, const float* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(from) : "memory");
 }
@@ -203,7 +203,7 @@ __device__ __forceinline__ void fetch_four(word place, const bfloat16* from) { f
 
 __device__ __forceinline__ void end_of_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until all but the latest N groups of fetches of this thread have arrived.
+// Waits until all but the latest N groups of this thread's asynchronous copies have arrived.
 template <int N>
 __device__ __forceinline__ void wait_for_fetches() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
@@ -223,7 +223,7 @@ __device__ __forceinline__ void store(float16* to, float x) { to->bits = (half_b
 
 __device__ __forceinline__ void store(bfloat16* to, float x) { to->bits = (half_bits)as_bfloats(x, 0.0f); }
 
-// Two that are next to each other.
+// Two adjacent elements.
 __device__ __forceinline__ void store_two(float* to, float x, float y) { *(float2*)to = {x, y}; }
 
 __device__ __forceinline__ void store_two(float16* to, float x, float y) { *(word*)to = as_halves(x, y); }
@@ -242,7 +242,7 @@ __device__ __forceinline__ float2 two_values(const bfloat16* numbers) {
     return {__uint_as_float(both << 16), __uint_as_float(both & 0xFFFF0000u)};
 }
 
-// Four that are next to each other.
+// Four adjacent elements.
 __device__ __forceinline__ float4 four_values(const float* numbers) { return *(const float4*)numbers; }
 
 template <typename Half>
@@ -262,7 +262,7 @@ __device__ __forceinline__ void store_four(bfloat16* to, float4 four) {
     *(uint2*)to = {as_bfloats(four.x, four.y), as_bfloats(four.z, four.w)};
 }
 
-// Sixteen bytes of memory, from the L2 cache, asked for here and not later.
+// Loads sixteen bytes from L2, bypassing L1. Volatile, so that the compiler does not move the load to its use.
 __device__ __forceinline__ uint4 from_memory(const uint4* place) {
     uint4 four;
     asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -270,12 +270,12 @@ __device__ __forceinline__ uint4 from_memory(const uint4* place) {
     return four;
 }
 
-// A number stays in its register: the compiler forgets what it was computed from, which it would compute again and again.
+// Keeps a value in a register: hides how it was computed, so that the compiler does not recompute it at every use.
 __device__ __forceinline__ int pinned(int x) { asm("" : "+r"(x)); return x; }
 
 __device__ __forceinline__ offset pinned(offset x) { asm("" : "+l"(x)); return x; }
 
-// What has been read from memory is not kept in registers, but read again; nor is anything read earlier than it says.
+// Compiler barrier: values are reloaded from memory rather than kept in registers, and no load moves across it.
 __device__ __forceinline__ void read_again() { asm volatile("" ::: "memory"); }
 
 __device__ __forceinline__ word from_partner(word value, int bits) { return __shfl_xor_sync(0xFFFFFFFFu, value, bits); }

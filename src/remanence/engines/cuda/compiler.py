@@ -1,6 +1,6 @@
-"""CUDA C++ to machine code, by the compiler that comes with torch.
+"""Compiles CUDA C++ with NVRTC, which comes with torch.
 
-A kernel takes a fraction of a second to compile and is kept on disk, in `kernels` of the cache folder.
+A kernel takes a fraction of a second to compile and is cached on disk, in `kernels` of the cache folder.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..kernels.machine_code import CompilerError, joined
 
 HERE = Path(__file__).parent
 RECURRENT = ("forward", "backward", "whole_forward", "whole_backward", "wide_forward", "wide_backward")
-"""Kernels that go from step to step."""
+"""Kernels that loop over time."""
 
 
 def files(name: str, cell: Iterable[Path | str] = ()) -> list[Path | str]:
-    """What a kernel is made of, in this order.
+    """The source files of a kernel, in order.
 
     Args:
-        name: of the kernel and its file.
-        cell: see `machine_code.cell_sources`, for kernels that go from step to step.
+        name: Name of the kernel and its file.
+        cell: Sources of the cell, see `machine_code.cell_sources`; for kernels that use one.
     """
     if name == "one_step":
         begin: list[Path | str] = [HERE / "chip.cuh", *cell]
@@ -43,13 +43,13 @@ def files(name: str, cell: Iterable[Path | str] = ()) -> list[Path | str]:
 
 
 def machine_code(name: str, constants: Mapping[str, Any], architecture: str, cell: Iterable[Path | str] = ()) -> bytes:
-    """The kernel of that name for these constants.
+    """Machine code of a kernel, compiled with these constants.
 
     Args:
-        name: of the kernel and its file.
-        constants: what the source leaves open, by name.
-        architecture: of the chip, such as "sm_90".
-        cell: see `files`.
+        name: Name of the kernel and its file.
+        constants: Preprocessor constants, by name.
+        architecture: Architecture of the GPU, such as "sm_90".
+        cell: See `files`.
     """
     options = [f"--gpu-architecture={architecture}", "-std=c++17"]
     options += [f"-D{constant}={value}" for constant, value in constants.items()]
@@ -57,7 +57,7 @@ def machine_code(name: str, constants: Mapping[str, Any], architecture: str, cel
 
 
 def code_of(text: str, options: list[str]) -> bytes:
-    """Source to machine code, or what was kept of it."""
+    """Machine code of a source, from the cache or compiled."""
     name = cache.file_name([text, *options, ".".join(map(str, version()))], "cubin")
     with by_one_thread(name):
         code = cache.read(name)
@@ -70,7 +70,7 @@ def code_of(text: str, options: list[str]) -> bytes:
 
 
 def compiled(text: str, options: list[str]) -> bytes:
-    """Source to machine code."""
+    """Compile a source to a cubin."""
     nvrtc = library()
     program = ctypes.c_void_p()
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"remanence.cu", 0, None, None))
@@ -85,7 +85,7 @@ def compiled(text: str, options: list[str]) -> bytes:
 
 @lru_cache
 def version() -> tuple[int, int]:
-    """Of the compiler."""
+    """Version of NVRTC."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return major.value, minor.value
@@ -93,19 +93,19 @@ def version() -> tuple[int, int]:
 
 @lru_cache
 def library() -> ctypes.CDLL:
-    """The compiler, as a library that torch has loaded or brought along."""
+    """The NVRTC library, as loaded by torch or bundled with it."""
     major = (torch.version.cuda or "").partition(".")[0]
     name = f"libnvrtc.so.{major}"
     for place in _places(name):
         with suppress(OSError):
             for part in sorted(Path(place).parent.glob("libnvrtc-builtins.so*")) if os.sep in place else ():
-                ctypes.CDLL(str(part))  # the compiler looks for it by name, and finds what is loaded
+                ctypes.CDLL(str(part))  # NVRTC looks it up by name and finds the loaded one
             return ctypes.CDLL(place)
     raise CompilerError(f"expected {name}, which comes with torch for CUDA, found none")
 
 
 def _places(name: str) -> list[str]:
-    """Where the compiler may be: beside torch, where pip puts it, then wherever the system finds it."""
+    """Candidate paths of the library: next to torch, where pip installs it, then the system's search path."""
     packages = Path(torch.__file__).parent.parent
     found = [*packages.glob(f"nvidia/*/lib/{name}"), *(packages / "torch" / "lib").glob(name)]
     return [*map(str, found), name]
@@ -121,4 +121,4 @@ def _result(nvrtc: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> bytes:
 
 def _check(status: int) -> None:
     if status:
-        raise CompilerError(f"the compiler of CUDA kernels reports error {status}")
+        raise CompilerError(f"NVRTC reported error {status}")

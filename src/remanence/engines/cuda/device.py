@@ -1,4 +1,4 @@
-"""What a CUDA device and the installation have of what the kernels need."""
+"""Checks whether a CUDA device and the installation support the kernels."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .compiler import code_of
 from .driver import DriverError, Kernel, architecture, driver
 
 GENERATIONS = (9, 10)
-"""Major compute capabilities of the chips with clusters and enough shared memory."""
+"""Major compute capabilities of GPUs with clusters and enough shared memory."""
 
 
 @lru_cache
 def _lacks(device: torch.device) -> str | None:
     if torch.version.cuda is None:
-        return "it runs on NVIDIA's devices alone"
+        return "it runs on NVIDIA GPUs only"
     capability = torch.cuda.get_device_capability(device)
     if capability[0] not in GENERATIONS:
         asked = " or ".join(f"{major}.x" for major in GENERATIONS)
-        return f"it needs a chip of compute capability {asked}, and {device} has {'.'.join(map(str, capability))}"
+        return f"it needs a GPU of compute capability {asked}, and {device} has {'.'.join(map(str, capability))}"
     try:
         _nothing(architecture(device))
         driver()
@@ -34,7 +34,7 @@ def _lacks(device: torch.device) -> str | None:
 
 @lru_cache
 def _nothing(architecture: str) -> bytes:
-    """Machine code that does nothing: that there is some shows a compiler that knows the chip."""
+    """An empty kernel; compiling it shows whether the compiler supports the GPU."""
     return code_of('extern "C" __global__ void nothing() {}', [f"--gpu-architecture={architecture}"])
 
 
@@ -49,14 +49,14 @@ def _largest_cluster(device: torch.device) -> int:
 
 
 def lacks(device: torch.device) -> str | None:
-    """What the device or the installation lacks."""
+    """What the device or the installation lacks, as the end of a sentence; None if nothing."""
     return _lacks(device)
 
 
 def largest_cluster(device: torch.device) -> int:
-    """How many programs the device lets write into each other's memory: fewer on a part of a chip."""
+    """Largest cluster that the device supports, in thread blocks: smaller on a partition of a GPU (MIG)."""
     return _largest_cluster(device)
 
 
 for known in (lacks, largest_cluster):
-    setattr(known, "_dynamo_marked_constant", True)  # noqa: B010  what `assume_constant_result` sets, without its import
+    setattr(known, "_dynamo_marked_constant", True)  # noqa: B010  like `assume_constant_result`, without the import

@@ -1,4 +1,4 @@
-"""Machine code on a device: loading it, and starting it in clusters."""
+"""Loads compiled kernels with the CUDA driver API and launches them in clusters."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from functools import lru_cache
 import torch
 
 PORTABLE = 8
-"""Programs of a cluster that every chip with clusters takes."""
+"""Thread blocks per cluster that every GPU with clusters supports (the portable cluster size)."""
 
-# Numbers of CUDA's driver interface.
+# Constants of the CUDA driver API.
 _SHARED_BYTES, _LARGE_CLUSTERS = 8, 14
 _CLUSTER_DIMENSION = 4
 _BUFFER, _BUFFER_SIZE = 1, 2
@@ -25,33 +25,33 @@ class _Attribute(ctypes.Structure):
     _fields_ = (("id", ctypes.c_int), ("", ctypes.c_int), ("value", ctypes.c_uint * 16))
 
 
-# What every start needs, packed: structures of ctypes take the host several times as long.
+# Launch arguments are packed by `struct`: ctypes structures cost several times as much host time.
 _CONFIG = struct.Struct("@3I3II2PI0P")
-"""CUlaunchConfig: programs, threads, shared memory, stream, attributes and their number."""
+"""CUlaunchConfig: grid, thread block, shared memory, stream, attributes and their number."""
 _EXTRA = struct.Struct("@5P")
-"""Where the parameters are, and their size."""
+"""Address of the kernel parameters, and their size."""
 
 
 class DriverError(RuntimeError):
-    """The driver refuses something."""
+    """A call of the CUDA driver API failed."""
 
 
 class Kernel:
-    """A kernel on a device."""
+    """A kernel loaded on a device."""
 
     def __init__(
         self, code: bytes, name: str, signature: str, threads: int, cluster: int, shared: int, device: torch.device
     ):
-        """Load it.
+        """Load a kernel.
 
         Args:
-            code: machine code.
-            name: of the kernel in it.
-            signature: its parameters as `struct` names them: P for a pointer, i, f.
-            threads: of a program.
-            cluster: how many programs form a cluster.
-            shared: bytes of shared memory of a program.
-            device: where.
+            code: Machine code (cubin).
+            name: Name of the kernel in it.
+            signature: Kernel parameters in the notation of `struct`: P for a pointer, i, f.
+            threads: Threads per thread block.
+            cluster: Thread blocks per cluster.
+            shared: Bytes of shared memory per thread block.
+            device: CUDA device.
         """
         self.device = device
         self.pack = struct.Struct(f"@{signature}")
@@ -70,18 +70,18 @@ class Kernel:
         self.parameters = ctypes.c_char * self.pack.size
 
     def start(self, clusters: int, *arguments: float) -> None:
-        """Start it on the present stream.
+        """Launch the kernel on the current stream.
 
         Args:
-            clusters: how many.
-            arguments: addresses and numbers.
+            clusters: Number of clusters.
+            arguments: Kernel arguments: addresses and numbers.
         """
         if torch.cuda.current_device() != self.device.index:
             with torch.cuda.device(self.device):
                 return self.start(clusters, *arguments)
         parameters = self.parameters.from_buffer_copy(self.pack.pack(*arguments))
         extra = _EXTRA.pack(_BUFFER, ctypes.addressof(parameters), _BUFFER_SIZE, ctypes.addressof(self.size), 0)
-        # `torch.cuda.current_stream` makes an object, which takes as long as the start itself.
+        # `torch.cuda.current_stream` creates an object, which takes as long as the launch itself.
         config = self._config(clusters, torch._C._cuda_getCurrentRawStream(self.device.index))
         status = driver().cuLaunchKernelEx(config, self.function, None, extra)
         if status == _NO_CONTEXT:
@@ -90,7 +90,7 @@ class Kernel:
         return _check(status)
 
     def at_once(self) -> int:
-        """How many clusters the device runs at the same time; none if it cannot run one."""
+        """Number of clusters that can be resident on the device at once; 0 if it cannot run one."""
         count = ctypes.c_int()
         with torch.cuda.device(self.device):
             _check(driver().cuOccupancyMaxActiveClusters(ctypes.byref(count), self.function, self._config(1, 0)))
@@ -103,7 +103,7 @@ class Kernel:
 
 @contextmanager
 def _anywhere(device: torch.device) -> Iterator[None]:
-    """Let machine code be loaded in any thread, and while a graph is captured, which would forbid it."""
+    """Allow loading a module in any thread and during CUDA graph capture, which normally forbids it."""
     mode = ctypes.c_int(_RELAXED)
     _check(driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode)))
     try:
@@ -114,13 +114,13 @@ def _anywhere(device: torch.device) -> Iterator[None]:
 
 
 def _enter(device: torch.device) -> None:
-    """Let this thread use the device: torch sees to that when it first starts something, and may not have yet."""
+    """Make torch's context current in this thread: torch does that on the first launch, which may be yet to come."""
     _check(driver().cuCtxSetCurrent(_context(device)))
 
 
 @lru_cache
 def _context(device: torch.device) -> ctypes.c_void_p:
-    """That of torch on the device."""
+    """The primary context of the device, which torch uses."""
     number, context = ctypes.c_int(), ctypes.c_void_p()
     _check(driver().cuDeviceGet(ctypes.byref(number), device.index))
     _check(driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), number))
@@ -129,14 +129,14 @@ def _context(device: torch.device) -> ctypes.c_void_p:
 
 @lru_cache
 def architecture(device: torch.device) -> str:
-    """What its machine code is called."""
+    """Name of the device's architecture, such as "sm_90"."""
     major, minor = torch.cuda.get_device_capability(device)
     return f"sm_{major}{minor}"
 
 
 @lru_cache
 def driver() -> ctypes.CDLL:
-    """CUDA's driver, which torch has loaded."""
+    """The CUDA driver library, which torch has already loaded."""
     return ctypes.CDLL("libcuda.so.1")
 
 

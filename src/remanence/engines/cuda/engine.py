@@ -1,4 +1,4 @@
-"""Which tasks clusters of thread blocks run."""
+"""The cuda engine: which tasks it runs."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def refuses(task: EngineTask) -> str | None:
     largest = largest_cluster(device)
     blocks = task.weights["weight_hh"].shape[0] // task.width
     if blocks > plan.BLOCKS:
-        return f"it has room for {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
-    if task.width > plan.most_units(2, largest, blocks):  # else there is room; to ask for the precision takes long
+        return f"it supports at most {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
+    if task.width > plan.most_units(2, largest, blocks):  # else it fits; querying the precision is slow
         parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
         most = plan.most_units(parts, largest, blocks)
         if task.width > most:
             exact = " in full float32" if parts > 1 else ""
             of = f" in {blocks} blocks" if blocks > 4 else ""
-            return f"it has room for {most} units{of}{exact}, and there are {task.width}"
+            return f"it supports at most {most} units{of}{exact}, and there are {task.width}"
     assert isinstance(task.cell, PointwiseCell)
     carried = len(derivation(task.cell).single)
     if carried > plan.CARRIED:
-        return f"it has room for {plan.CARRIED} carried values, and there are {carried}"
+        return f"it supports at most {plan.CARRIED} carried values, and there are {carried}"
     return None
 
 
 def run(task: EngineTask) -> EngineResult:
-    """Run a task, or several side by side, in one launch."""
+    """Run a task, or several stacked tasks, in one launch."""
     return run_with(name, task)
 
 
 def made_of(device: torch.device) -> tuple[str, ...]:
-    """What its results depend on beside its source."""
+    """What its results depend on besides its source code."""
     return (*described(device), *map(str, version()))
 
 

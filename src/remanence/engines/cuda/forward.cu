@@ -1,25 +1,26 @@
-// The forward pass; kernels.cuh says how, ../triton/kernels.py what the tensors are. With narrow inputs `pre` is only written, if SAVE.
+// The forward pass. kernels.cuh describes the scheme, ../triton/kernels.py the tensors. With narrow inputs `pre` is only written, if
+// SAVE.
 
 constexpr int INNER = CLUSTER * SQUARES;             // tiles of sixteen columns of the matrix
-constexpr int PART = CHUNKS * 64 * TILES;            // bytes of h_t, or of its finer part
+constexpr int PART = CHUNKS * 64 * TILES;            // bytes of h_t, or of its residual
 constexpr int SENT = PARTS * PART;
-constexpr int ROW = 8 * EIGHTS;                      // places for the inputs of a row
+constexpr int ROW = 8 * EIGHTS;                      // row stride of the inputs in the inbox
 constexpr int DT = INPUTS ? TILES * 8 * ROW : BLOCKS * PAGE;
-constexpr int INBOX = DT + TILES * 8;                // numbers of a step: inputs or what they contribute, and dt
-constexpr int CELL = SAVE ? BLOCKS : -1, HN = SAVE && SPLIT >= 0 ? CELL + CARRIED + 1 : -1;  // what is carried comes after the cell
+constexpr int INBOX = DT + TILES * 8;                // elements per step: inputs or pre-activations, and dt
+constexpr int CELL = SAVE ? BLOCKS : -1, HN = SAVE && SPLIT >= 0 ? CELL + CARRIED + 1 : -1;  // carried values come after the cell
 constexpr int HIDDEN = SAVE ? CELL + CARRIED + (SPLIT >= 0) + 1 : 0;
-constexpr int OUTBOX = (HIDDEN + 1) * PAGE;          // numbers that a step leaves: pre-activations, cell, what is carried, hn, h
-constexpr int GIVEN = INPUTS ? 0 : (BLOCKS * FOURS + THREADS - 1) / THREADS;  // times four numbers that a thread fetches
+constexpr int OUTBOX = (HIDDEN + 1) * PAGE;          // elements that a step stores: pre-activations, cell, carried values, hn, h
+constexpr int GIVEN = INPUTS ? 0 : (BLOCKS * FOURS + THREADS - 1) / THREADS;  // vectors of four that a thread fetches
 constexpr int LEFT = ((HIDDEN + 1) * FOURS + THREADS - 1) / THREADS;     // and stores
-constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // sums that do not wait for each other
-constexpr int MORE_TILES = (INNER + 3) / 4;          // of each of the other blocks
+constexpr int CHAINS = TILES * PARTS == 1 ? 4 : 2;   // independent accumulators, to hide the latency of mma
+constexpr int MORE_TILES = (INNER + 3) / 4;          // tiles of each of the other blocks
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     NUMBER* pre, const float* inputs, const NUMBER* input_matrix, const NUMBER* matrix, const BIAS* bias_ih, const BIAS* bias_hh,
     const BIAS* own_weights, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_carried, NUMBER* hidden, float* cells, float* carried, NUMBER* parts, float* last_hidden,
     float* last_cell, float* last_carried, int T, int B, float beta) {
-    // Shared memory: two letterboxes, the shelf, two times h_t as [part][tile][chunk][row][unit], inbox and outbox.
+    // Shared memory: two mbarriers, the shelf, two buffers of h_t as [part][tile][chunk][row][unit], inbox and outbox.
     unsigned char* shelf = shared + 128;
     unsigned char* hiddens = shelf + SHELF;
     float* inbox = (float*)(hiddens + 2 * SENT);
@@ -27,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     const Place me = whereabouts(B);
     const word box = two_letterboxes(SENT);
 
-    // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 two blocks further.
+    // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 is two blocks further.
     matrix += (offset)me.replica * BLOCKS * H * H;
     auto entry_at = [&](int half, int column) {
         int block = (me.g >> 2) + 2 * half;
@@ -38,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     for (int half = 0; half < 2; ++half)
 #pragma unroll 4
         for (int k = 0; k < 4 * INNER; ++k) largest = max(largest, magnitude(entry_at(half, 4 * k + me.q)));
-    // The other blocks: column g is, of unit g / 2, one half of every four columns.
+    // The other blocks: column g is of unit g / 2 and has one half of every four columns.
     auto more_at = [&](int block, int column) {
         int unit = me.rank * UNITS + me.warp * 4 + (me.g >> 1);
         return unit < H && column < H ? value_of(matrix[((offset)(4 + block) * H + unit) * H + column]) : 0.0f;
@@ -80,13 +81,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         const word* coarse = more[0][block][k];
         if (ASIDE) *on_shelf(shelf, i) = {coarse[0], coarse[1], coarse[2], coarse[3]};
     }
-    // Of the other blocks what comes with the k-th tile and that before it.
+    // The half tile of another block that belongs to the k-th tile and the one before it.
     auto half_tile = [&](int place, const word* tile, bool there, int k) {
         const int e = k / 2 % 2;
         return there ? ((const uint2*)on_shelf(shelf, place))[e] : uint2{tile[2 * e], tile[2 * e + 1]};
     };
 
-    // The same of the matrix of the inputs; those of q are next to each other.
+    // The slice of the input matrix; the columns of q are adjacent.
     Factor input_slice[EIGHTS + !EIGHTS][4];
 #pragma unroll
     for (int k = 0; k < EIGHTS; ++k)
@@ -115,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     fill_with_first(hiddens, first_hidden, me, B);
 
     const offset first = ((offset)me.replica * T + (REVERSE ? T - 1 : 0)) * B, stride = REVERSE ? -B : B;
-    // What this thread fetches and stores in every step.
+    // The vectors that this thread fetches and stores in every step.
     Route from[GIVEN + !GIVEN];
 #pragma unroll
     for (int i = 0; i < GIVEN; ++i) {
@@ -130,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         input[i] = input_of<ROW>(i, inputs, first + me.first_row, B - me.first_row);
         input[i].place = steady(input[i].place);
     }
-    auto fetch_step = [&](int s) {  // one after the other
+    auto fetch_step = [&](int s) {  // in order: addresses advance by one step per call
         if (s < T) {
             word stage = shared_address(inbox) + s % DEPTH * INBOX * 4;
 #pragma unroll
@@ -159,15 +160,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         offset step = stride * (SAVE && four.kind < BLOCKS ? BLOCKS * H : of_state && four.kind > CELL ? CARRIED * H : H);
         to[i] = route_of(memory, of_state, step, (four.kind * PAGE + four.place) * 4);
     }
-    auto store_step = [&](int s) {  // one after the other
+    auto store_step = [&](int s) {  // in order, too
 #pragma unroll
         for (int i = 0; i < LEFT; ++i) store_and_go_on(to[i], outbox + (s & 1) * OUTBOX);
     };
-    for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // where nothing will come
+    for (int i = threadIdx.x; i < DEPTH * INBOX; i += THREADS) inbox[i] = 0.0f;  // for elements that are never fetched
     __syncthreads();
     for (int s = 0; s < DEPTH - 1; ++s) fetch_step(s);
 
-    // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
+    // Destinations of this thread: the lanes of one g send the 64 bytes of their warp and tile to thread blocks g and g + 8.
     const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.warp) * 8;
     word place[(CLUSTER + 7) / 8], boxes[(CLUSTER + 7) / 8];
 #pragma unroll
@@ -179,7 +180,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
     __syncthreads();
     meet();
 
-    const int mine = steady((2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3));  // in a page of a box
+    const int mine = steady((2 * me.q + (me.g >> 2)) * PITCH + me.warp * 4 + (me.g & 3));  // offset in a page
     const int factor_at = steady(me.q * 8 + turned(me.g, me.q)), input_at = steady(me.g * ROW + 2 * EIGHTS * me.q);
     for (int s = 0; s < T; ++s) {
         if (s > 0) store_step(s - 1);
@@ -194,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
 #pragma unroll
                 for (int k = 0; k < EIGHTS; ++k) {
                     float2 x = *(const float2*)(stage + j * 8 * ROW + input_at + 2 * k);
-                    if (PARTS == 2) x = {clamped(x.x, 3e38f), clamped(x.y, 3e38f)};  // of an infinity nothing is left
+                    if (PARTS == 2) x = {clamped(x.x, 3e38f), clamped(x.y, 3e38f)};  // the residual of infinity would be NaN
                     Factor two[2] = {factor_of(x.x), factor_of(x.y)};
                     multiply(of_inputs[j], input_slice[k], two);
                     const Factor rows[4] = {two[0], {0, 0}, two[1], {0, 0}};
@@ -216,7 +217,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
         }
         float sums[TILES][CHAINS][4] = {}, fine[TILES][PARTS][4] = {};
         float more_sums[TILES][MORE + !MORE][CHAINS / 2][4] = {}, more_fine[TILES][MORE + !MORE][PARTS][4] = {};
-        uint2 one[TILES], finer_one[TILES];  // factors of an even tile, for that after it
+        uint2 one[TILES], finer_one[TILES];  // operands of an even tile, kept for the odd one after it
         const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + factor_at;
 #pragma unroll
         for (int k = 0; k < INNER; ++k)
@@ -289,7 +290,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) forward(
 
         if (s < T - 1)
 #pragma unroll
-            for (int j = 0; j < TILES; ++j) {  // the four units of the warp in two rows, as sixteen bytes
+            for (int j = 0; j < TILES; ++j) {  // sixteen bytes: the four units of the warp in two rows
                 float value = clamped_to_half(state[j].hidden);
                 word halves[PARTS];
                 halves[0] = as_halves(value, 0.0f);

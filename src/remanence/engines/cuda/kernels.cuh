@@ -1,65 +1,71 @@
-// A whole sequence in one launch, forward and backward, by clusters of programs that write into each other's memory.
+// A whole sequence in one launch, forward and backward, by clusters of thread blocks that write to each other's shared
+// memory (distributed shared memory).
 //
-// N replicas, T steps, B rows (sequences), H units, BLOCKS blocks of pre-activations. A *group* is TILES tiles of eight
-// rows of one replica, and a cluster of CLUSTER programs computes it. Each of a program's WARPS warps has four units, a
-// thread one of them in TILES rows. A program keeps its slice of the recurrent matrix in registers and the state of
-// its units too; nothing of the recurrence goes through global memory, and no cluster waits for another.
+// N replicas, T steps, B rows (sequences), H units, BLOCKS blocks of pre-activations. ("Block" alone always means one of
+// these; CUDA's blocks are called thread blocks.) A *group* is TILES tiles of eight rows of one replica, computed by one
+// cluster of CLUSTER thread blocks. Each of the WARPS warps of a thread block has four units, and a thread has one of them
+// in TILES rows. A thread block keeps its slice of the recurrent matrix and the state of its units in registers: nothing of
+// the recurrence goes through global memory, and no cluster waits for another.
 //
-// The scheme is that of ../triton/kernels.py. Forward, programs send each other h_t. Backward, every program multiplies the
-// derivatives of its own units by its slice of the matrix, which gives its share of d h_{t-1} for all units, sends
-// every program the part that is of its units, and sums those it gets, always in the same order. What is sent comes
-// with word of its arrival: a step waits for one delivery, and for nothing else. There are two places for what arrives,
-// used in turn: who sends something for the second time has received all of the first, so nobody reads it any more.
+// The scheme is that of ../triton/kernels.py. Forward, thread blocks send each other h_t. Backward, every thread block
+// multiplies the gradients of its own units by its slice of the matrix, which gives its share of d h_{t-1} for all units,
+// sends every thread block the part for its units, and sums the shares that it receives, always in the same order. Data is
+// sent by st.async, which signals an mbarrier of the receiver: a step waits for one mbarrier and nothing else. There are two
+// receive buffers, used alternately. A thread block writes to a buffer again only after it has received the next data from
+// all others, who send it after they have read that buffer; so nobody reads it any more.
 //
-// Products are of float16 numbers with float32 sums. Those have the digits of TF32, and to have its range too what a
-// warp keeps of the matrix is multiplied with a power of two, and so are the derivatives of the four units of a warp in
-// one row; h is between -1 and 1, JANET's not far beyond. Full float32 takes two such numbers for each (PARTS), and three products.
+// Matmuls have float16 operands and float32 accumulators. Float16 has the precision of TF32. To have its range too, the
+// part of the matrix that a warp keeps is scaled by a power of two, and so are the gradients of the four units of a warp in
+// one row; h is between -1 and 1, and JANET's is not far beyond. Full float32 takes two float16 values per operand (PARTS)
+// and three products.
 //
-// The tensor cores multiply a 16 x 16 by a 16 x 8 matrix. Thread 4 g + q of a warp has rows g and g + 8 of the first,
-// of its columns the four of q, column g of the second in the same four, and of the product rows g and g + 8, columns
-// 2 q and 2 q + 1. (Which four columns are those of q is free as long as both factors agree.)
+// The fragments of mma.m16n8k16: lane 4 g + q of a warp has, of the first operand, rows g and g + 8 in the four columns of
+// q; of the second, column g in the same four rows; of the accumulators, rows g and g + 8 in columns 2 q and 2 q + 1.
+// (Which four belong to q is arbitrary as long as both operands agree.)
 //
-// A warp's four units have sixteen rows in four blocks, which are a tile. Of each of MORE other blocks they have four rows, and a tile
-// of four words a thread takes these for four times as many columns: forward the matrix is the second factor, in whose even columns a
-// unit has one half of what is multiplied, in its odd ones the other, and h of both halves is the first factor, one below the other.
-// Of the product half is of no use, and the sum of the rest is what the unit needs. Backward, where columns become rows, such a tile
-// has sixteen units of four warps in one block; those of a warp are of thread q, and divided by the largest size of the four warps.
+// The first four blocks of a warp's four units are sixteen rows of the matrix, one tile. Of each of the MORE other blocks
+// they have only four rows, so that a tile (four words per thread) holds these for four times as many columns. Forward, the
+// matrix is then the second operand: its even columns hold one half of a unit's inner dimension, its odd ones the other,
+// and the first operand has h of both halves, one below the other. Half of the product is unused, and the sum of the rest is
+// the result of the unit. Backward, where columns become rows, such a tile has sixteen units of four warps in one block:
+// lanes of q have those of one warp, and all are rescaled to the largest scale of the four warps.
 //
-// Narrow inputs, of up to sixteen numbers (INPUTS, else 0), are multiplied by their matrix on the way, and derivatives by that
-// matrix are summed on the way back; in TF32, which has their range. Wider ones come multiplied, as pre-activations.
+// Narrow inputs, up to sixteen (INPUTS, else 0), are multiplied by the input matrix inside the forward kernel, and the
+// backward kernel accumulates the gradient of that matrix; both in TF32, which has the range they need. Wider inputs come
+// already multiplied, as pre-activations.
 //
-// What a step needs from global memory, and what it leaves there, goes through shared memory, four units of a row at a
-// time: what a warp's threads have, four units of eight rows, would take eight times as many accesses. An *inbox* holds
-// DEPTH steps, asked for ahead; an *outbox* two, written in one step and emptied in the next, while what it sent is on
-// its way.
+// All loads and stores of a step are staged in shared memory, four units of a row at a time: the layout of a warp, four
+// units of eight rows, would take eight times as many global memory transactions. The *inbox* is the staging buffer for
+// loads, a cp.async pipeline of DEPTH steps. The *outbox* is the one for stores, a double buffer: it is filled in one step
+// and emptied in the next, while the data for other thread blocks is in flight.
 
 constexpr int UNITS = 4 * WARPS;
-constexpr int CHUNKS = CLUSTER * WARPS;           // of four units, of the whole layer
-constexpr int SQUARES = WARPS / 4;                // tiles of sixteen units that a program has
-constexpr int PITCH = UNITS + 4;                  // of a row in a box, which lets a warp's threads all read at once
-constexpr int PAGE = TILES * 8 * PITCH;           // numbers of one kind in a box
-constexpr int FOURS = TILES * 8 * (UNITS / 4);    // how many times four they are
+constexpr int CHUNKS = CLUSTER * WARPS;           // chunks of four units in the whole layer
+constexpr int SQUARES = WARPS / 4;                // tiles of sixteen units per thread block
+constexpr int PITCH = UNITS + 4;                  // row stride in a staging buffer, padded against bank conflicts
+constexpr int PAGE = TILES * 8 * PITCH;           // elements of one kind in a staging buffer
+constexpr int FOURS = TILES * 8 * (UNITS / 4);    // vectors of four elements in a page
 constexpr int MORE = BLOCKS > 4 ? BLOCKS - 4 : 0; // blocks after the fourth
-constexpr int PLACES = 4 + MORE;                  // for numbers of all blocks
-constexpr int QUARTERS = (WARPS + 3) / 4;         // times four warps, backward
+constexpr int PLACES = 4 + MORE;                  // size of arrays with a value per block
+constexpr int QUARTERS = (WARPS + 3) / 4;         // groups of four warps, backward
 
-// Registers of a thread that hold its slice of the matrix. Where there are none left for the finer parts, those are in shared
-// memory, on a *shelf*; and if ASIDE, the blocks after the fourth.
+// SLICE registers of a thread hold its slice of the matrix. If none are left for the residuals of full float32, those are in
+// shared memory, on the *shelf*; with ASIDE, the blocks after the fourth are there.
 constexpr bool ON_SHELF = PARTS == 2 && (CLUSTER * WARPS > 64 || CLUSTER * WARPS * PLACES > 320);
-constexpr int IN_HAND = ON_SHELF ? 1 : PARTS;  // parts in registers
+constexpr int IN_HAND = ON_SHELF ? 1 : PARTS;  // parts of an operand in registers
 constexpr int SLICE = CLUSTER * WARPS * IN_HAND * (ASIDE ? 4 : PLACES) / 4;
 constexpr int SHELF = (CLUSTER + 3) / 4 * (ON_SHELF * WARPS + (ON_SHELF || ASIDE) * MORE * QUARTERS) * THREADS * 16;  // bytes
 
-// The place of the k-th tile of this thread's slice on the shelf.
+// Address of the k-th tile of this thread's slice on the shelf.
 __device__ __forceinline__ uint4* on_shelf(unsigned char* shelf, int k) { return (uint4*)shelf + k * THREADS + threadIdx.x; }
 
-// Whether a thread has registers left for addresses beside its slice.
+// Whether a thread has registers left to keep addresses in.
 constexpr bool ROOM = SLICE <= 64 && TOGETHER * THREADS <= 512;
 
 template <typename Number>
 __device__ __forceinline__ Number steady(Number x) { return ROOM ? pinned(x) : x; }
 
-// Where a row of eight stands, of a unit or of four units: a warp reads four of these at once, each in banks of its own.
+// Swizzled position of a row among eight, of a unit or of four units: a warp reads four of these at once without bank conflicts.
 __device__ __forceinline__ int turned(int row, int column) { return row ^ (column & 2) * 2; }
 
 struct Place {
@@ -89,8 +95,8 @@ __device__ __forceinline__ Place whereabouts(int B) {
     return me;
 }
 
-// What the i-th of this thread's fours of a box is: kind, row and first unit, whether there are such, and its place in its
-// page. Kinds below BLOCKS have BLOCKS times H numbers a row in global memory, the others H.
+// The i-th vector of four elements that this thread moves to or from a staging buffer: its kind, row and first unit, whether
+// these exist, and its offset in the page. Kinds below BLOCKS have BLOCKS * H elements per row in global memory, the others H.
 struct Four { int kind, row, unit, place; bool there; };
 
 __device__ __forceinline__ Four four_of(int i, const Place& me, int B) {
@@ -101,8 +107,8 @@ __device__ __forceinline__ Four four_of(int i, const Place& me, int B) {
     return {i / FOURS, row, unit, place, row < B && unit < H};
 }
 
-// What a thread moves in every step, four numbers at a time, if anything: where they are in global memory, float32 if `wide`,
-// else as all else; how many bytes further in the next step; and where in a box, in bytes.
+// A vector of four elements that a thread moves in every step, if `there`: its global address (float32 if `wide`, else NUMBER),
+// the stride to the next step in bytes, and its offset in a staging buffer in bytes.
 struct Route { bool there, wide; char* memory; offset step; int place; };
 
 __device__ __forceinline__ Route route_of(const void* memory, bool wide, offset step, int place) {
@@ -126,20 +132,20 @@ __device__ __forceinline__ void store_and_go_on(Route& route, const float* box) 
     route.memory += route.step;
 }
 
-// Products have blocks 0 and 2 of rows 2 q and 2 q + 1 in threads of the lower half of a warp, 1 and 3 in those of the
-// upper. This shares out the rows, and puts what was shared out together again.
+// In the accumulators, lanes of the lower half of a warp have blocks 0 and 2 of rows 2 q and 2 q + 1, those of the upper half
+// blocks 1 and 3. This exchanges them so that a lane has all four blocks of one row; it is its own inverse.
 __device__ __forceinline__ void share_out(const float* sum, bool upper, float* blocks) {
     float one = from_partner(upper ? sum[0] : sum[1], 16), other = from_partner(upper ? sum[2] : sum[3], 16);
     blocks[0] = upper ? one : sum[0], blocks[1] = upper ? sum[1] : one;
     blocks[2] = upper ? other : sum[2], blocks[3] = upper ? sum[3] : other;
 }
 
-// Products of the other blocks are of unit q and row g; this takes those of this thread's unit and row.
+// The product of another block is in the lane of unit q and row g; this fetches the one of this thread's unit and row.
 __device__ __forceinline__ float handed_over(float sum, const Place& me) {
     return from_lane(sum, 4 * (2 * me.q + (me.g >> 2)) + (me.g & 3));
 }
 
-// What of four sizes in a row, one of each q, a thread's own is of the largest, as a factor of two halves. All are powers of two.
+// The ratio of this lane's scale to the largest of the four lanes of a g, as a pair of float16. All scales are powers of two.
 __device__ __forceinline__ word of_largest(float size) {
     word mine = __float_as_uint(size), most = max(mine, from_partner(mine, 1));
     most = max(most, from_partner(most, 2));
@@ -152,7 +158,7 @@ __device__ __forceinline__ uint2 times_halves(uint2 four, word by) { return {tim
 
 __device__ __forceinline__ float2 larger_of_both(float2 x, float2 y) { return {fmaxf(x.x, y.x), fmaxf(x.y, y.y)}; }
 
-// Two letterboxes at the start of shared memory, each for so many bytes.
+// Two mbarriers at the start of shared memory, each expecting this many bytes.
 __device__ __forceinline__ word two_letterboxes(word bytes) {
     const word box = shared_address(shared);
     if (threadIdx.x == 0) {
@@ -163,7 +169,7 @@ __device__ __forceinline__ word two_letterboxes(word bytes) {
     return box;
 }
 
-// Biases of a unit; that of the recurrent part which is kept apart is.
+// Biases of a unit; `apart` is that of the separate recurrent part (the GRU's candidate).
 struct Bias { float of[PLACES], apart; };
 
 __device__ __forceinline__ Bias bias_of(const BIAS* bias_ih, const BIAS* bias_hh, const Place& me) {
@@ -178,7 +184,7 @@ __device__ __forceinline__ Bias bias_of(const BIAS* bias_ih, const BIAS* bias_hh
     return bias;
 }
 
-// h_0 of all units, from memory, as [part][tile][chunk][row][unit]: every program fills its own.
+// Fills this thread block's copy of h_0 of all units from global memory, as [part][tile][chunk][row][unit].
 __device__ __forceinline__ void fill_with_first(unsigned char* hiddens, const float* first_hidden, const Place& me, int B) {
     for (int i = threadIdx.x; i < TILES * CHUNKS * 8; i += THREADS) {
         int row = me.first_row + i / (CHUNKS * 8) * 8 + i % 8, unit = i / 8 % CHUNKS * 4;
@@ -196,7 +202,7 @@ __device__ __forceinline__ void fill_with_first(unsigned char* hiddens, const fl
     }
 }
 
-// Where in a state (N, CARRIED, B, H) the i-th value is that a unit carries.
+// Offset of the i-th carried value of this thread's unit in a state (N, CARRIED, B, H).
 __device__ __forceinline__ offset carried_at(const Place& me, int i, int row, int B) {
     return (((offset)me.replica * CARRIED + i) * B + row) * H + me.unit;
 }
@@ -213,7 +219,7 @@ __device__ __forceinline__ void take_states(
     }
 }
 
-// Of the warp's four units two rows, those of q, from a float16 of every thread, in the lower half of a word.
+// Gathers a float16 of every lane (the lower half of a word) into the warp's four units of the two rows of q.
 __device__ __forceinline__ uint4 gathered(word half, const Place& me) {
     const bool upper = me.g >= 4;
     word other = from_partner(half, 4);
@@ -236,7 +242,7 @@ __device__ __forceinline__ void leave_states(
         }
 }
 
-// A sum over the rows of a unit.
+// Reduces a value over the rows of a unit and stores the sum.
 __device__ __forceinline__ void leave_total(const Place& me, float* totals, int kind, float total) {
     total += from_partner(total, 1);
     total += from_partner(total, 2);
@@ -244,7 +250,7 @@ __device__ __forceinline__ void leave_total(const Place& me, float* totals, int 
     if (me.q == 0 && me.g < 4 && me.unit_there) totals[kind * H] = total;
 }
 
-// Derivatives by the gate's own weights, from those by what they come to.
+// Gradients of the gate's own weights, from those of the fixed values.
 __device__ __forceinline__ void leave_own(const Place& me, float* totals, int kind, const BIAS* own_weights, const float* d_fixed) {
     Own d_own = {};
     if (OWN) gate_own(own_of(own_weights, me.replica, me.unit).weights, d_fixed, d_own.weights);

@@ -1,9 +1,9 @@
-// Linear maps of narrow layers to few outputs, each replica with its own: outputs = hidden weight^T + bias.
+// Linear layers from narrow hidden states to few outputs, each replica with its own weights: outputs = hidden weight^T + bias.
 //
-// There are many rows, and hardly more to do than to read and to write them. A thread has four units of every row of its warp, and
-// those columns of the matrix in registers. A warp has ROWS rows at a time, and fetches the next ones meanwhile: every thread what
-// it will use itself, so that nobody waits for another. (Full float32 takes the tensor cores three products, which they
-// need more time for than plain multiplications.)
+// There are many rows, and the kernels are bound by memory bandwidth. A thread has four units of every row of its warp, and
+// these columns of the matrix in registers. A warp processes ROWS rows at a time and prefetches the next ones: every thread
+// fetches what it will use itself, so that no synchronisation is needed. (Full float32 on tensor cores takes three products,
+// which is slower than plain FMAs.)
 
 constexpr int THREADS = 32 * WARPS;
 
@@ -20,7 +20,7 @@ __device__ __forceinline__ void read_columns(float4* columns, const NUMBER* matr
         columns[output] = me.unit < H ? four_values(matrix + output * H + me.unit) : float4{0.0f, 0.0f, 0.0f, 0.0f};
 }
 
-// Fours that a thread has fetched, of ROWS rows at a time.
+// The prefetch buffer of a thread: four elements of each of ROWS rows, STAGES times.
 struct Ahead {
     NUMBER* places;
 

@@ -1,8 +1,8 @@
-"""Linear maps of narrow layers to few outputs, of several replicas with many rows: outputs = hidden weight^T + bias.
+"""Linear layers from narrow hidden states to few outputs, with many rows: outputs = hidden weight^T + bias.
 
-N replicas, M rows, H units, O outputs. Such a product does hardly more than read and write its rows, and cuBLAS takes
-two to four times as long as the memory. Here outputs are one launch and derivatives another, about as fast as a copy,
-in full float32 whatever torch's settings say.
+N replicas, M rows, H units, O outputs. Such a matmul is bound by memory bandwidth, and cuBLAS takes two to four times
+as long as that bound. Here outputs take one launch and gradients another, about as fast as a copy, in full float32
+whatever torch's settings are.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .driver import Kernel, architecture
 from .recurrence import NUMBERS
 
 WIDEST = 128
-"""Units, at most: a warp has four in every thread."""
+"""Largest number of units: a warp has four per thread."""
 OUTPUTS = 16
-"""At most: a thread has a column of the matrix for each of its units in registers, and the derivatives by them."""
+"""Largest number of outputs: a thread holds the weights of its units and their gradients in registers."""
 PROGRAMS = 264
-"""At least so many share the rows of all replicas: two for every processor of a large GPU."""
+"""Smallest number of thread blocks that share the rows of all replicas: two per SM of a large GPU."""
 WARPS = 4
-"""Of a program."""
+"""Warps per thread block."""
 STAGES, ROWS = 2, 8
-"""What a warp has on chip: so many times so many rows, one of them at work, the others on the way."""
+"""Pipeline of a warp in shared memory: STAGES stages of ROWS rows, one in use while the others are being prefetched."""
 
 
 def suits(hidden: Tensor, width: int) -> bool:
-    """Whether there are kernels for `(N, M, H)` and so many outputs."""
+    """Whether there are kernels for `(N, M, H)` and this number of outputs."""
     units = hidden.shape[-1]
     return (
         hidden.is_cuda
@@ -39,13 +39,13 @@ def suits(hidden: Tensor, width: int) -> bool:
         and 4 <= units <= WIDEST
         and units % 4 == 0
         and 1 <= width <= OUTPUTS
-        and hidden.data_ptr() % 16 == 0  # where four numbers can be read at once
+        and hidden.data_ptr() % 16 == 0  # aligned for loads of four elements
         and lacks(hidden.device) is None
     )
 
 
 def outputs(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """What comes out, `(N, M, O)`, of `(N, M, H)`, `(N, O, H)` and `(N, O)`: contiguous, of one dtype."""
+    """Outputs `(N, M, O)` from `(N, M, H)`, `(N, O, H)` and `(N, O)`: contiguous, all of the same dtype."""
     replicas, rows, units = hidden.shape
     width = weight.shape[1]
     found = hidden.new_empty(replicas, rows, width)
@@ -57,12 +57,12 @@ def outputs(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def slopes(hidden: Tensor, weight: Tensor, d_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Derivatives by what was given: by `hidden` in its dtype, by the others in float32."""
+    """Gradients of `hidden`, in its dtype, and of weight and bias, in float32."""
     replicas, rows, units = hidden.shape
     width = weight.shape[1]
     parts = -(-PROGRAMS // replicas)
     d_hidden = torch.empty_like(hidden)
-    room = width * (units + 1) + lacking(width, 4)  # so that those of every replica begin with a whole vector
+    room = width * (units + 1) + lacking(width, 4)  # padded, so that the sums of every replica are aligned
     sums = torch.empty(replicas, parts, room, dtype=torch.float32, device=hidden.device)
     kernel = _kernel("linear_backward", "5P2i", units, width, hidden.dtype, hidden.device)
     tensors = (hidden, weight, d_outputs, d_hidden, sums)
@@ -80,5 +80,5 @@ def _kernel(name: str, signature: str, units: int, width: int, dtype: torch.dtyp
 
 
 def constants(units: int, width: int, dtype: torch.dtype) -> dict[str, int | str]:
-    """What the source leaves open."""
+    """Preprocessor constants of the kernels."""
     return {"H": units, "O": width, "NUMBER": NUMBERS[dtype], "WARPS": WARPS, "STAGES": STAGES, "ROWS": ROWS}

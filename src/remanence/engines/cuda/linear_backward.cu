@@ -1,9 +1,10 @@
-// Derivatives by hidden (N, M, H), and of every program its share of those by weight and bias: `sums` (N, parts, ROOM), the
-// weight's first. From hidden, weight (N, O, H) and the derivatives by the outputs (N, M, O); a replica has so many programs.
+// The gradient of hidden (N, M, H), and every thread block's partial sums of the gradients of weight and bias: `sums`
+// (N, parts, ROOM), the weight's first. From hidden, weight (N, O, H) and the gradient of the outputs (N, M, O); `parts` thread
+// blocks share the rows of a replica.
 
 constexpr int ROOM = O * H + (O + 3) / 4 * 4;
-constexpr int SOME = ROWS * O;         // derivatives by outputs that a warp has at a time
-constexpr int FEW = (SOME + 31) / 32;  // of which a thread reads so many
+constexpr int SOME = ROWS * O;         // output gradients that a warp has at a time
+constexpr int FEW = (SOME + 31) / 32;  // of these, how many a thread reads
 constexpr int PITCH = (SOME + 3) / 4 * 4;
 constexpr int AHEAD = WARPS * STAGES * ROWS * 128 * sizeof(NUMBER);  // bytes
 static_assert(O * 32 * sizeof(float4) <= AHEAD, "in the end sums are where rows were");
@@ -62,9 +63,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) linear_backward(
         __syncwarp();
         stage = (stage + 1) % STAGES;
     }
-    wait_for_fetches<0>();  // of rows that are not there
+    wait_for_fetches<0>();  // prefetches past the last row
 
-    // The warps add what they have, one after the other.
+    // The warps add their sums one after the other, in a fixed order.
     float4* total = (float4*)shared;
     for (int warp = 0; warp < WARPS; ++warp) {
         __syncthreads();

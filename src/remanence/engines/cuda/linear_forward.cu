@@ -1,10 +1,10 @@
-// Outputs (N, M, O) of hidden (N, M, H), weight (N, O, H) and bias (N, O); a replica has so many programs.
+// Outputs (N, M, O) of hidden (N, M, H), weight (N, O, H) and bias (N, O); `parts` thread blocks share the rows of a replica.
 
 constexpr int WIDE = (O + 3) / 4 * 4;
 constexpr int SUMS = ROWS * WIDE;
 static_assert(SUMS % 32 == 0, "every thread ends with as many sums");
 
-// The sums over all threads: of two partners each goes on with half of what they have, until all threads have different ones.
+// Reduces the sums over a warp by recursive halving: two partner lanes each keep half of the sums, until every lane has its own.
 template <int BITS, int HALF>
 __device__ __forceinline__ void add_up(float* sums, int lane) {
     const bool upper = lane & BITS;
@@ -51,5 +51,5 @@ extern "C" __global__ void __launch_bounds__(THREADS) linear_forward(
         }
         stage = (stage + 1) % STAGES;
     }
-    wait_for_fetches<0>();  // of rows that are not there
+    wait_for_fetches<0>();  // prefetches past the last row
 }

@@ -1,12 +1,12 @@
-// Numbers as float16, and as TF32.
+// Operands of matmuls as float16 and as TF32.
 
-// What a float16 leaves of a number, times FINER: a second float16 with the next eleven digits.
+// The residual of rounding to float16, times FINER: a second float16 with the next eleven significand bits.
 constexpr float FINER = 2048.0f;
 
 __device__ __forceinline__ float finer(float x) { return (x - rounded_to_half(x)) * FINER; }
 
-// What numbers whose largest has these bits are multiplied with to be float16 of full precision, a power of two, and
-// what undoes it. The largest becomes about 2^14; one that is no number stays none.
+// Scaling of values to float16 without losing precision: a power of two (`times`) and its inverse (`size`), from the bits of
+// the largest magnitude, which becomes about 2^14. NaN stays NaN.
 struct Range { float times, size; };
 
 __device__ __forceinline__ Range range_of(word largest) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ float clamped(float x, float most) { return larger_of
 
 __device__ __forceinline__ float clamped_to_half(float x) { return clamped(x, 65504.0f); }
 
-// A factor of products in TF32, and for full float32 what rounding left of it.
+// An operand in TF32 and, for full float32, its rounding residual.
 struct Factor { word coarse, fine; };
 
 __device__ __forceinline__ Factor factor_of(float x) {

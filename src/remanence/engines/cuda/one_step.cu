@@ -1,20 +1,20 @@
-// One step of a few sequences in one launch, with the weights as they lie in their parameters: nothing is laid out anew, so there is
-// nothing that could be out of date. A warp has one unit: its row of every block of both matrices times the inputs and the hidden
-// state of some sequences, then gate and cell, which are those of ../kernels and of the gate's equation.
+// A single step of a few sequences in one launch. It reads the weights from the parameters directly: there is no repacked copy that could
+// be stale. A warp has one unit: dot products of its row of every block of both matrices with inputs and hidden states of some
+// sequences, then gate and cell, whose code comes from ../kernels and is derived from the gate's equation.
 //
-// B sequences, I inputs, H units, W numbers of the hidden state (H unless it is projected).
+// B sequences, I inputs, H units, W elements of the hidden state (H unless it is projected).
 
-constexpr int PARTS = 1 + CELLS + CARRIED;  // of the state: hidden, cell (the GRU has none), what is carried
+constexpr int PARTS = 1 + CELLS + CARRIED;  // of the state: hidden, cell (the GRU has none), carried values
 
 struct OneStep {
     int rows, inputs, units, width;
     float beta;
     const float *values, *weight_ih, *weight_hh, *bias_ih, *bias_hh, *dt;  // (B, I), (G H, I), (G H, W), (G H) or null, (B) or null
-    const float* others[OWN + PARTS];  // own weights (H); state before (B, W), then (B, H), null for zeros
-    float *after[PARTS], *copy;        // (B, H); of the hidden state a copy, or null
+    const float* others[OWN + PARTS];  // own weights (H); state before the step (B, W), then (B, H), null for zeros
+    float *after[PARTS], *copy;        // (B, H); a copy of the hidden state, or null
 };
 
-// Rows of a matrix, `apart` numbers from block to block, times MANY vectors, added to what is there: the part of one lane.
+// Adds one lane's part of the dot products of a matrix row per block (`apart` elements from block to block) with MANY vectors.
 template <int MANY>
 __device__ __forceinline__ void add_products(
     float (*sums)[MANY], const float* matrix, offset apart, const float* vectors, int columns, int lane) {
@@ -54,7 +54,7 @@ __device__ __forceinline__ float summed(float sum) {
     return sum;
 }
 
-// One unit of MANY sequences from `first` on.
+// One unit of MANY sequences, from sequence `first` on.
 template <int MANY>
 __device__ __forceinline__ void some_rows(const OneStep& s, int unit, int lane, int first) {
     const float *const *own_weights = s.others, *const *before = s.others + OWN;

@@ -1,4 +1,4 @@
-"""One step of a few sequences on a GPU, see `kernels.one_step`."""
+"""A single step of a few sequences on a GPU, see `kernels.one_step`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .device import lacks
 from .driver import Kernel, architecture
 
 WARPS = 4
-"""Of a program: a warp has a unit."""
+"""Warps per thread block; a warp computes one unit."""
 
 
 def make(kind: Kind, known: Derivation, has_dt: bool, device: torch.device) -> Start:
-    """The step of a kind, compiled and loaded."""
+    """Compile and load the step of a kind."""
     constants = constants_of(kind, known, has_dt)
     cell = cell_sources(kind.derived(has_dt))
     code = machine_code("one_step", constants | {"WARPS": WARPS}, architecture(device), cell)

@@ -1,4 +1,7 @@
-"""How a task is cut into clusters. A table, never a timing: results must not depend on the machine's mood."""
+"""Launch shapes: how a task is divided among clusters, thread blocks and warps.
+
+The shape follows from the sizes alone and is never autotuned: results must not depend on timings.
+"""
 
 from __future__ import annotations
 
@@ -8,82 +11,84 @@ from functools import lru_cache
 import torch
 
 LARGEST = 16
-"""Programs of a cluster, on a whole chip."""
+"""Largest cluster of a whole GPU, in thread blocks."""
 BLOCKS = 8
-"""Blocks of the recurrent matrix that there is room for."""
+"""Largest number of blocks of pre-activations, which are row blocks of the recurrent matrix."""
 MOST_INPUTS = 16
-"""Widest inputs that these kernels multiply by their matrix."""
+"""Widest inputs that the kernels multiply by the input matrix themselves."""
 CARRIED = 2
-"""Values that a gate may carry: boxes of the backward pass have room for so many in layers of every size."""
+"""Largest number of values that a gate carries: staging buffers of the backward pass have space for these in layers of
+every size."""
 DEPTH = 4
-"""Steps that are fetched ahead, see steps.cuh."""
+"""Steps in the prefetch pipeline, see steps.cuh."""
 
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """Sizes of one launch, see kernels.cuh."""
+    """The shape of one launch, see kernels.cuh. A row is a sequence of the batch."""
 
     warps: int
-    """Of a program, each with four units if it is not whole."""
+    """Warps per thread block, each with four units unless `whole`."""
     cluster: int
-    """Programs."""
+    """Thread blocks per cluster."""
     tiles: int
-    """Tiles of eight rows of a cluster."""
+    """Tiles of eight rows per cluster."""
     together: int = 1
-    """Programs that are to fit on a processor, for which the compiler saves registers."""
+    """Thread blocks that must fit on an SM; limits the registers that the compiler may use."""
     whole: bool = False
-    """Whether a program has the whole layer, see whole.cuh: each of its warps has eight units, or sixteen."""
+    """Whether a thread block has the whole layer, see whole.cuh: each of its warps then has eight or sixteen units."""
     held: int = 0
-    """Tiles of the matrix that a thread of a wide layer has in registers, see wide.cuh; in others all are."""
+    """Tiles of the matrix that a thread keeps in registers in a wide layer, see wide.cuh; in other layers all are."""
     ahead: int = 0
-    """Tiles of the others that it reads before it needs them."""
+    """Tiles of the rest that a thread prefetches."""
     streamed: int = 0
-    """Tiles that there is no room for on the chip."""
+    """Tiles that do not fit on chip and are streamed from L2 in every step."""
 
     @property
     def wide(self) -> bool:
-        """Whether registers do not hold the matrix."""
+        """Whether the matrix is too large for registers."""
         return self.held > 0
 
     def groups(self, rows: int, replicas: int) -> int:
-        """Clusters."""
+        """Number of clusters for a batch."""
         return replicas * -(-rows // (8 * self.tiles))
 
 
 def parts(dtype: torch.dtype, tf32: bool) -> int:
-    """How many float16 numbers stand for a factor of a product: full float32 takes two."""
+    """Number of float16 values that represent one operand of a matmul: full float32 takes two."""
     return 2 if dtype == torch.float32 and not tf32 else 1
 
 
 MOST_UNITS = 32
-"""Of a program whose registers hold its slice of the matrix."""
+"""Units per thread block if registers hold its slice of the matrix."""
 MOST_UNITS_WIDE = 48
-"""Of one that has a shelf for what they do not hold."""
+"""Units per thread block if the rest of the slice is in shared memory (on the shelf)."""
 MOST_UNITS_STREAMED = 72
-"""Of one that reads the rest in every step."""
+"""Units per thread block if part of the slice is streamed from L2 in every step."""
 NEIGHBOURS = 18
-"""Processors of a part of the chip: all programs of a cluster are on one part, and large clusters alone on it."""
+"""SMs of a GPC: all thread blocks of a cluster are on one GPC, and a GPC has space for one large cluster only."""
 SHARED = 224 * 1024
-"""Bytes of shared memory that a program may have."""
+"""Bytes of shared memory available to a thread block."""
 MOST_UNITS_WHOLE = 128
-"""Of one that a program has to itself."""
+"""Units of a layer that fits into one thread block."""
 MOST_ROWS_WHOLE = 5 * 128
-"""Rows of its matrix."""
+"""Rows of the recurrent matrix of such a layer."""
 
 
 PAGES = 3 + CARRIED
-"""Numbers of a unit that a step needs beside those of its blocks, at most: h, cell, what is carried, a part apart."""
+"""Largest number of values per unit that a step needs besides its blocks: h, cell, carried values, the separate
+recurrent part of a GRU's candidate."""
 
 
 @lru_cache(maxsize=256)
 def most_units(parts: int, largest: int, blocks: int = 4, pages: int = PAGES) -> int:
-    """Units of a layer that there is room for.
+    """Largest number of units of a layer.
 
     Args:
-        parts: of a factor.
-        largest: how many programs of a cluster the chip takes.
-        blocks: of pre-activations.
-        pages: numbers that a step needs beside them.
+        parts: Float16 values per operand, see `parts`.
+        largest: Largest cluster that the GPU supports.
+        blocks: Blocks of pre-activations.
+        pages: Values per unit that a step needs besides them.
     """
     if parts > 1 and blocks <= 4:
         return MOST_UNITS * largest
@@ -93,15 +98,15 @@ def most_units(parts: int, largest: int, blocks: int = 4, pages: int = PAGES) ->
 
 
 def more(blocks: int) -> int:
-    """Blocks after the fourth."""
+    """Number of blocks after the fourth."""
     return max(0, blocks - 4)
 
 
 def aside(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> bool:
-    """Whether blocks after the fourth are in shared memory: where they fill registers that a step needs.
+    """Whether blocks after the fourth are in shared memory, because registers would spill otherwise.
 
-    With so many in registers the compiler finds room for the rest: fewer with two tiles of rows back, and fewer still
-    where two programs share a processor.
+    The limits are numbers of registers for the matrix that leave the compiler enough for the rest: fewer in the
+    backward pass with two tiles of rows, and fewer still if two thread blocks share an SM.
     """
     if parts > 1 or blocks <= 4 or plan.wide:
         return False
@@ -118,22 +123,22 @@ def _finer_on_shelf(plan: LaunchShape, parts: int, blocks: int) -> bool:
 
 
 def _fits(plan: LaunchShape, parts: int, blocks: int, pages: int, backward: bool) -> bool:
-    """Whether shared memory has room, whatever the inputs are."""
+    """Whether shared memory suffices for inputs of any width."""
     if backward:
         return backward_shared(plan, parts, blocks, blocks + pages, blocks + 1, MOST_INPUTS) <= SHARED
     return forward_shared(plan, parts, blocks, blocks + pages, 0) <= SHARED
 
 
 def _in_registers(units: int, parts: int, blocks: int, pages: int) -> bool:
-    """Whether registers and the shelf hold the matrix, in both passes: only so many units are asked about."""
+    """Whether registers and the shelf hold the matrix in both passes, for at most MOST_UNITS per thread block."""
     one = LaunchShape(8, -(-units // MOST_UNITS), 1)
     return blocks <= 4 or all(_fits(one, parts, blocks, pages, backward) for backward in (False, True))
 
 
 def shelf(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> int:
-    """Bytes of shared memory for the part of a program's slice that its registers do not hold.
+    """Bytes of shared memory for the part of a thread block's slice that is not in registers (the shelf).
 
-    That is the finer parts of it, or, if `aside`, blocks after the fourth.
+    That is the low-order parts of full float32 or, if `aside`, blocks after the fourth.
     """
     finer = _finer_on_shelf(plan, parts, blocks)
     others = more(blocks) * -(-plan.warps // 4) if finer or aside(plan, parts, blocks, backward) else 0
@@ -153,28 +158,28 @@ def make(
     blocks: int = 4,
     pages: int = PAGES,
 ) -> LaunchShape:
-    """Sizes for a task: all clusters at once where there is room, and as few units in a program as that allows.
+    """Launch shape of a task: all clusters resident at once if possible, and then as few units per thread block as fit.
 
-    With more to do than fits, it is what was fastest on an H200. Up to 128 units several small programs share a
-    processor (up to 64 units in the forward pass alone); with more than twice of what fits a program has the whole
-    layer, but for full float32, for which it has no room. Otherwise there are eight warps. Whether a program has the
-    whole layer is the same for both passes: what one keeps for the other depends on it.
+    With more work than fits, it is the shape that was fastest on an H200. Up to 128 units, several small thread blocks
+    share an SM (up to 64 units, in the forward pass only). With more than twice the work that fits, a thread block has
+    the whole layer, except in full float32, which does not fit. Otherwise there are eight warps. Both passes make the
+    same choice about whole layers, because the layout of saved tensors depends on it.
 
     Args:
-        units: of the layer.
-        rows: sequences of one replica.
-        replicas: independent models in the launch.
-        parts: of a factor.
-        backward: whether it is the backward pass.
-        processors: of the chip.
-        largest: how many programs of a cluster the chip takes, enough for `most_units`.
-        countable: whether 32 bits count all vectors of pre-activations, as a program with the whole layer does.
-        blocks: of pre-activations.
-        pages: numbers of a unit that a step needs beside them.
+        units: Units of the layer.
+        rows: Sequences per replica.
+        replicas: Independent models in the launch.
+        parts: Float16 values per operand, see `parts`.
+        backward: Whether it is the backward pass.
+        processors: SMs of the GPU.
+        largest: Largest cluster that the GPU supports; `units` must not exceed `most_units`.
+        countable: Whether 32 bits can index all vectors of pre-activations, as kernels for whole layers do.
+        blocks: Blocks of pre-activations.
+        pages: Values per unit that a step needs besides them.
     """
     groups = replicas * -(-rows // 8)
     small = -(-units // 16)
-    room = processors - processors // 16  # clusters are of neighbouring processors: not all of the chip can be used
+    room = processors - processors // 16  # a cluster does not span GPCs, so that not all SMs can be used
     if units > MOST_UNITS_WIDE * largest:
         return make_streamed(units, backward, blocks)
     if units > MOST_UNITS * largest or not _in_registers(units, parts, blocks, pages):
@@ -189,7 +194,7 @@ def make(
     cluster = -(-units // 32)
     programs = groups * cluster
     one = LaunchShape(8, cluster, 1)
-    if 8 * cluster * parts > 64:  # a shelf leaves no room for a second tile, nor may other blocks
+    if 8 * cluster * parts > 64:  # the shelf leaves no space for a second tile, nor may more blocks
         two = LaunchShape(8, cluster, 2)
         full = _finer_on_shelf(one, parts, blocks) or not _fits(two, parts, blocks, pages, backward)
         return one if programs <= processors - cluster or full else two
@@ -197,13 +202,13 @@ def make(
 
 
 def make_whole(units: int, backward: bool) -> LaunchShape:
-    """Sizes for a task where every program has the whole layer; a thread has one unit, or two in the backward pass."""
+    """Launch shape with a whole layer per thread block; a thread has one unit, or two in the backward pass."""
     warps = -(-units // 16) * (1 if backward else 2)
     return LaunchShape(warps, 1, 1, (8 if backward else 16) // warps, whole=True)
 
 
 def _in_one(units: int, blocks: int, pages: int) -> bool:
-    """Whether there is room for a whole layer in a program, in both passes."""
+    """Whether a whole layer fits into a thread block, in both passes."""
     if units > MOST_UNITS_WHOLE or units * blocks > MOST_ROWS_WHOLE:
         return False
     if blocks <= 4:
@@ -215,22 +220,22 @@ def _in_one(units: int, blocks: int, pages: int) -> bool:
 
 
 def at_once(processors: int) -> int:
-    """How many large clusters run at the same time."""
+    """Number of large clusters that are resident at once."""
     return max(1, processors // NEIGHBOURS)
 
 
 def make_wide(units: int, groups: int, backward: bool, processors: int, blocks: int = 4) -> LaunchShape:
-    """Sizes for a task of more units than registers hold, see wide.cuh.
+    """Launch shape of a layer too large for registers, see wide.cuh.
 
-    Forward, with more tiles of eight rows than clusters that run at once, a cluster has two or three. With more than
-    four blocks some of the matrix may have no room.
+    In the forward pass, a cluster has two or three tiles of eight rows if there are more tiles than resident clusters.
+    With more than four blocks, part of the matrix may not fit on chip.
 
     Args:
-        units: of the layer.
-        groups: tiles of eight rows.
-        backward: whether it is the backward pass.
-        processors: of the chip.
-        blocks: of pre-activations.
+        units: Units of the layer.
+        groups: Tiles of eight rows.
+        backward: Whether it is the backward pass.
+        processors: SMs of the GPU.
+        blocks: Blocks of pre-activations.
     """
     warps, cluster = MOST_UNITS_WIDE // 4, -(-units // MOST_UNITS_WIDE)
     if backward:
@@ -246,11 +251,11 @@ def make_wide(units: int, groups: int, backward: bool, processors: int, blocks: 
 
 
 OVERFLOWING = 3
-"""One of so many tiles may be streamed so that a cluster has more rows."""
+"""At most one in this many tiles of the matrix may be streamed to let a cluster have more rows."""
 
 
 def make_streamed(units: int, backward: bool, blocks: int = 4) -> LaunchShape:
-    """Sizes for a task of more units than the chip holds: as much of the matrix in the cellar as has no room."""
+    """Launch shape of a layer too large for the chip: the part of the matrix that does not fit is streamed from L2."""
     warps = -(-units // (4 * LARGEST))
     return _with_overflow(LaunchShape(warps, LARGEST, 1, held=max(1, 60 - 4 * warps), ahead=6), backward, blocks)
 
@@ -261,50 +266,50 @@ def _with_overflow(sizes: LaunchShape, backward: bool, blocks: int) -> LaunchSha
 
 
 def forward_shared(plan: LaunchShape, parts: int, blocks: int, left: int, inputs: int) -> int:
-    """Bytes of shared memory of a program of the forward pass, see forward.cu.
+    """Bytes of shared memory per thread block of the forward pass, see forward.cu.
 
     Args:
-        plan: sizes of the launch.
-        parts: of a factor.
-        blocks: of pre-activations.
-        left: numbers that a unit leaves in memory in a step.
-        inputs: numbers that a row needs, if they are narrow.
+        plan: Launch shape.
+        parts: Float16 values per operand.
+        blocks: Blocks of pre-activations.
+        left: Values per unit that a step stores.
+        inputs: Inputs per row if the kernel multiplies them, else 0.
     """
     row = 8 * -(-inputs // 8)
     hidden = 2 * parts * plan.cluster * plan.warps * 64 * plan.tiles
-    return 128 + shelf(plan, parts, blocks, backward=False) + hidden + _boxes(plan, 0 if inputs else blocks, left, row)
+    return 128 + shelf(plan, parts, blocks, backward=False) + hidden + _staged(plan, 0 if inputs else blocks, left, row)
 
 
 def backward_shared(plan: LaunchShape, parts: int, blocks: int, given: int, left: int, inputs: int) -> int:
-    """Bytes of shared memory of a program of the backward pass, see backward.cu.
+    """Bytes of shared memory per thread block of the backward pass, see backward.cu.
 
     Args:
-        plan: sizes of the launch.
-        parts: of a factor.
-        blocks: of pre-activations.
-        given: numbers that a unit needs from memory in a step.
-        left: numbers that it leaves there.
-        inputs: numbers that a row needs, if they are narrow.
+        plan: Launch shape.
+        parts: Float16 values per operand.
+        blocks: Blocks of pre-activations.
+        given: Values per unit that a step loads.
+        left: Values per unit that it stores.
+        inputs: Inputs per row if the kernel multiplies them, else 0.
     """
     row = 8 * -(-inputs // 8) + 4 if inputs else 0
     units = 4 * plan.warps
     tile = plan.cluster * units * 8 * 4 + parts * units * 8 * (8 + 2 * more(blocks)) + plan.warps * 8 * 4
-    return 128 + shelf(plan, parts, blocks, backward=True) + 2 * tile * plan.tiles + _boxes(plan, given, left, row)
+    return 128 + shelf(plan, parts, blocks, backward=True) + 2 * tile * plan.tiles + _staged(plan, given, left, row)
 
 
-def _boxes(plan: LaunchShape, given: int, left: int, row: int) -> int:
+def _staged(plan: LaunchShape, given: int, left: int, row: int) -> int:
     rows = 8 * plan.tiles
     page = rows * (4 * plan.warps + 4)
     return 4 * (DEPTH * (given * page + rows * row + rows) + 2 * left * page)
 
 
 def wide_forward_shared(plan: LaunchShape, blocks: int = 4) -> int:
-    """Bytes of shared memory of a program of a wide layer, forward, see wide_forward.cu."""
+    """Bytes of shared memory per thread block of a wide layer, forward, see wide_forward.cu."""
     return 128 + 2 * 64 * plan.cluster * plan.warps * plan.tiles + _shelved(plan, False, blocks)
 
 
 def wide_backward_shared(plan: LaunchShape, blocks: int = 4) -> int:
-    """Bytes of shared memory of a program of a wide layer, backward, see wide_backward.cu."""
+    """Bytes of shared memory per thread block of a wide layer, backward, see wide_backward.cu."""
     units = 4 * plan.warps
     warps = 4 * -(-plan.warps // 4) if more(blocks) else plan.warps
     derivatives = units * 8 * 8 + more(blocks) * warps * 8 * 8
@@ -312,7 +317,7 @@ def wide_backward_shared(plan: LaunchShape, blocks: int = 4) -> int:
 
 
 def _tiles(plan: LaunchShape, backward: bool, blocks: int) -> int:
-    """How many a thread of a wide layer has."""
+    """Tiles of the matrix per thread of a wide layer."""
     tiles = plan.cluster * plan.warps // 4
     if not backward:
         return tiles + more(blocks) * -(-tiles // 4)
@@ -324,20 +329,20 @@ def _shelved(plan: LaunchShape, backward: bool, blocks: int) -> int:
 
 
 def _tile(plan: LaunchShape) -> int:
-    """Bytes of a tile of all threads."""
+    """Bytes of one tile of the matrix for each thread of a thread block."""
     return 32 * plan.warps * 16
 
 
 def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: int, aside: bool = False) -> int:
-    """Bytes of shared memory of a program that has a whole layer, forward, see whole_forward.cu.
+    """Bytes of shared memory of a thread block with a whole layer, forward, see whole_forward.cu.
 
     Args:
-        units: of the layer, padded.
-        size: of a number.
-        blocks: of pre-activations.
-        left: numbers that a unit leaves in memory in a step.
-        inputs: numbers that a row needs, if they are narrow.
-        aside: whether a last block is there.
+        units: Units of the layer, padded.
+        size: Bytes per element.
+        blocks: Blocks of pre-activations.
+        left: Values per unit that a step stores.
+        inputs: Inputs per row if the kernel multiplies them, else 0.
+        aside: Whether an odd last block is in shared memory.
     """
     eights, pairs = -(-inputs // 8), -(-blocks // 2)
     inbox = (256 * eights if inputs else _rows(blocks * units * size)) + 32
@@ -349,17 +354,17 @@ def whole_forward_shared(units: int, size: int, blocks: int, left: int, inputs: 
 def whole_backward_shared(
     units: int, size: int, blocks: int, states: int, others: int, inputs: int, d_inputs: bool, aside: bool = False
 ) -> int:
-    """Bytes of shared memory of a program that has a whole layer, backward, see whole_backward.cu.
+    """Bytes of shared memory of a thread block with a whole layer, backward, see whole_backward.cu.
 
     Args:
-        units: of the layer, padded.
-        size: of a number.
-        blocks: of pre-activations.
-        states: pages that a step needs in float32.
-        others: pages of single blocks that it needs otherwise.
-        inputs: numbers that a row needs, if they are narrow.
-        d_inputs: whether it computes derivatives by them.
-        aside: whether blocks after the fourth are there.
+        units: Units of the layer, padded.
+        size: Bytes per element.
+        blocks: Blocks of pre-activations.
+        states: Float32 values per unit that a step loads.
+        others: Other values per unit that it loads besides the blocks, in the dtype of the inputs.
+        inputs: Inputs per row if the kernel multiplies them, else 0.
+        d_inputs: Whether it computes gradients of the inputs.
+        aside: Whether blocks after the fourth are in shared memory.
     """
     row = 8 * (32 * -(-inputs // 8) + 16) if inputs else 0
     inbox = _rows(blocks * units * size) + states * _rows(4 * units) + others * _rows(units * size) + row + 32
@@ -371,5 +376,5 @@ def whole_backward_shared(
 
 
 def _rows(size: int) -> int:
-    """Bytes of eight rows in a box."""
+    """Bytes of eight rows of a staging buffer."""
     return 8 * (size + 16)

@@ -1,4 +1,4 @@
-"""The recurrence by clusters of thread blocks: what the kernels are given, and starting them."""
+"""Runs the recurrence on clusters of thread blocks: prepares the kernel arguments and launches the kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bf
 
 
 def parts_of(kind: Kind, dtype: torch.dtype) -> int:
-    """How many float16 numbers stand for a factor of a product."""
+    """Number of float16 values that represent one operand of a matmul."""
     return plan.parts(dtype, kind.precision == "tf32")
 
 
@@ -34,23 +34,23 @@ def terms(kind: Kind, operands: Operands) -> Terms:
     alignment = 1 if units % ALIGNMENT == 0 or sizes.wide else ALIGNMENT
     if units % alignment:
         sizes = _sizes(kind, operands, units + -units % alignment, backward=False)
-    several = operands.inputs.dim() == 4  # for whose products all h_{t-1} are kept, by kernels that do it on the way
+    several = operands.inputs.dim() == 4  # their weight gradients read all h_{t-1}, which kernels for whole layers save
     return Terms(alignment, _narrow(operands, sizes) > 0, several and sizes.whole)
 
 
 def _narrow(operands: Operands, sizes: plan.LaunchShape) -> int:
-    """How many inputs the kernels multiply by their matrix: all or none."""
+    """Number of inputs that the kernels multiply by the input matrix: all or 0."""
     width = operands.inputs.shape[-1]
     return 0 if sizes.wide or width > NARROW else width
 
 
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The recurrent matrix as the kernels take it, which is as it is."""
+    """The recurrent matrix, unchanged."""
     return matrix, None
 
 
 def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
-    """All steps; fills what it is given, see `contract.Backend`."""
+    """Run the forward pass; fills the given tensors, see `contract.Backend`."""
     *lead, steps, rows, _ = operands.inputs.shape
     replicas = lead[0] if lead else 1
     sizes = _plan(kind, operands, backward=False)
@@ -71,7 +71,7 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | 
 
 
 def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, by: Upstream) -> RecurrenceGradients:
-    """All steps back; fills what it is given, see `contract.Backend`."""
+    """Run the backward pass; fills the given tensors, see `contract.Backend`."""
     *lead, steps, rows, width = operands.inputs.shape
     units = operands.weight_hh.shape[-1]
     replicas = lead[0] if lead else 1
@@ -101,7 +101,7 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
     elif sizes.wide:
         tensors = (*tensors, _overflow(sizes, replicas, device))
     kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.beta)
-    # For both biases once: torch copies what it gets twice. In their dtype at once, not one after the other.
+    # Once per bias, because autograd copies a gradient that it gets twice; cast together rather than one by one.
     total, again = shares.expand(2, *shares.shape).sum(-2).to(bias).unbind()
     blocks = kind.blocks * units
     d_own = None
@@ -120,7 +120,7 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
 
 
 def _overflow(sizes: plan.LaunchShape, replicas: int, device: torch.device) -> Tensor | None:
-    """Memory for the part of the matrix that has no room on the chip."""
+    """Global memory for the part of the matrix that does not fit on chip."""
     if not sizes.streamed:
         return None
     return torch.empty(
@@ -129,9 +129,9 @@ def _overflow(sizes: plan.LaunchShape, replicas: int, device: torch.device) -> T
 
 
 def _does_inputs(kind: Kind, operands: Operands, sizes: plan.LaunchShape) -> bool:
-    """Whether the backward pass has derivatives by the inputs on the way: by narrow ones, without padding of units.
+    """Whether the backward kernel also computes gradients of the inputs: narrow ones, without padding of units.
 
-    And where there is room for them.
+    They must also fit into shared memory.
     """
     units, narrow = operands.weight_hh.shape[-1], _narrow(operands, sizes)
     unpadded = operands.weight_ih.shape[-2] == kind.blocks * units
@@ -142,7 +142,7 @@ def _does_inputs(kind: Kind, operands: Operands, sizes: plan.LaunchShape) -> boo
 
 
 def _biases(operands: Operands) -> tuple[torch.dtype, Tensor | None, Tensor | None, Tensor | None]:
-    """Which dtype biases and the gate's weights have, and they themselves: all that of the inputs, or float32."""
+    """A common dtype of both biases and the gate's own weights (that of the inputs, or float32), and the three."""
     dtype, bias_ih, bias_hh, own = operands.inputs.dtype, operands.bias_ih, operands.bias_hh, operands.own
     if all(value is None or value.dtype == dtype for value in (bias_ih, bias_hh, own)):
         return dtype, bias_ih, bias_hh, own
@@ -150,12 +150,12 @@ def _biases(operands: Operands) -> tuple[torch.dtype, Tensor | None, Tensor | No
 
 
 def _wide(value: Tensor | None) -> Tensor | None:
-    """In float32, aligned."""
+    """The tensor in float32, aligned."""
     return None if value is None else _aligned(value.float())
 
 
 def _aligned(value: Tensor | None) -> Tensor | None:
-    """Where four numbers can be read at once."""
+    """The tensor, or a copy that is aligned to 16 bytes for vector loads."""
     return value if value is None or value.data_ptr() % 16 == 0 else value.clone()
 
 
@@ -179,12 +179,12 @@ def _sizes(kind: Kind, operands: Operands, units: int, backward: bool) -> plan.L
 
 
 class Variant(NamedTuple):
-    """Which code a kernel of either pass is compiled to."""
+    """Everything that the code of a kernel depends on, except what only one pass has."""
 
     kind: Kind
     units: int
     inputs: int
-    """Those that it multiplies."""
+    """Inputs that the kernel multiplies."""
     sizes: plan.LaunchShape
     dtype: torch.dtype
     bias: torch.dtype
@@ -194,23 +194,23 @@ class Variant(NamedTuple):
 
     @classmethod
     def of(cls, kind: Kind, operands: Operands, sizes: plan.LaunchShape, bias: torch.dtype) -> Variant:
-        """That which takes what is operands."""
+        """The variant for these operands."""
         units, inputs = operands.weight_hh.shape[-1], operands.inputs
         there = operands.dt is not None, operands.lengths is not None
         return cls(kind, units, _narrow(operands, sizes), sizes, inputs.dtype, bias, *there, inputs.device)
 
     def kernel(self, name: str, signature: str, shared: int, **more: int) -> Kernel:
-        """The kernel, with that many bytes of shared memory and constants that only one pass has."""
+        """Load the kernel, with this many bytes of shared memory and the constants that only one pass has."""
         code = self.code(name, **more)
         return Kernel(code, name, signature, 32 * self.sizes.warps, self.sizes.cluster, shared, self.device)
 
     def code(self, name: str, **more: int) -> bytes:
-        """Its machine code."""
+        """Machine code of the kernel."""
         cell = cell_sources(self.kind.derived(self.has_dt))
         return machine_code(name, self.constants("backward" in name) | more, architecture(self.device), cell)
 
     def constants(self, backward: bool) -> dict[str, Any]:
-        """What the source of a pass leaves open."""
+        """Preprocessor constants for the source of a pass."""
         kind, sizes = self.kind, self.sizes
         return {
             **kind.constants(),
@@ -243,10 +243,10 @@ class Variant(NamedTuple):
 
 
 class _Kernels:
-    """Kernels that were loaded, by what they are.
+    """Loaded kernels, by variant.
 
     Args:
-        make: loads one of a variant, with a constant that only one pass has.
+        make: Loads the kernel of a variant, with a constant that only one pass has.
     """
 
     def __init__(self, make: Callable[[Variant, bool], Kernel]) -> None:
@@ -254,7 +254,7 @@ class _Kernels:
         self.known: dict[tuple[Variant, bool], Kernel] = {}
 
     def __call__(self, of: Variant, constant: bool, first: Callable[[], None] | None = None) -> Kernel:
-        """A kernel. The first time, something else is done before it is compiled."""
+        """A kernel, loaded on first use. In that case `first` is called before it is compiled."""
         kernel = self.known.get((of, constant))
         if kernel is None:
             if first is not None:
@@ -263,12 +263,12 @@ class _Kernels:
         return kernel
 
     def cache_clear(self) -> None:
-        """Forget them."""
+        """Forget all kernels."""
         self.known.clear()
 
 
 def _begin_backward(kind: Kind, operands: Operands, bias: torch.dtype) -> None:
-    """Compile the backward pass beside the forward pass, as far as it is known now which one it will be."""
+    """Start compiling the backward kernel in parallel with the forward kernel, as far as its variant is known now."""
     if not operands.inputs.is_cuda:
         return
     sizes = _plan(kind, operands, backward=True)

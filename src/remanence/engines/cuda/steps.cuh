@@ -1,13 +1,13 @@
-// What the kernels of both schemes (kernels.cuh, whole.cuh) have in common: what a thread begins with, and what it fetches in
-// every step for rows, not units.
+// Shared by the kernels of both schemes (kernels.cuh, whole.cuh): initial values of a thread, and per-row data (inputs, dt) that
+// is fetched in every step.
 
 constexpr int THREADS = 32 * WARPS;
-constexpr int DEPTH = 4;                          // steps that an inbox holds
+constexpr int DEPTH = 4;                          // steps in the inbox (stages of the prefetch pipeline)
 constexpr int EIGHTS = (INPUTS + 7) / 8;          // tiles of eight inputs
-constexpr int SINGLES = (TILES * 8 * INPUTS + THREADS - 1) / THREADS;  // inputs that a thread fetches
+constexpr int SINGLES = (TILES * 8 * INPUTS + THREADS - 1) / THREADS;  // inputs that a thread fetches per step
 
-// What a unit has of the gate's own weights, as (N, OWN, H). A unit that is not there has what the last one has: its numbers go
-// nowhere, but must be numbers.
+// A unit's own weights of the gate, from (N, OWN, H). A unit beyond the last gets those of the last one: its results are
+// discarded, but must not be NaN.
 struct Own { float weights[OWN + !OWN]; };
 
 __device__ __forceinline__ Own own_of(const BIAS* weights, int replica, int unit) {
@@ -16,7 +16,7 @@ __device__ __forceinline__ Own own_of(const BIAS* weights, int replica, int unit
     return own;
 }
 
-// And what these come to, which is the same in every step.
+// Values precomputed from them, the same in every step.
 struct Fixed { float values[FIXED + !FIXED]; };
 
 __device__ __forceinline__ Fixed fixed_of(const Own& own) {
@@ -31,25 +31,26 @@ __device__ __forceinline__ State state_before(float cell, const float* carried) 
     return state;
 }
 
-// An entry of a state, or of a bias; zero where there is none.
+// An element of a state or a bias; zero if it does not exist.
 template <typename Number>
 __device__ __forceinline__ float entry(const Number* state, offset at, bool there) {
     return state != nullptr && there ? value_of(state[at]) : 0.0f;
 }
 
-// The largest of a warp.
+// Maximum over a warp.
 __device__ __forceinline__ word largest_of(word mine) {
     for (int bits = 1; bits < 32; bits *= 2) mine = max(mine, from_partner(mine, bits));
     return mine;
 }
 
-// A pre-activation as it is kept for the backward pass, in the range of a float16 where it has 16 bits.
+// A pre-activation as saved for the backward pass: clamped to the range of float16 if NUMBER has 16 bits.
 __device__ __forceinline__ float to_keep(float z) { return sizeof(NUMBER) == 2 ? clamped_to_half(z) : z; }
 
-// A single number of a row that this thread fetches in every step: where it is, and, in bytes, where among its kind in a box.
+// A single element of a row that this thread fetches in every step: its global address, and its offset in bytes in its part of
+// the inbox.
 struct Single { bool there; const float* memory; int place; };
 
-// The i-th of its narrow inputs, if any; `at` is the first row of the group in the first step, ROW the places for those of a row.
+// The i-th of this thread's narrow inputs, if any; `at` is the first row of the group in the first step, ROW the row stride.
 template <int ROW>
 __device__ __forceinline__ Single input_of(int i, const float* inputs, offset at, int rows) {
     i = threadIdx.x + i * THREADS;

@@ -1,16 +1,17 @@
-// A whole layer of up to 128 units in one program, for many rows at once: what kernels.cuh spreads over a cluster.
+// A whole layer of up to 128 units in one thread block, for large batches; kernels.cuh distributes a layer over a cluster instead.
 //
-// A program has eight rows of one replica, all units, and all of the recurrent matrix, in the registers of its warps. A thread has one
-// unit, or two next to each other in the backward pass, in two rows, with all of their blocks. So nothing is sent to other
-// programs, and a thread does more with every instruction that is not arithmetic: with more to do than the chip can do at
-// once, instructions are what takes the time. The tensor cores, numbers and boxes are those of kernels.cuh. Places in shared
+// A thread block has eight rows of one replica, all units, and the whole recurrent matrix in the registers of its warps. A thread has
+// one unit, or two adjacent ones in the backward pass, in two rows, with all of their blocks. So nothing is sent to other thread blocks,
+// and the overhead of non-arithmetic instructions is shared by more work per thread: with more work than the GPU can run at once,
+// kernels are bound by instruction issue. Fragments, operands and staging buffers are those of kernels.cuh. Offsets in shared
 // memory are in bytes.
 
-constexpr int PAIRS = (BLOCKS + 1) / 2;      // of blocks
-constexpr int PLACES = BLOCKS > 4 ? BLOCKS : 4;  // for numbers of all blocks
-constexpr int EACH = H / (8 * WARPS);        // units of a thread
+constexpr int PAIRS = (BLOCKS + 1) / 2;      // pairs of blocks
+constexpr int PLACES = BLOCKS > 4 ? BLOCKS : 4;  // size of arrays with a value per block
+constexpr int EACH = H / (8 * WARPS);        // units per thread
 constexpr int SIZE = sizeof(NUMBER);
-// Bytes of a row and a page of eight in a box: of all blocks, of one, and of one in float32. Rows begin in different banks.
+// Bytes of a row and of a page of eight rows in a staging buffer: of all blocks, of one, and of one in float32. Rows are padded to
+// start in different banks.
 constexpr int BLOCKS_ROW = BLOCKS * H * SIZE, ROW = H * SIZE, STATE_ROW = H * 4;
 constexpr int BLOCKS_PITCH = BLOCKS_ROW + 16, PITCH = ROW + 16, STATE_PITCH = STATE_ROW + 16;
 constexpr int BLOCKS_PAGE = 8 * BLOCKS_PITCH, PAGE = 8 * PITCH, STATE_PAGE = 8 * STATE_PITCH;
@@ -38,7 +39,7 @@ __device__ __forceinline__ Place whereabouts(int B) {
     return me;
 }
 
-// Where in a state (N, CARRIED, B, H) the i-th value is that this thread's first unit carries in its j-th row.
+// Offset of the i-th carried value of this thread's first unit in its j-th row, in a state (N, CARRIED, B, H).
 __device__ __forceinline__ offset carried_at(const Place& me, int i, int j, int B) {
     return (((offset)me.replica * CARRIED + i) * B + me.row[j]) * H + me.unit;
 }
@@ -46,22 +47,23 @@ __device__ __forceinline__ offset carried_at(const Place& me, int i, int j, int 
 template <typename Value>
 __device__ __forceinline__ Value& at(int place) { return *(Value*)(shared + place); }
 
-// Eight rows, or as many as there are, of WIDTH numbers each, which are one after the other in memory: a thread has fours of them.
+// Up to eight rows of WIDTH elements each, contiguous in global memory; a thread moves vectors of four of them.
 template <int WIDTH, typename Number>
 struct Page {
     static constexpr int SIZE = sizeof(Number), PITCH = WIDTH * SIZE + 16;
     static constexpr int FOURS = (2 * WIDTH + THREADS - 1) / THREADS;
-    static constexpr bool EVEN = FOURS * THREADS == 2 * WIDTH;   // so that all threads have as many
-    static constexpr bool REGULAR = THREADS % (WIDTH / 4) == 0;  // so that a thread's fours are below each other
+    static constexpr bool EVEN = FOURS * THREADS == 2 * WIDTH;   // all threads have the same number of vectors
+    static constexpr bool REGULAR = THREADS % (WIDTH / 4) == 0;  // a thread's vectors are all in the same column
 
     __device__ __forceinline__ static int row_of(int i) { return (int)((threadIdx.x + i * THREADS) / (word)(WIDTH / 4)); }
 
-    // Where the i-th four of this thread are in a box.
+    // Offset of the i-th vector of this thread in a staging buffer.
     __device__ __forceinline__ static int place_of(int i) {
         return row_of(i) * PITCH + (int)((threadIdx.x + i * THREADS) % (word)(WIDTH / 4)) * 4 * SIZE;
     }
 
-    // From row `row` of `memory` on. (There are less than 2^32 fours, see recurrence.py: a thread has no addresses to keep.)
+    // Fetches the rows from row `row` of `memory` on. (A 32-bit index of vectors suffices, see recurrence.py, so that no 64-bit
+    // addresses occupy registers.)
     __device__ __forceinline__ static void fetch(word box, const Number* memory, word row, int rows) {
         const int first = place_of(0);
 #pragma unroll

@@ -1,33 +1,33 @@
-// The backward pass; whole.cuh says how, ../triton/kernels.py what the tensors are, backward.cu what `totals` is. d_pre and d_parts may be
-// pre and parts themselves.
+// The backward pass. whole.cuh describes the scheme, ../triton/kernels.py the tensors, backward.cu `totals`. d_pre and d_parts may alias
+// pre and parts.
 
-// With more than four blocks, those after the fourth are by themselves: in their tiles the four numbers of q are those of four units.
+// Blocks after the fourth have their own tiles, in which the four values of q are of four units.
 constexpr int MORE = BLOCKS > 4 ? BLOCKS - 4 : 0, NEAR = MORE ? 2 : PAIRS;
-constexpr int FULL_TILES = 2 * NEAR, TILES_EACH = FULL_TILES + MORE;  // of sixteen units
-constexpr int OTHERS = 8 * NEAR * 64;                // where those after the fourth begin
-constexpr int GROUP = OTHERS + MORE * 256;           // bytes of the derivatives of a warp
+constexpr int FULL_TILES = 2 * NEAR, TILES_EACH = FULL_TILES + MORE;  // tiles per sixteen units
+constexpr int OTHERS = 8 * NEAR * 64;                // offset of the gradients of blocks after the fourth
+constexpr int GROUP = OTHERS + MORE * 256;           // bytes of the gradients of a warp
 constexpr int DERIVATIVES = WARPS * GROUP;
-constexpr int SIZES = WARPS * 8 * 4;                 // bytes of what those were divided by
-constexpr int INPUT_ROW = EIGHTS ? (8 * EIGHTS + 4) * 4 : 0;  // bytes for the inputs of a row
+constexpr int SIZES = WARPS * 8 * 4;                 // bytes of their scales
+constexpr int INPUT_ROW = EIGHTS ? (8 * EIGHTS + 4) * 4 : 0;  // bytes of the inputs of a row
 constexpr int D_HIDDEN = BLOCKS_PAGE, CELL = D_HIDDEN + PAGE, AGE = CELL + STATE_PAGE, HN = AGE + CARRIED * STATE_PAGE;
 constexpr int GIVEN_INPUTS = HN + (SPLIT >= 0) * PAGE, DT = GIVEN_INPUTS + 8 * INPUT_ROW;
-constexpr int INBOX = DT + 32;                       // bytes that a step needs: pre-activations, those pages, inputs and dt
-constexpr bool ONES = INPUTS % 8 != 0;               // there is room for another input, which is one: of it are derivatives by the biases
+constexpr int INBOX = DT + 32;                       // bytes that a step loads: pre-activations, those pages, inputs and dt
+constexpr bool ONES = INPUTS % 8 != 0;               // a padding input is set to 1: its weight gradients are those of the biases
 constexpr int KINDS = BLOCKS + (SPLIT >= 0), TOTALS = KINDS + OWN;
-constexpr int BOARD = THREADS * 16;                  // bytes of four numbers of each thread
+constexpr int BOARD = THREADS * 16;                  // bytes of four 32-bit values per thread
 
-// Where in shared memory: two times derivatives as [warp][row][unit][block], after the fourth [block][row][unit]; two times what they were divided by as [warp][row];
-// derivatives by the matrix of the inputs; if D_INPUTS, that matrix, and two times what each warp has for derivatives by the inputs, as
-// [warp][input][row]; inbox; if ASIDE, tiles of the blocks after the fourth.
+// Layout of shared memory: two buffers of gradients as [warp][row][unit][block], after the fourth block [block][row][unit]; two buffers of
+// their scales as [warp][row]; gradients of the input matrix (the ledger); with D_INPUTS, that matrix, and two buffers of the warps'
+// shares of the input gradients, as [warp][input][row]; inbox; with ASIDE, tiles of the blocks after the fourth.
 constexpr int DIVIDED_BY = 2 * DERIVATIVES, LEDGER = DIVIDED_BY + 2 * SIZES, INPUT_MATRIX = LEDGER + EIGHTS * BLOCKS * BOARD;
 constexpr int SHARES = INPUT_MATRIX + D_INPUTS * TILES_EACH * BOARD, IN = SHARES + D_INPUTS * 2 * WARPS * 512;
 constexpr int LAST_BLOCKS = IN + DEPTH * INBOX;
-constexpr int ENTRIES = 64;                          // steps between two entries in the ledger: tensor cores do not round their sums
-// Nor do they round their factors, but cut off the thirteen bits that TF32 has not, on average 0.72 / 2048 of a number.
+constexpr int ENTRIES = 64;                          // steps between flushes to the ledger: tensor cores truncate their accumulators
+// They also truncate float32 operands to TF32 by dropping thirteen bits, which is on average 0.72 / 2048 of a value.
 constexpr float CUT_OFF = 1.0f + 0.72134752f / 2048;
 
-// Where the derivatives of two units of a row, from an even one, are in those of their warp: rows begin in different places, which
-// lets a warp's threads write and read at once.
+// Offset of the gradients of two units of a row, the first one even, among those of their warp. Rows are swizzled to avoid bank
+// conflicts of loads and stores.
 __device__ __forceinline__ int place_of(int unit, int row) {
     int pair = NEAR == 2 ? unit / 2 ^ (row >> 1) * 2 ^ (row & 1) * 4 : unit / 2;
     return row * NEAR * 64 + pair * NEAR * 8;
@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     const int rows = B - me.first_row;
 
     // The slice of the matrix, transposed: row g is the first of this thread's units, row g + 8 the second; columns are the blocks of
-    // all units. The four numbers of q in a tile are, of two pairs of blocks, those of one unit; of one pair, those of two.
+    // all units. The four columns of q in a tile are, with two pairs of blocks, of one unit; with one pair, of two.
     matrix += (offset)me.replica * BLOCKS * H * H + me.unit;
     auto two_at = [&](int unit, int block) { return block < BLOCKS ? two_values(matrix + (block * H + unit) * H) : float2{0, 0}; };
     word largest = 0;
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         at<uint4>(LAST_BLOCKS + i * BOARD + (int)threadIdx.x * 16) = {tile[0], tile[1], tile[2], tile[3]};
     }
 
-    // The slice of the matrix of the inputs, transposed, for this warp's derivatives alone: rows are inputs, columns as above.
+    // The slice of the input matrix, transposed, for the gradients of this warp only: rows are inputs, columns as above.
     auto input_entry = [&](int input, int unit, int block) {
         offset at = (((offset)me.replica * BLOCKS + block) * H + 16 * me.warp + unit) * INPUTS + input;
         return input < INPUTS && block < BLOCKS ? value_of(input_matrix[at]) : 0.0f;
@@ -113,8 +113,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
 
     const offset start = (offset)me.replica * B * H;
     const offset first = ((offset)me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.first_row, stride = REVERSE ? B : -B;
-    Fixed fixed[2];  // of a unit
-    float held[2][2], d_cell[2][2], d_carried[2][2][CARRIED + !CARRIED], after[2][2];  // of a row, of a unit
+    Fixed fixed[2];  // per unit
+    float held[2][2], d_cell[2][2], d_carried[2][2][CARRIED + !CARRIED], after[2][2];  // per row and unit
     float d_bias[2][PLACES] = {}, d_bias_hn[2] = {}, d_fixed[2][FIXED + !FIXED] = {}, d_input_slice[EIGHTS + !EIGHTS][BLOCKS][4] = {};
     int length[2];
 #pragma unroll
@@ -138,13 +138,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         input[i].place = pinned(input[i].place);
     }
     const word inbox = shared_address(shared) + IN;
-    auto fetch_step = [&](int s) {  // one after the other
+    auto fetch_step = [&](int s) {  // in order: addresses advance by one step per call
         if (s < T) {
             const int place = s % DEPTH * INBOX;
             const word stage = inbox + place;
             const word here = (word)first + (word)s * (word)stride;
-            // Cell and age are those before the step: at last, the first.
-            auto fetch_state = [&](int page, const float* states, const float* first_state, int number, int i) {  // the i-th of so many
+            // Cell and age are those before the step; in the last iteration, those of the initial state.
+            auto fetch_state = [&](int page, const float* states, const float* first_state, int number, int i) {  // the i-th of `number`
                 const bool last = s == T - 1;
                 const float* state = last ? first_state : states;
                 const word before = (last ? me.replica * B : here + (word)stride - me.first_row) * number + i * B;
@@ -167,9 +167,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         }
         end_of_fetches();
     };
-    // Where the derivatives of this thread's units are, in two rows.
+    // Global addresses of the gradients of this thread's units, in two rows.
     NUMBER *to = d_pre + (first + 2 * me.q) * BLOCKS * H + me.unit, *parts_to = d_parts + (first + 2 * me.q) * H + me.unit;
-    for (int i = threadIdx.x; i < DEPTH * INBOX / 4; i += THREADS) at<float>(IN + 4 * i) = 0.0f;  // where nothing will come
+    for (int i = threadIdx.x; i < DEPTH * INBOX / 4; i += THREADS) at<float>(IN + 4 * i) = 0.0f;  // for elements that are never fetched
     for (int i = threadIdx.x; i < EIGHTS * BLOCKS * THREADS; i += THREADS) at<float4>(LEDGER + 16 * i) = {0, 0, 0, 0};
     __syncthreads();
     for (int i = threadIdx.x; ONES && i < DEPTH * 8; i += THREADS)
@@ -178,12 +178,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     wait_for_fetches<DEPTH - 1>();
     __syncthreads();
 
-    // In a page of a box.
+    // Offsets in the pages of the inbox.
     const int wide_mine = pinned(2 * me.q * BLOCKS_PITCH + me.unit * SIZE), mine = pinned(2 * me.q * PITCH + me.unit * SIZE);
     const int state_mine = pinned(2 * me.q * STATE_PITCH + me.unit * 4);
     CellSlopes slopes[2][2];
     float d_h[2][2];
-    auto prepare = [&](int s) {  // all that can be computed before the derivatives of a step arrive
+    auto prepare = [&](int s) {  // everything that does not depend on the gradients of later steps
         const int stage = IN + s % DEPTH * INBOX;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         }
     };
 
-    auto enter = [&] {  // what was summed since the last entry
+    auto enter = [&] {  // adds the accumulators to the ledger and clears them
 #pragma unroll
         for (int k = 0; k < EIGHTS; ++k)
 #pragma unroll
@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                 sum[0] = sum[1] = sum[2] = sum[3] = 0.0f;
             }
     };
-    // This thread's derivatives in two rows, those that it multiplies, and what they were divided by.
+    // Offsets of the gradients that this thread writes (in two rows), of those that it multiplies, and of their scales.
     int to_one = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q)), to_other = pinned(me.warp * GROUP + place_of(2 * me.g, 2 * me.q + 1));
     int from_one = pinned(place_of(NEAR == 2 ? 2 * me.q : 4 * me.q, me.g)), from_other = pinned(place_of(8 + 2 * me.q, me.g));
     int to_more = pinned(MORE ? me.warp * GROUP + other_place_of(2 * me.g, 2 * me.q) : 0), from_more = pinned(MORE ? other_place_of(4 * me.q, me.g) : 0);
@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     int size_at = pinned(DIVIDED_BY + me.q * 8), turn = 1;
     int share = pinned(SHARES + me.warp * 512 + me.g * 32 + me.q * 8);
     NUMBER* inputs_to = d_inputs + first * INPUTS;
-    auto multiply_inputs = [&] {  // leaves this warp's part of derivatives by the inputs
+    auto multiply_inputs = [&] {  // stores this warp's share of the input gradients
         float product[4] = {};
         auto times = [&](int i, uint2 derivatives) {
             uint4 tile = at<uint4>(INPUT_MATRIX + i * BOARD + (int)threadIdx.x * 16);
@@ -251,7 +251,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
         at<float2>(share) = {product[0] * by.x, product[1] * by.y};
         at<float2>(share + 256) = {product[2] * by.x, product[3] * by.y};
     };
-    auto leave_inputs = [&](int shares) {  // one step after the other
+    auto leave_inputs = [&](int shares) {  // sums the shares; steps in order
 #pragma unroll
         for (int i = threadIdx.x, more = 0; more < 128; i += THREADS, more += THREADS) {
             if (i >= 128) break;
@@ -266,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
     const int x_at = pinned(IN + GIVEN_INPUTS + 2 * me.q * INPUT_ROW + me.g * 4);
     prepare(0);
     for (int s = 0; s < T; ++s) {
-        word x[EIGHTS + !EIGHTS][2];  // inputs of both rows, which must not wait for what is stored below
+        word x[EIGHTS + !EIGHTS][2];  // inputs of both rows, loaded here so as not to wait for the stores below
 #pragma unroll
         for (int i = 0; i < 2 * EIGHTS; ++i)
             x[i / 2][i % 2] = as_tf32(at<float>(x_at + s % DEPTH * INBOX + i % 2 * INPUT_ROW + i / 2 * 32));
@@ -294,7 +294,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                     most[j] = fmaxf(most[j], fabsf(factor[j][u][block]));
                 }
             }
-        // As float16, in the range of the warp's units in a row; of the largest of both rows the upper halves are enough.
+        // Convert to float16, scaled by the largest magnitude of the warp's units in a row; its upper 16 bits suffice, for both rows in
+        // one word.
         word largest_two = upper_halves(magnitude(most[0]), magnitude(most[1]));
 #pragma unroll
         for (int bits = 4; bits < 32; bits *= 2) largest_two = larger_halves(largest_two, from_partner(largest_two, bits));
@@ -316,7 +317,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                     as_halves(factor[j][0][PLACES - MORE + block] * ranges[j].times, factor[j][1][PLACES - MORE + block] * ranges[j].times);
         }
         if (me.g == 0) at<float2>(size_at + me.warp * 32) = {ranges[0].size, ranges[1].size};
-        __syncwarp();  // nothing else is to be in the way of these
+        __syncwarp();  // keeps the compiler from moving the work below ahead of the stores above
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
 #pragma unroll
@@ -332,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
                 for (int i = 0; i < FIXED; ++i) d_fixed[u][i] += back[j][u].fixed[i];
             }
         }
-        // By the matrix of the inputs: the tensor cores sum over the rows. (Here as above, rows that are not there have derivatives of zero.)
+        // The gradient of the input matrix: the tensor cores reduce over the rows. (Here as above, gradients of missing rows are zero.)
 #pragma unroll
         for (int k = 0; k < EIGHTS; ++k) {
 #pragma unroll
@@ -382,7 +383,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_backward(
 #pragma unroll
         for (int e = 0; e < 4; ++e) from_later[e & 1][e >> 1] = sums[e] * range.size;
         to += stride * (BLOCKS * H), parts_to += stride * H;
-        prepare(s + 1);  // after the last step, of what was there before
+        prepare(s + 1);  // after the last step, of stale data that is not used
         if (D_INPUTS) multiply_inputs();
         to_one += turn * DERIVATIVES, to_other += turn * DERIVATIVES, from_one += turn * DERIVATIVES, from_other += turn * DERIVATIVES;
         if (MORE) to_more += turn * DERIVATIVES, from_more += turn * DERIVATIVES;

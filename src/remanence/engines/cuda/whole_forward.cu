@@ -1,32 +1,35 @@
-// The forward pass; whole.cuh says how, ../triton/kernels.py what the tensors are. With narrow inputs `pre` is only written, if SAVE.
-// `before` is h_{t-1} of all steps, if it is wanted.
+// The forward pass. whole.cuh describes the scheme, ../triton/kernels.py the tensors. With narrow inputs `pre` is only written, if SAVE.
+// `before` is h_{t-1} of all steps, or null.
 
 constexpr int INNER = H / 16;                        // tiles of sixteen units
 constexpr int SENT = 16 * H;                         // bytes of h_t
-constexpr int INPUT_ROW = 8 * EIGHTS * 4;            // bytes for the inputs of a row
+constexpr int INPUT_ROW = 8 * EIGHTS * 4;            // bytes of the inputs of a row
 constexpr int DT = INPUTS ? 8 * INPUT_ROW : BLOCKS_PAGE;
-constexpr int INBOX = DT + 32;                       // bytes of a step: inputs or what they contribute, and dt
-// There is room for two more inputs, which are one: of these come the biases, as two numbers of TF32 each.
+constexpr int INBOX = DT + 32;                       // bytes per step: inputs or pre-activations, and dt
+// If two padding inputs are left, they are set to 1 and their weights to the biases, each split into two TF32 values.
 constexpr bool ONES = EIGHTS && 8 * EIGHTS - INPUTS >= 2;
-// Numbers of a row of an outbox, and its pages in bytes, all float32: pre-activations if SAVE, h, cell, what is carried, hn.
+// Row strides of the outbox in elements, and its pages in bytes, all float32: pre-activations if SAVE, h, cell, carried values, hn.
 constexpr int WIDE_PITCH = BLOCKS * H + 4, NARROW_PITCH = H + 4;
 constexpr int KINDS = SAVE ? 2 + CARRIED + (SPLIT >= 0) : 1;
 constexpr int PAGES = SAVE ? 32 * WIDE_PITCH : 0, OUT_PAGE = 32 * NARROW_PITCH, OUTBOX = PAGES + KINDS * OUT_PAGE;
 constexpr int CELL = 1, HN = CELL + CARRIED + (SPLIT >= 0), BEFORE = HN + 1;
-constexpr int OF_BLOCKS = SAVE ? (2 * BLOCKS * H + THREADS - 1) / THREADS : 0;              // times four that a thread stores
-constexpr int OF_PAGES = (2 * H * (SAVE ? KINDS + 1 : 1) + THREADS - 1) / THREADS;          // and, of h, cell, what is carried, hn, h before
+// Vectors of four that a thread stores: of pre-activations; of h, cell, carried values, hn, and h before the step.
+constexpr int OF_BLOCKS = SAVE ? (2 * BLOCKS * H + THREADS - 1) / THREADS : 0;
+constexpr int OF_PAGES = (2 * H * (SAVE ? KINDS + 1 : 1) + THREADS - 1) / THREADS;
 
-// With more than four blocks, the last of an odd number has no other. Its tile has two tiles of units, one in its upper rows and one in
-// its lower: of what it is multiplied with one after the other, half of each product is of use. If ASIDE, it is in shared memory.
+// With an odd number of more than four blocks, the last block has no partner. Its tile has two tiles of units, one in its upper rows
+// and one in its lower rows. It is multiplied by the operands of both, and half of each product is used. With ASIDE, it is in shared
+// memory.
 constexpr bool ODD = BLOCKS > 4 && BLOCKS % 2;
 constexpr int REAL_PAIRS = PAIRS - ODD, SINGLE = ODD ? (INNER + 1) / 2 : 0;
 
-// Where in shared memory: two times h_t; biases, each twice; slices of the matrix of the inputs; inbox; two outboxes; of a last block,
-// if ASIDE, its tiles.
+// Layout of shared memory: two buffers of h_t; biases, each twice; slices of the input matrix; inbox; two outboxes; with ASIDE, the
+// tiles of the last block.
 constexpr int BIASES = 2 * SENT, INPUT_SLICES = BIASES + PAIRS * H * 16, IN = INPUT_SLICES + EIGHTS * PAIRS * THREADS * 16;
 constexpr int OUT = IN + DEPTH * INBOX, LAST_BLOCK = OUT + 2 * OUTBOX;
 
-// Four numbers of an outbox that a thread stores in every step, if any: where they go, as float32 if `wide`, and where they are.
+// A vector of four elements that a thread stores in every step, if `there`: its global address (float32 if `wide`, else NUMBER), and its
+// offset in the outbox.
 struct Four { bool there, wide; char* memory; int place; };
 
 template <int WIDTH>
@@ -36,7 +39,7 @@ __device__ __forceinline__ Four four_of(int i, const void* memory, bool wide, in
             row * (WIDTH + 4) * 4 + i % (WIDTH / 4) * 16};
 }
 
-// (It goes on before, not after: an address is in use until the memory takes it.)
+// (The address advances before the store, not after it: its register is in use until the store has been issued.)
 __device__ __forceinline__ void go_on_and_store(Four& four, int box, offset numbers) {
     four.memory += numbers * (SIZE == 4 || four.wide ? 4 : SIZE);
     if (four.there) {
@@ -46,14 +49,13 @@ __device__ __forceinline__ void go_on_and_store(Four& four, int box, offset numb
     }
 }
 
-// Where a unit of a row is in h_t: so that a thread reads what it multiplies by two tiles at once, and pairs of rows are in different
-// banks.
+// Offset of a unit of a row in h_t: a thread reads its operands of two tiles with one load, and pairs of rows are in different banks.
 __device__ __forceinline__ int place_of(int unit, int row) {
     bool last = INNER % 2 && unit >= 16 * (INNER - 1);
     return unit / 32 * 512 + (last ? row * 32 + unit % 16 * 2 : row * 64 + (unit % 32 * 2 ^ row / 2 * 16));
 }
 
-// The first of the four units that threads of q multiply in the k-th tile.
+// The first of the four units that lanes of q multiply in the k-th tile.
 __device__ __forceinline__ int first_of(int k, int q) {
     return INNER % 2 && k == INNER - 1 ? 16 * k + 4 * q : 32 * (k / 2) + 8 * q + 4 * (k % 2);
 }
@@ -111,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
         }
         at<float4>(BIASES + (pair * H + me.unit) * 16) = {both[0], both[0], both[1], both[1]};
 #pragma unroll
-        for (int k = 0; k < EIGHTS; ++k) {  // of the inputs, those of q are next to each other
+        for (int k = 0; k < EIGHTS; ++k) {  // input columns of q are adjacent
             word four[4];
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
@@ -121,13 +123,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
                 const word coarse = as_tf32(both[e & 1]);
                 const float rest = both[e & 1] - __uint_as_float(coarse);
                 if (ONES && column == INPUTS) four[e] = coarse;
-                if (ONES && column == INPUTS + 1) four[e] = fabsf(rest) < 1e38f ? as_tf32(rest) : 0;  // of infinity nothing is left
+                if (ONES && column == INPUTS + 1) four[e] = fabsf(rest) < 1e38f ? as_tf32(rest) : 0;  // rest is NaN for an infinite bias
             }
             at<uint4>(INPUT_SLICES + ((k * PAIRS + pair) * THREADS + threadIdx.x) * 16) = {four[0], four[1], four[2], four[3]};
         }
     }
     const Fixed fixed = fixed_of(own_of(own_weights, me.replica, me.unit));
-    State state[2];  // of a row
+    State state[2];  // per row
     int length[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -137,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
             state[j].carried[i] = entry(first_carried, carried_at(me, i, j, B), me.there[j]);
         length[j] = HAS_LENGTHS && me.there[j] ? lengths[(offset)me.replica * B + me.row[j]] : 0;
     }
-    // As halves, with those of the unit beside it: one thread leaves the first row of both, and the other the second.
+    // Store as float16, in pairs with the neighbouring unit: one lane stores the first row of both units, the other lane the second.
     const bool odd = me.g & 1;
     int hidden_to = pinned(place_of(me.unit & ~1, 2 * me.q + odd));
     auto leave_hidden = [&](bool bounded) {
@@ -152,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
 #pragma unroll
     for (int i = 0; i < SINGLES; ++i) input[i] = input_of<8 * EIGHTS>(i, inputs, first, rows);
     const word inbox = shared_address(shared) + IN;
-    auto fetch_step = [&](int s) {  // one after the other
+    auto fetch_step = [&](int s) {  // in order: addresses advance by one step per call
         if (s < T) {
             const word stage = inbox + s % DEPTH * INBOX;
             if (!INPUTS) Page<BLOCKS * H, NUMBER>::fetch(stage, pre, (word)(first + s * stride), rows);
@@ -171,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
         const void* memory = kind == 0 ? hidden + (first - stride) * H : nullptr;
         if (SAVE && kind == CELL) memory = cells + (first - stride) * H;
         const bool is_carried = SAVE && kind > CELL && kind <= CELL + CARRIED;
-        // (first - stride), without the row that it begins with: steps of what is carried are CARRIED times as long.
+        // Step first - stride, without its first row: the step stride of carried values is CARRIED times as long.
         if (is_carried)
             memory = carried + ((first - stride - me.first_row) * CARRIED + (offset)(kind - CELL - 1) * B + me.first_row) * H;
         if (SAVE && SPLIT >= 0 && kind == HN) memory = parts + (first - stride) * H;
@@ -179,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
         of_pages[i] = four_of<H>(four % (2 * H), memory, kind == CELL || is_carried, rows);
         if (kind != BEFORE) of_pages[i].place += kind * OUT_PAGE;
     }
-    auto store_step = [&](int box) {  // one after the other
+    auto store_step = [&](int box) {  // in order, too
 #pragma unroll
         for (int i = 0; i < OF_BLOCKS; ++i) go_on_and_store(of_blocks[i], box, stride * (BLOCKS * H));
 #pragma unroll
@@ -189,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
             go_on_and_store(of_pages[i], box + PAGES, stride * (several ? CARRIED * H : H));
         }
     };
-    for (int i = threadIdx.x; i < DEPTH * INBOX / 4; i += THREADS) at<float>(IN + 4 * i) = 0.0f;  // where nothing will come
+    for (int i = threadIdx.x; i < DEPTH * INBOX / 4; i += THREADS) at<float>(IN + 4 * i) = 0.0f;  // for elements that are never fetched
     __syncthreads();
     for (int i = threadIdx.x; ONES && i < DEPTH * 16; i += THREADS)
         at<float>(IN + i / 16 * INBOX + i / 2 % 8 * INPUT_ROW + (INPUTS + i % 2) * 4) = 1.0f;
@@ -202,11 +204,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
     wait_for_fetches<DEPTH - 3>();
     __syncthreads();
 
-    // In the pages of an outbox.
+    // Offsets in the pages of the outbox.
     const int wide_mine = pinned((2 * me.q * WIDE_PITCH + me.unit) * 4), mine = pinned(PAGES + (2 * me.q * NARROW_PITCH + me.unit) * 4);
     const int bias_at = pinned(BIASES + me.unit * 16), slice_at = pinned(INPUT_SLICES + (int)threadIdx.x * 16);
     const int given_at = pinned(IN + (INPUTS ? me.g * INPUT_ROW + 8 * EIGHTS * me.q : 2 * me.q * BLOCKS_PITCH + me.unit * SIZE));
-    // What inputs contribute, as the tensor cores lay it out.
+    // Pre-activations of the inputs, in the accumulator layout of the tensor cores.
     auto contribute = [&](int s, float (*given)[4]) {
         const int stage = s % DEPTH * INBOX;
 #pragma unroll
@@ -232,9 +234,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
     float given[PAIRS][4];
     contribute(0, given);
     int hidden_at = pinned(place_of(8 * me.q, me.g)), box = pinned(OUT), turn = 1;
-    const int last_on = place_of(16 * (INNER - 1) + 4 * me.q, me.g) - place_of(8 * me.q, me.g);  // to a last tile without another
+    const int last_on = place_of(16 * (INNER - 1) + 4 * me.q, me.g) - place_of(8 * me.q, me.g);  // offset of an unpaired last tile
     for (int s = 0; s < T; ++s) {
-        float sums[PAIRS][4] = {}, lower[4] = {};  // the upper rows of a last block are where those of a pair are
+        float sums[PAIRS][4] = {}, lower[4] = {};  // the last block's upper rows are in sums[PAIRS - 1]
         auto tile_of_last = [&](int k) {
             uint4 four = {};
             if (ASIDE) four = at<uint4>(LAST_BLOCK + (k * THREADS + (int)threadIdx.x) * 16);
@@ -266,7 +268,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
         }
         if constexpr (ODD) sums[PAIRS - 1][0] += lower[2], sums[PAIRS - 1][1] += lower[3];
         fetch_step(s + DEPTH - 1);
-        float z[2][PLACES] = {}, hn[2] = {};  // of a row
+        float z[2][PLACES] = {}, hn[2] = {};  // per row
 #pragma unroll
         for (int e = 0; e < 2 * BLOCKS; ++e) {
             const int j = e & 1, block = e >> 1;
@@ -282,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
             if (!HAS_LENGTHS || (REVERSE ? T - 1 - s : s) < length[j]) state[j] = next;
         }
         hidden_to += turn * SENT;
-        leave_hidden(BOUNDED && !(REVERSE && HAS_LENGTHS));  // which would keep a first state of any size for a while
+        leave_hidden(BOUNDED && !(REVERSE && HAS_LENGTHS));  // reverse with lengths: padding comes first and keeps an initial state of any size
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
             auto page = [&](int kind) -> float& { return at<float>(box + mine + kind * OUT_PAGE + j * NARROW_PITCH * 4); };
@@ -296,7 +298,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) whole_forward(
                 if (SAVE) page(CELL + 1 + i) = state[j].carried[i];
             if (SAVE && SPLIT >= 0) page(HN) = to_keep(hn[j]);
         }
-        contribute(s + 1, given);  // after the last step, of what was there before
+        contribute(s + 1, given);  // after the last step, of stale data that is not used
         wait_for_fetches<DEPTH - 3>();
         __syncthreads();
         hidden_at += turn * SENT, box += turn * OUTBOX, turn = -turn;

@@ -1,10 +1,10 @@
-// The backward pass of a wide layer; wide.cuh says how, ../triton/kernels.py what the tensors are, backward.cu what `totals` is.
+// The backward pass of a wide layer. wide.cuh describes the scheme, ../triton/kernels.py the tensors, backward.cu `totals`.
 
-constexpr int SENT = CLUSTER * UNITS * 8 * 4;                   // bytes of the shares that a program gets
-constexpr int OTHERS = UNITS * 8;                               // where those of the other blocks begin, as times four halves
-constexpr int ROUND = MORE ? 4 * QUARTERS : WARPS;              // warps with those that are missing among four
-constexpr int DERIVATIVES = OTHERS * 8 + MORE * ROUND * 64;     // bytes of its derivatives
-constexpr int SIZES = ROUND * 8 * 4;                            // bytes of what those were divided by
+constexpr int SENT = CLUSTER * UNITS * 8 * 4;                   // bytes of the shares that a thread block receives
+constexpr int OTHERS = UNITS * 8;                               // offset of the other blocks' gradients, in units of four float16
+constexpr int ROUND = MORE ? 4 * QUARTERS : WARPS;              // warps, rounded up to a multiple of four
+constexpr int DERIVATIVES = OTHERS * 8 + MORE * ROUND * 64;     // bytes of the thread block's gradients
+constexpr int SIZES = ROUND * 8 * 4;                            // bytes of their scales
 using Tiles = Order<WARPS, PRODUCTS, false>;
 constexpr int KINDS = BLOCKS + (SPLIT >= 0);
 constexpr int TOTALS = KINDS + OWN;
@@ -15,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     const NUMBER* parts, const NUMBER* d_hidden, const float* d_last_hidden, const float* d_last_cell,
     const float* d_last_carried, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_carried, float* totals, float* d_dt, uint4* overflow, int N, int T, int B, float beta) {
-    // Shared memory: two letterboxes; two times shares as [program][unit][row], derivatives as [unit][row][block], of other blocks as
-    // [block][warp][row][unit], and what they were divided by as [warp][row]; the shelf.
+    // Shared memory: two mbarriers; two buffers each of shares as [thread block][unit][row], gradients as [unit][row][block] and of other
+    // blocks as [block][warp][row][unit], and their scales as [warp][row]; the shelf.
     unsigned char* shares = shared + 128;
     unsigned char* derivatives = shares + 2 * SENT;
     unsigned char* sizes = derivatives + 2 * DERIVATIVES;
@@ -25,9 +25,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     const bool there = me.there[0];
     const word box = two_letterboxes(SENT);
 
-    // The slice of the matrix, transposed: rows are all units, columns the blocks of this program's units.
+    // The slice of the matrix, transposed: rows are all units, columns the blocks of this thread block's units.
     matrix += (offset)me.replica * BLOCKS * H * H;
-    // Rows g and g + 8 of a tile are of units next to each other.
+    // Rows g and g + 8 of a tile are adjacent units.
     auto two_at = [&](int i, int k, int block) {
         int row = 16 * (me.warp + WARPS * i) + 2 * me.g, unit = me.rank * UNITS + 4 * k + me.q;
         bool there = block < BLOCKS && unit < H;
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
                 float2 two = two_at(i, k, block);
                 largest = max(largest, max(magnitude(two.x), magnitude(two.y)));
             }
-    // The other blocks, a tile with four warps' units: those of a warp are of q.
+    // The other blocks: a tile has the units of four warps, and lanes of q have those of one warp.
     auto more_at = [&](int i, int k, int block, int u) {
         int row = 16 * (me.warp + WARPS * i) + 2 * me.g, own = 4 * (4 * k + me.q) + u, unit = me.rank * UNITS + own;
         return own < UNITS && unit < H ? two_in_row(matrix + ((offset)(4 + block) * H + unit) * H, row) : float2{0, 0};
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
                     stock.keep(Tiles::more(k, block) + i, {two(of[0].x, of[1].x), two(of[0].y, of[1].y), two(of[2].x, of[3].x), two(of[2].y, of[3].y)});
                 }
     }
-    if constexpr (MORE > 0)  // warps that are missing leave nothing
+    if constexpr (MORE > 0)  // zeros for missing warps
         for (int i = threadIdx.x; i < (DERIVATIVES + SIZES) / 2; i += THREADS) ((word*)derivatives)[i] = 0;
 
     const Fixed fixed = fixed_of(own_of(own_weights, me.replica, me.unit));
@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     float d_bias[PLACES] = {}, d_bias_hn = 0.0f, d_fixed[FIXED + !FIXED] = {};
     const int length = HAS_LENGTHS && me.row[0] < B ? lengths[(offset)me.replica * B + me.row[0]] : 0;
 
-    // In which row of all tensors this thread's numbers of a step are, and where in one of H numbers a row. What the next step
-    // needs. Cell and age are those before the step: at last, the first.
+    // `here` is the row of this thread's current step in all tensors (T B rows per replica); `given` holds the data of the next step.
+    // Cell and age are those before the step; in the last iteration, those of the initial state.
     word here = (me.replica * T + (REVERSE ? 0 : T - 1)) * B + me.row[0];
     const int stride = REVERSE ? B : -B;
     auto pre_at = [&](word row, int block) { return (offset)row * PRE_ROW + me.unit + block * H; };
@@ -112,8 +112,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     };
     if (T > 0) read_step(0, here);
 
-    // Where this thread sends to: the shares of a tile of units go to the program that has them. Threads of even q send
-    // four rows of unit 2 g, those of odd q of the next.
+    // Destinations of this thread: the shares of a tile of units go to the thread block that has these units. Lanes of even q send
+    // four rows of unit 2 g, those of odd q of the next unit.
     word place[PRODUCTS], boxes[PRODUCTS];
 #pragma unroll
     for (int i = 0; i < PRODUCTS; ++i) {
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     meet();
 
     const int own = (me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2);  // this thread's unit and row
-    auto receive = [&](int s) {  // what was sent in step s
+    auto receive = [&](int s) {  // sums the shares that were sent in step s
         wait_for(box + 8 * (s & 1), (s >> 1) & 1);
         if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
         const float* share = (const float*)(shares + (s & 1) * SENT) + own;
@@ -151,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
 #pragma unroll
         for (int i = 0; i < CARRIED; ++i) d_carried[i] = back.carried[i];
 
-        // As float16, in the range of the warp's units in this row.
+        // Convert to float16, scaled by the largest magnitude of the warp's units in this row.
         float factor[PLACES];
         word most = 0;
 #pragma unroll
@@ -193,7 +193,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         __syncthreads();
 
         float sums[PRODUCTS][4] = {};
-        float2 most_by;  // what was divided by in four warps, at most
+        float2 most_by;  // largest scale of four warps
         const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + me.q * 8 + turned(me.g, me.q);
 #pragma unroll
         for (int k = 0; k < WARPS; ++k) {
@@ -239,7 +239,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
                 deliver(place[i] + (s & 1) * SENT, boxes[i] + 8 * (s & 1), odd ? c : a, odd ? d : b, odd ? a : c, odd ? b : d);
             }
     }
-    if (T > 0) receive(T - 1);  // always: nobody may write into the memory of a program that has ended
+    if (T > 0) receive(T - 1);  // always: a thread block must not exit while others still write to its shared memory
     if (d_first_hidden != nullptr && there) {
         d_first_hidden[start] = held + from_later;
         d_first_cell[start] = d_cell;

@@ -1,7 +1,7 @@
-// The forward pass of a wide layer; wide.cuh says how, ../triton/kernels.py what the tensors are.
+// The forward pass of a wide layer. wide.cuh describes the scheme, ../triton/kernels.py the tensors.
 
 constexpr int SENT = CHUNKS * 64 * TILES;            // bytes of h_t
-constexpr int CHAINS = TILES == 1 ? 4 : 2;           // sums that do not wait for each other
+constexpr int CHAINS = TILES == 1 ? 4 : 2;           // independent accumulators, to hide the latency of mma
 using Tiles = Order<SLICED, 1, true>;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
@@ -9,20 +9,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     const BIAS* own_weights, const float* dt, const int* lengths, const float* first_hidden, const float* first_cell,
     const float* first_carried, NUMBER* hidden, float* cells, float* carried, NUMBER* parts, float* last_hidden,
     float* last_cell, float* last_carried, uint4* overflow, int T, int B, float beta) {
-    // Shared memory: two letterboxes, two times h_t as [tile][chunk][row][unit], the shelf.
+    // Shared memory: two mbarriers, two buffers of h_t as [tile][chunk][row][unit], the shelf.
     unsigned char* hiddens = shared + 128;
     unsigned char* shelf = hiddens + 2 * SENT;
     const Place me = whereabouts(B);
     const word box = two_letterboxes(SENT);
 
-    // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 two blocks further.
+    // The slice of the matrix: row g is block g / 4 of unit g % 4 of this warp, row g + 8 is two blocks further.
     matrix += (offset)me.replica * BLOCKS * H * H;
     auto four_at = [&](int half, int k) {
         int block = (me.g >> 2) + 2 * half;
         bool there = block < BLOCKS && me.unit_there;
         return there ? four_in_row(matrix + ((offset)block * H + me.unit) * H, 16 * k + 4 * me.q) : float4{0, 0, 0, 0};
     };
-    // The other blocks: column g is, of unit g / 2, one half of every four columns.
+    // The other blocks: column g is of unit g / 2 and has one half of every four columns.
     auto two_at = [&](int block, int k) {
         int unit = me.rank * UNITS + me.warp * 4 + (me.g >> 1);
         return unit < H ? two_in_row(matrix + ((offset)(4 + block) * H + unit) * H, 16 * k + 4 * me.q + 2 * (me.g & 1)) : float2{0, 0};
@@ -64,8 +64,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     take_states(state, length, first_hidden, first_cell, first_carried, lengths, me, B);
     fill_with_first(hiddens, first_hidden, me, B);
 
-    // In which row of all tensors this thread's numbers of a step are, and where in one of H numbers a row. What the inputs
-    // contribute to the next step.
+    // `here` is the row of this thread's current step in all tensors (T B rows per replica); `given` holds the pre-activations of the
+    // inputs for the next step.
     word here = (me.replica * T + (REVERSE ? T - 1 : 0)) * B + me.row[0];
     const int stride = REVERSE ? -B : B;
     auto pre_at = [&](word row, int j, int block) { return (offset)row * PRE_ROW + me.unit + (j * 8 * PRE_ROW + block * H); };
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
     };
     if (T > 0) read_step(here);
 
-    // Where this thread sends to: lanes of one g send the 64 bytes of their warp and tile to programs g and g + 8.
+    // Destinations of this thread: the lanes of one g send the 64 bytes of their warp and tile to thread blocks g and g + 8.
     const word own = shared_address(hiddens) + (me.rank * WARPS + me.warp) * 64 + turned(2 * me.q, me.rank * WARPS + me.warp) * 8;
     word place[(CLUSTER + 7) / 8], boxes[(CLUSTER + 7) / 8];
 #pragma unroll
@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
             if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
         }
         float sums[TILES][CHAINS][4] = {}, more_sums[TILES][MORE + !MORE][CHAINS / 2][4] = {};
-        Tile more[MORE + !MORE];  // of the other blocks, for two pairs of tiles
+        Tile more[MORE + !MORE];  // tiles of the other blocks, for two pairs of tiles
         const uint2* factor = (const uint2*)(hiddens + (s & 1) * SENT) + me.q * 8 + turned(me.g, me.q);
 #pragma unroll
         for (int k = 0; MORE && k < SLICED; k += 2) {
@@ -160,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_forward(
 
         if (s < T - 1)
 #pragma unroll
-            for (int j = 0; j < TILES; ++j) {  // the four units of the warp in two rows, as sixteen bytes
+            for (int j = 0; j < TILES; ++j) {  // sixteen bytes: the four units of the warp in two rows
                 const uint4 sent = gathered(as_halves(clamped_to_half(state[j].hidden), 0.0f), me);
                 word shift = ((s + 1) & 1) * SENT + j * CHUNKS * 64;
 #pragma unroll
