@@ -420,7 +420,7 @@ def test_as_many_units_are_taken_as_find_room(dtype: torch.dtype, tf32: bool) ->
         (
             NRUCell(4, 1),
             torch.float32,
-            "it takes cells with one recurrent product and a pointwise update, and nru is none",
+            "it runs cells with one recurrent matmul and a pointwise update, and nru is not one",
         ),
     ],
     ids=["float64", "nru"],
