@@ -317,11 +317,11 @@ class Heavy(LSTMCell):
     ("cell", "reason"),
     [
         (Normed, "it calls torch.mean"),
-        (Halves, "it takes the halves of more than one block apart"),
-        (Short, "it returns a state of 1 parts, and has 2"),
-        (Crossing, "it calls torch.slice to something else than blocks"),
-        (Stepping, "it has a step or a projection of its own"),
-        (Heavy, "its weight weight_more of (5, 5) for 5 units is not a number a unit"),
+        (Halves, "it uses the input and recurrent part of more than one block separately"),
+        (Short, "it returns a state of 1 tensors instead of 2"),
+        (Crossing, "it calls torch.slice with pieces that are not whole blocks"),
+        (Stepping, "it overrides step or project besides pointwise"),
+        (Heavy, "its weight weight_more is (5, 5) at 5 units, not one value per unit"),
     ],
 )
 def test_what_cannot_be_derived_is_said_in_a_sentence(cell: type[GatedCell], reason: str) -> None:
