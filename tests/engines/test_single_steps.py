@@ -1,4 +1,4 @@
-"""The fused engine with one launch a step, where the driver takes no programs that wait for each other."""
+"""The fused engine with one launch per step, for drivers that refuse cooperative launches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FUSED = pytest.mark.parametrize("contender", [param for param in ENGINES if para
 
 @pytest.fixture
 def several_tiles(monkeypatch):
-    """Sixteen units a program, also where the interpreter would have one program for all: here none waits."""
+    """Sixteen units per program, also in the interpreter, which would use a single program: here none waits."""
 
     def make(units, rows, replicas, blocks, itemsize, backward, on):
         return tiling.Tiling(16, 16, 16, 4, blocks, at_once=1)
@@ -26,7 +26,7 @@ def several_tiles(monkeypatch):
 
 @pytest.fixture
 def stepping(monkeypatch, several_tiles):
-    """As after a refusal."""
+    """Run as after a refused cooperative launch."""
     monkeypatch.setattr(single_steps, "is_needed", lambda device: True)
 
 
@@ -81,8 +81,8 @@ def test_without_gradients_the_values_are_the_same(contender: Contender, steppin
 
 
 @FUSED
-def test_a_refusal_is_told_once_and_the_numbers_are_right(contender: Contender, monkeypatch, several_tiles) -> None:
-    """The driver's words are those of CUDA; that it says them, no test can arrange."""
+def test_a_refusal_warns_once_and_the_results_are_right(contender: Contender, monkeypatch, several_tiles) -> None:
+    """The message is CUDA's; no test can make the driver raise it."""
     asked = []
 
     def refusing(kernel, constants, kind, grid, tensors, numbers):
@@ -95,7 +95,7 @@ def test_a_refusal_is_told_once_and_the_numbers_are_right(contender: Contender, 
     monkeypatch.setattr(starting, "start", refusing)
     monkeypatch.setattr(single_steps, "_refused", set())
     case = Case("lstm", "fast", steps=3, units=20)
-    with pytest.warns(UserWarning, match="does not start programs that wait for each other"):
+    with pytest.warns(UserWarning, match="refused a cooperative launch"):
         run(case, "triton", contender.device, contender.dtypes[0])
     assert len(asked) == 1
     assert_like_the_loop(case, contender)

@@ -1,4 +1,4 @@
-"""How the fused engine cuts a task into programs. Needs no GPU."""
+"""How the fused engine tiles a task into programs. Needs no GPU."""
 
 import pytest
 
