@@ -464,7 +464,10 @@ class Centred(Gate):
 
 
 REFUSED_BY_CPU: dict[str, tuple[Callable[[str], rm.nn.Recurrent], str]] = {
-    "nru": (lambda engine: rm.NRU(2, 3, memory_size=4, heads=1, engine=engine), "one recurrent matmul .* nru is not one"),
+    "nru": (
+        lambda engine: rm.NRU(2, 3, memory_size=4, heads=1, engine=engine),
+        "one recurrent matmul .* nru is not one",
+    ),
     "gate": (
         lambda engine: rm.LSTM(2, 3, gate=Centred(), engine=engine),
         "no formula for gate 'centred': .* torch.mean",
