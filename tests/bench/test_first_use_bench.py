@@ -1,4 +1,4 @@
-"""The first layer of a process."""
+"""Latency of the first layer in a new process."""
 
 import json
 
@@ -13,7 +13,7 @@ from remanence.cli.main import app
 
 @pytest.fixture
 def quick(monkeypatch):
-    """As if processes took a known time."""
+    """Replace processes by fixed times."""
     seen = []
 
     def once(layer, device, cache):
@@ -25,7 +25,7 @@ def quick(monkeypatch):
     return seen
 
 
-def test_a_layer_is_measured_with_nothing_on_disk_and_with_what_that_left(quick):
+def test_a_layer_is_measured_with_a_cold_and_a_warm_kernel_cache(quick):
     rows = list(first_use.first_uses(torch.device("cpu"), lambda words: None))
     assert [(row.layer, row.disk, row.seconds) for row in rows] == [
         ("", "", 0.2),
@@ -52,11 +52,11 @@ def test_the_command_shows_a_table_and_writes_numbers_that_are_read_again(tmp_pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("layer", ["", "power_law"])
-def test_a_process_of_its_own_says_how_long_it_took(layer, tmp_path):
+def test_a_new_process_reports_how_long_the_first_step_took(layer, tmp_path):
     assert 0 < first_use.once(layer, torch.device("cpu"), str(tmp_path)) < 120
 
 
 @pytest.mark.long
-def test_a_process_that_fails_is_told_of(tmp_path):
-    with pytest.raises(RuntimeError, match=r"a first layer ended with .*gate"):
+def test_a_failing_process_is_reported(tmp_path):
+    with pytest.raises(RuntimeError, match=r"the process of a first layer failed: .*gate"):
         first_use.once("nonsense", torch.device("cpu"), str(tmp_path))

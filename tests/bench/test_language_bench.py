@@ -1,4 +1,4 @@
-"""Language models against torch's own LSTM, as far as numbers do not depend on the machine."""
+"""The benchmark of language models, as far as its numbers do not depend on the machine."""
 
 import json
 
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def small(monkeypatch):
-    """Texts and models of milliseconds."""
+    """Texts and models that run in milliseconds."""
     monkeypatch.setattr(language, "CORPORA", (language.TextShape("tiny", 30, 1400, 2),))
     monkeypatch.setattr(language, "ROUNDS", 2)
     monkeypatch.setattr(language.language_steps, "__defaults__", (6, 4))

@@ -1,4 +1,4 @@
-"""The training loop against its bare arithmetic, as far as numbers do not depend on the machine."""
+"""The benchmark of the training loop, as far as its numbers do not depend on the machine."""
 
 import json
 
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def small(monkeypatch):
-    """Settings of milliseconds."""
+    """Settings that run in milliseconds."""
     copy = tasks.Copy(delay=3, length=2, train_size=64, validation_size=8)
     frequency = tasks.Frequency(sampling="async", validation_size=8)
     made = [
@@ -60,5 +60,5 @@ def test_the_command_measures_the_loop(small, tmp_path):
     path = tmp_path / "found.json"
     result = CliRunner().invoke(app, ["bench", "--training", "--device", "cpu", "--json", str(path)])
     assert result.exit_code == 0
-    assert "An update of the whole training program" in result.stdout.replace("\n", " ")
+    assert "An update of the whole training loop" in result.stdout.replace("\n", " ")
     assert len(json.loads(path.read_text())["programs"]) == 6

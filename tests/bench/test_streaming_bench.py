@@ -1,4 +1,4 @@
-"""Single steps against torch's, as far as numbers do not depend on the machine."""
+"""The benchmark of single steps, as far as its numbers do not depend on the machine."""
 
 import json
 
@@ -14,7 +14,7 @@ from remanence.cli.main import app
 
 @pytest.fixture
 def small(monkeypatch):
-    """Sizes of milliseconds."""
+    """Sizes that run in milliseconds."""
     monkeypatch.setattr(streaming, "UNITS", (4,))
     monkeypatch.setattr(streaming, "GATES", ("sigmoid", "power_law"))
     monkeypatch.setattr(streaming, "ROUNDS", 2)
@@ -48,7 +48,7 @@ def test_the_command_measures_them(small, tmp_path):
     path = tmp_path / "found.json"
     result = CliRunner().invoke(app, ["bench", "--streaming", "--device", "cpu", "--json", str(path)])
     assert result.exit_code == 0
-    assert "One step of one sequence in inference" in result.stdout.replace("\n", " ")
+    assert "Inference latency of one step of one sequence" in result.stdout.replace("\n", " ")
     assert "torch.nn.LSTMCell" in result.stdout
     assert len(json.loads(path.read_text())["streaming"]) == 6
     assert bench.load(path).streaming[1].ratio == pytest.approx(json.loads(path.read_text())["streaming"][1]["ratio"])

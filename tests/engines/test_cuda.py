@@ -418,7 +418,7 @@ def test_as_many_units_are_taken_as_fit(dtype: torch.dtype, tf32: bool) -> None:
         (
             NRUCell(4, 1),
             torch.float32,
-            "it takes cells with one recurrent product and a pointwise update, and nru is none",
+            "it runs cells with one recurrent matmul and a pointwise update, and nru is not one",
         ),
     ],
     ids=["float64", "nru"],

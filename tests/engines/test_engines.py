@@ -464,10 +464,13 @@ class Centred(Gate):
 
 
 REFUSED_BY_CPU: dict[str, tuple[Callable[[str], rm.nn.Recurrent], str]] = {
-    "nru": (lambda engine: rm.NRU(2, 3, memory_size=4, heads=1, engine=engine), "one recurrent product .* nru is none"),
+    "nru": (
+        lambda engine: rm.NRU(2, 3, memory_size=4, heads=1, engine=engine),
+        "one recurrent matmul .* nru is not one",
+    ),
     "gate": (
         lambda engine: rm.LSTM(2, 3, gate=Centred(), engine=engine),
-        "no formula of gate 'centred': .* torch.mean",
+        "no formula for gate 'centred': .* torch.mean",
     ),
     "bfloat16": (lambda engine: rm.LSTM(2, 3, dtype=torch.bfloat16, engine=engine), "float32 and float64"),
     "float16": (lambda engine: rm.LSTM(2, 3, dtype=torch.float16, engine=engine), "float32 and float64"),
@@ -514,7 +517,7 @@ def test_auto_takes_an_engine_of_this_package_on_the_cpu(
 
 @EVERY_CELL
 @pytest.mark.parametrize("gate", ["sigmoid", "power_law"])
-def test_stretches_of_any_length_are_the_loops(cell: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stretches_of_any_length_match_the_loop(cell: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(cell, gate, steps=7, lengths=(7, 2, 5), bidirectional=True, dt=gate == "power_law")
     truth = run(case, "loop", "cpu", torch.float64)
     for steps in (1, 2, 3, 6):

@@ -1,4 +1,4 @@
-"""The fused engine with one launch a step, where the driver takes no programs that wait for each other."""
+"""The fused engine with one launch per step, for drivers that refuse cooperative launches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FUSED = pytest.mark.parametrize("contender", [param for param in ENGINES if para
 
 @pytest.fixture
 def several_tiles(monkeypatch):
-    """Sixteen units a program, also where the interpreter would have one program for all: here none waits."""
+    """Sixteen units per program, also in the interpreter, which would use a single program: here none waits."""
 
     def make(units, rows, replicas, blocks, itemsize, backward, on):
         return tiling.Tiling(16, 16, 16, 4, blocks, at_once=1)
@@ -26,31 +26,31 @@ def several_tiles(monkeypatch):
 
 @pytest.fixture
 def stepping(monkeypatch, several_tiles):
-    """As after a refusal."""
+    """Run as after a refused cooperative launch."""
     monkeypatch.setattr(single_steps, "is_needed", lambda device: True)
 
 
 @FUSED
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("gate", ["fast", "refine", "power_law"])
-def test_cells_and_gates_are_the_loops(contender: Contender, cell: str, gate: str, stepping) -> None:
+def test_cells_and_gates_match_the_loop(contender: Contender, cell: str, gate: str, stepping) -> None:
     assert_like_the_loop(Case(cell, gate, steps=4, batch=18, units=20), contender)
 
 
 @FUSED
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_lengths_both_directions_and_times_are_the_loops(contender: Contender, cell: str, stepping) -> None:
+def test_lengths_both_directions_and_dt_match_the_loop(contender: Contender, cell: str, stepping) -> None:
     case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
     assert_like_the_loop(case, contender)
 
 
 @FUSED
-def test_no_first_state_and_a_fixed_exponent_are_the_loops(contender: Contender, stepping) -> None:
+def test_no_initial_state_and_a_fixed_exponent_match_the_loop(contender: Contender, stepping) -> None:
     assert_like_the_loop(Case("lstm-coupled", "power_law-fixed", steps=3, state=False, bias=False), contender)
 
 
 @FUSED
-def test_layers_side_by_side_are_the_layers_one_by_one(contender: Contender, stepping) -> None:
+def test_layers_side_by_side_match_single_layers(contender: Contender, stepping) -> None:
     dtype = contender.dtypes[0]
     case = Case("lstm", "power_law", steps=3, batch=3, units=20, state=False)
     layers = [case.layer("triton", contender.device, dtype) for _ in range(2)]
@@ -81,8 +81,8 @@ def test_without_gradients_the_values_are_the_same(contender: Contender, steppin
 
 
 @FUSED
-def test_a_refusal_is_told_once_and_the_numbers_are_right(contender: Contender, monkeypatch, several_tiles) -> None:
-    """The driver's words are those of CUDA; that it says them, no test can arrange."""
+def test_a_refusal_warns_once_and_the_results_are_right(contender: Contender, monkeypatch, several_tiles) -> None:
+    """The message is CUDA's; no test can make the driver raise it."""
     asked = []
 
     def refusing(kernel, constants, kind, grid, tensors, numbers):
@@ -95,7 +95,7 @@ def test_a_refusal_is_told_once_and_the_numbers_are_right(contender: Contender, 
     monkeypatch.setattr(starting, "start", refusing)
     monkeypatch.setattr(single_steps, "_refused", set())
     case = Case("lstm", "fast", steps=3, units=20)
-    with pytest.warns(UserWarning, match="does not start programs that wait for each other"):
+    with pytest.warns(UserWarning, match="refused a cooperative launch"):
         run(case, "triton", contender.device, contender.dtypes[0])
     assert len(asked) == 1
     assert_like_the_loop(case, contender)
@@ -104,7 +104,7 @@ def test_a_refusal_is_told_once_and_the_numbers_are_right(contender: Contender, 
 
 @FUSED
 @pytest.mark.parametrize("by_step", [False, True], ids=["whole", "by steps"])
-def test_with_less_room_on_chip_the_numbers_are_right_and_what_fits_is_remembered(
+def test_with_less_shared_memory_results_are_right_and_the_tiling_that_fits_is_remembered(
     contender: Contender, monkeypatch, by_step: bool
 ) -> None:
     from triton.runtime.errors import OutOfResources

@@ -1,14 +1,14 @@
-"""How fast the layers are on this machine, against `torch.nn.LSTM` in the same run.
+"""Benchmarks on this machine: every layer and engine against `torch.nn.LSTM` in the same run.
 
-shapes     what is measured: sizes of the papers' tasks, and the layers
-measure    time of calls taken in turn, and memory of a training step
+shapes     the benchmark plan: sizes of the papers' tasks, layers and precision
+measure    interleaved timing of calls, and peak memory of a training step
 timings, growth, replicas    the sections of a report
-program    the training loop against its bare arithmetic
-language   a language model against the same on torch's own LSTM
-streaming  one step of one sequence
-first_use  the first layer of a process
-machine    where it was measured
-report     all sections, as numbers and as tables
+program    the full training loop against a minimal one
+language   a language model against the same model on torch's own LSTM
+streaming  latency of a single step of one sequence
+first_use  latency of the first layer in a new process (kernel compilation and cache)
+machine    hardware and versions
+report     all sections, as JSON and as tables
 """
 
 from .report import (

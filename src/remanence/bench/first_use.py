@@ -1,4 +1,4 @@
-"""The first layer of a process: how long a user waits who has just started one."""
+"""Latency of the first layer in a new process, which includes loading or compiling its kernels."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import torch
 from .timings import Say
 
 LAYERS = ("power_law", "refine")
-"""Beside torch's own, which is the empty word."""
+"""Gates measured besides torch's own layer, which is the empty string."""
 ROUNDS = 3
-"""Processes of each kind, of which the fastest counts: what else the machine does only ever makes it slower."""
+"""Processes of each kind. The fastest one counts: interference from other processes only makes it slower."""
 PROGRAM = """
 import sys, time
 import torch
@@ -30,17 +30,17 @@ layer(inputs)[0].sum().backward()
 layer.weight_hh_l0.grad.sum().item()
 print(time.perf_counter() - began)
 """
-"""Forward and backward, after torch has taken up the device."""
+"""Forward and backward, after torch has initialised the device."""
 
 
 @dataclass(frozen=True)
 class FirstUse:
-    """A first training step."""
+    """Time of the first training step in a process."""
 
     layer: str
-    """A gate, or nothing for torch's own layer."""
+    """A gate, or an empty string for torch's own layer."""
     disk: str
-    """"kernels on disk" of an earlier process, or "nothing on disk"."""
+    """"kernels on disk" (cached by an earlier process) or "nothing on disk"."""
     seconds: float
     torch_seconds: float
 
@@ -51,7 +51,7 @@ class FirstUse:
 
 
 def first_uses(device: torch.device, say: Say) -> Iterator[FirstUse]:
-    """Measure torch's own layer, and ours on a machine that has never seen them and on one that has."""
+    """Measure torch's own layer, and ours with a cold and a warm kernel cache."""
     with tempfile.TemporaryDirectory() as folder:
         say("the first layer of a process: torch.nn.LSTM")
         own = min(once("", device, folder) for _ in range(ROUNDS))
@@ -68,7 +68,7 @@ def first_uses(device: torch.device, say: Say) -> Iterator[FirstUse]:
 
 
 def once(layer: str, device: torch.device, cache: str) -> float:
-    """Seconds in a process of its own, which keeps kernels in that folder."""
+    """Seconds of the first step in a new process that caches kernels in the folder `cache`."""
     kept = {"REMANENCE_CACHE": cache, "TRITON_CACHE_DIR": f"{cache}/triton", "REMANENCE_QUIET": "1"}
     found = subprocess.run(
         [sys.executable, "-c", PROGRAM, layer, str(device)],
@@ -78,5 +78,5 @@ def once(layer: str, device: torch.device, cache: str) -> float:
         check=False,
     )
     if found.returncode:
-        raise RuntimeError(f"a first layer ended with {found.stderr.strip().splitlines()[-1]}")
+        raise RuntimeError(f"the process of a first layer failed: {found.stderr.strip().splitlines()[-1]}")
     return float(found.stdout)

@@ -1,4 +1,4 @@
-"""How time grows when sequences, batch or layer are twice as large."""
+"""How training time grows when the sequence length, batch size or number of units doubles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .work import Work, blank_task, make_inputs, ours, references, why
 
 @dataclass(frozen=True)
 class Growth:
-    """A training step at twice the size over one at the size: 2 is linear growth, 1 none."""
+    """Time of a training step at twice the size over the time at the base size: 2 is linear growth, 1 no growth."""
 
     shape: Shape
     layer: str
@@ -29,7 +29,7 @@ class Growth:
 
 
 def growth(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Growth]:
-    """Growth of torch's layer and of ours on the engine that "auto" takes."""
+    """Growth of torch's layer, and of ours on the engine that "auto" chooses."""
     if plan.growth is None:
         return
     base = plan.growth

@@ -1,8 +1,8 @@
-"""A training step of a language model of words against the same model on torch's own LSTM.
+"""A training step of a word-level language model against the same model on torch's own LSTM.
 
-The model is the published one, AWD-LSTM: three layers of 1150, 1150 and 400 units, recurrent matrices dropped with
-gradients to the stored ones. With engine "torch" its layers are what `torch.nn.LSTM` runs, cuDNN on a GPU. A step is
-loss with penalties, backward, clipping and SGD on one batch that is there already.
+The model is the published AWD-LSTM: three layers of 1150, 1150 and 400 units with weight drop on the recurrent
+matrices. With engine "torch" its layers run what `torch.nn.LSTM` runs, cuDNN on a GPU. A step is the loss with its
+penalties, backward, gradient clipping and SGD, on one batch that is already on the device.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .timings import Say
 
 STEPS = 70
 ROUNDS = 11
-"""Times that every model is measured, all in turn."""
+"""Measurements of every model, interleaved."""
 
 
 @dataclass(frozen=True)
 class TextShape:
-    """What a text is to the model."""
+    """The sizes of a corpus that matter to a model."""
 
     name: str
     words: int
     tokens: int
-    """Of the training text."""
+    """Length of the training text."""
     batch: int
 
     @property
     def updates(self) -> float:
-        """Of an epoch, in chunks of the usual length."""
+        """Updates per epoch, in chunks of the usual length."""
         return self.tokens / self.batch / STEPS
 
 
@@ -46,12 +46,12 @@ MODELS = (
     ("fast", "auto"),
     ("refine", "auto"),
 )
-"""Names of `remanence.models.KNOWN` and engines; the first is what others are measured against."""
+"""Names of `remanence.models.KNOWN` and engines. The first one is the reference for the others."""
 
 
 @dataclass(frozen=True)
 class LanguageStep:
-    """One model on one text."""
+    """Timing of one model on one text."""
 
     corpus: str
     words: int
@@ -60,11 +60,11 @@ class LanguageStep:
     engine: str
     training_ms: float
     torch_ms: float
-    """Of the baseline on torch's own LSTM."""
+    """Time of the baseline on torch's own LSTM."""
     softmax_ms: float
-    """Of it, the softmax over all words and its backward pass."""
+    """Time of the softmax over all words and its backward pass, measured separately."""
     epoch_seconds: float
-    """At the usual length of a chunk, without evaluation."""
+    """Time of an epoch at the usual chunk length, without evaluation."""
 
     @property
     def ratio(self) -> float:
@@ -120,7 +120,7 @@ def training_step(corpus: TextShape, name: str, engine: str, device: torch.devic
 
 
 def softmax_step(corpus: TextShape, device: torch.device, vector: int) -> Call:
-    """Scores of all words, their cross-entropy, and back."""
+    """Logits of all words and their cross-entropy, forward and backward."""
     hidden = torch.randn(STEPS * corpus.batch, vector, device=device, requires_grad=True)
     weight = torch.randn(corpus.words, vector, device=device, requires_grad=True)
     bias = torch.zeros(corpus.words, device=device, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Layers that are measured, by name."""
+"""The layers that can be benchmarked, by name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from .. import gates
 from ..nn import EURNN, GORU, GRU, JANET, LSTM, NRU, SRU, ExpRNN, PhasedLSTM, Recurrent, UnitaryRNN
 
-Maker = Callable[..., Recurrent]
+LayerFactory = Callable[..., Recurrent]
 
 
-def gated(gate: str) -> Maker:
-    """The LSTM with that gate."""
+def gated(gate: str) -> LayerFactory:
+    """An LSTM with that gate."""
 
     def maker(inputs: int, units: int, **keywords: object) -> Recurrent:
         return LSTM(inputs, units, gate=gate, **keywords)  # type: ignore[arg-type]
@@ -19,8 +19,8 @@ def gated(gate: str) -> Maker:
     return maker
 
 
-def projected(gate: str) -> Maker:
-    """The same with half as many outputs as units."""
+def projected(gate: str) -> LayerFactory:
+    """An LSTM with that gate, projected to half as many outputs as units."""
 
     def maker(inputs: int, units: int, **keywords: object) -> Recurrent:
         return LSTM(inputs, units, gate=gate, proj_size=units // 2, **keywords)  # type: ignore[arg-type]
@@ -29,10 +29,10 @@ def projected(gate: str) -> Maker:
 
 
 PROJECTED = "proj-"
-"""What names of projected layers begin with."""
-QUOTED: dict[str, Maker] = {"exprnn": ExpRNN, "urnn": UnitaryRNN, "eurnn": EURNN, "goru": GORU, "sru": SRU}
-"""Measured where they are named: those with an orthogonal or unitary matrix, and the SRU."""
-KNOWN: dict[str, Maker] = {
+"""Prefix of the names of projected layers."""
+QUOTED: dict[str, LayerFactory] = {"exprnn": ExpRNN, "urnn": UnitaryRNN, "eurnn": EURNN, "goru": GORU, "sru": SRU}
+"""Measured only when requested by name: layers with an orthogonal or unitary matrix, and the SRU."""
+KNOWN: dict[str, LayerFactory] = {
     **{gate: gated(gate) for gate in gates.KNOWN},
     "gru": GRU,
     "janet": JANET,
@@ -41,10 +41,10 @@ KNOWN: dict[str, Maker] = {
     **QUOTED,
     **{PROJECTED + gate: projected(gate) for gate in ("fast", "power_law")},
 }
-"""The LSTM with every gate, by the name of the gate; GRU, JANET, the phased LSTM and the NRU; projected LSTMs;
-those that have to be named."""
+"""The LSTM with every gate, by the name of the gate; GRU, JANET, Phased LSTM and NRU; the layers of `QUOTED`;
+projected LSTMs."""
 
 
 def projection(layer: str, units: int) -> int:
-    """The `proj_size` of a layer, or of torch's LSTM that it is compared to; 0 without one."""
+    """The `proj_size` of a layer and of the torch LSTM that it is compared with; 0 without a projection."""
     return units // 2 if PROJECTED in layer else 0

@@ -1,4 +1,4 @@
-"""Where something was measured."""
+"""Description of the machine that a benchmark ran on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..version import __version__
 
 
 def describe(device: torch.device) -> dict[str, str]:
-    """The machine and the versions that matter, by name."""
+    """Hardware and relevant versions, by name."""
     found = {"device": processor()}
     if device.type == "cuda":
         memory = torch.cuda.get_device_properties(device).total_memory / 2**30
@@ -41,7 +41,7 @@ def describe(device: torch.device) -> dict[str, str]:
 
 
 def compiler_name() -> str:
-    """Which C++ compiler the engine "c++" has."""
+    """The C++ compiler that the engine "c++" uses."""
     try:
         return compiler()[1].partition("\n")[0]
     except CompilerError:
@@ -59,9 +59,9 @@ def processor() -> str:
 
 
 def load() -> str:
-    """How busy the machine is before anything is measured: ratios from a busy one mean little."""
+    """Load average before the benchmark: ratios from a busy machine mean little."""
     try:
-        return f"{os.getloadavg()[0]:.1f} in the minute before"
+        return f"{os.getloadavg()[0]:.1f} (1-minute average before the run)"
     except (AttributeError, OSError):  # not on every system
         return "unknown"
 

@@ -1,4 +1,4 @@
-"""Time of calls taken in turn, and memory of a training step."""
+"""Interleaved timing of calls, and peak memory of a training step."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from torch import Tensor, nn
 Call = Callable[[], object]
 
 MOST = 15
-"""Rounds after which a median is good enough."""
+"""Maximum number of rounds: more do not improve the median noticeably."""
 AT_LEAST = 0.5
-"""Seconds that may always be taken: what is quick is never measured only once."""
+"""Seconds always granted, so that fast calls are measured more than once."""
 
 
 @dataclass
 class Clock:
-    """Seconds of a budget."""
+    """A time budget in seconds."""
 
     seconds: float
     start: float = field(default_factory=lambda: time.perf_counter())
 
     @property
     def left(self) -> float:
-        """Seconds that are left; negative when it is late."""
+        """Seconds left; negative once the budget is overrun."""
         return self.seconds - (time.perf_counter() - self.start)
 
 
 def milliseconds(calls: Mapping[str, Call], device: torch.device, seconds: float, least: int = 3) -> dict[str, float]:
-    """Median time of every call, in milliseconds. The calls must be warm.
+    """Median time of every call in milliseconds. The calls must be warmed up.
 
-    They are taken in turn, so that whatever else the machine does falls on all of them alike.
+    The calls are interleaved, so that interference from other processes affects all of them alike.
 
     Args:
-        calls: what to time, by name.
-        device: where it runs.
-        seconds: what it may take; up to twice that where `least` rounds take longer, and one round in any case.
-        least: rounds that should be made.
+        calls: Functions to time, by name.
+        device: Device that they run on.
+        seconds: Time limit. Up to twice as long if `least` rounds need it; at least one round is always run.
+        least: Minimum number of rounds, within twice the time limit.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     seconds = max(seconds, AT_LEAST)
@@ -55,7 +55,7 @@ def milliseconds(calls: Mapping[str, Call], device: torch.device, seconds: float
 
 
 def one(call: Call, device: torch.device) -> float:
-    """Milliseconds of one call."""
+    """Time of one call in milliseconds."""
     if device.type == "cuda":
         with torch.cuda.device(device):
             torch.cuda.synchronize()
@@ -71,7 +71,7 @@ def one(call: Call, device: torch.device) -> float:
 
 
 def replayed(call: Call) -> Call:
-    """The same as a CUDA graph, as the training loop runs it: the device's work, without the host that asks for it."""
+    """Capture a call as a CUDA graph, as the training loop does: GPU time without the launch overhead of the host."""
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -85,10 +85,10 @@ def replayed(call: Call) -> Call:
 
 
 def training_bytes(layer: nn.Module, inputs: Tensor, train: Call) -> int:
-    """Memory a training step needs beyond weights and inputs.
+    """Memory of a training step in bytes, beyond weights and inputs.
 
-    On CUDA devices the peak of what is allocated in forward and backward; on a CPU, where nobody keeps count, what the
-    forward pass keeps for the backward pass.
+    On a CUDA device, the peak allocation during forward and backward. On a CPU, which keeps no allocator statistics,
+    the tensors that the forward pass saves for the backward pass.
     """
     layer.zero_grad(set_to_none=True)
     inputs.grad = None
@@ -101,7 +101,7 @@ def training_bytes(layer: nn.Module, inputs: Tensor, train: Call) -> int:
         return int(torch.cuda.max_memory_allocated(inputs.device) - before)
     given = {tensor.untyped_storage().data_ptr() for tensor in (inputs, *layer.parameters())}
     kept: dict[int, int] = {}
-    held: list[Tensor] = []  # storage that is freed could be used, and counted, again
+    held: list[Tensor] = []  # keeps storage alive: freed storage could be reused and counted twice
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()

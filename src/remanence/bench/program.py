@@ -1,8 +1,8 @@
-"""The whole training program against its bare arithmetic.
+"""Overhead of the training loop, measured against a minimal loop.
 
-Bare: the model forward, the loss, backward, clipping and the optimiser, on one batch that is there already, written as
-anybody would write it. Whole: an update of the training loop with everything around it: sequences made or looked up,
-the learning rate, the sums for the log, watching for signals.
+Bare: model forward, loss, backward, gradient clipping and optimiser step on one batch that is already on the device,
+written in plain PyTorch. Whole: an update of the training loop with everything around it: generating or loading
+sequences, the learning rate schedule, accumulating metrics for the log, checking for signals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .timings import Say
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained."""
+    """A task with the model size and training configuration to benchmark."""
 
     name: str
     task: Task
@@ -41,7 +41,7 @@ RMSPROP = Optimiser(name="rmsprop", smoothing=0.9, clip_norm=1.0)
 
 
 def settings(device: torch.device) -> list[Setting]:
-    """Tasks of the papers; on a CPU the copy task has a shorter delay."""
+    """Tasks of the papers. The copy task has a shorter delay on a CPU."""
     delay = 200 if device.type == "cuda" else 20
     copy = tasks.Copy(delay=delay, train_size=10_000, validation_size=128)
     frequency = tasks.Frequency(sampling="async", validation_size=32)
@@ -57,29 +57,29 @@ LAYERS = ("lstm", "fast", "plstm")
 
 @dataclass(frozen=True)
 class Program:
-    """One model on one task."""
+    """Timing of one model on one task."""
 
     task: str
     layer: str
     replicas: int
     bare_ms: float
-    """Of one model alone, times the number of replicas."""
+    """Time of one model alone, multiplied by the number of replicas."""
     whole_ms: float
 
     @property
     def ratio(self) -> float:
-        """Bare over whole: 1 if the program costs nothing beside its arithmetic."""
+        """Bare over whole: 1 if the training loop adds no overhead."""
         return self.bare_ms / self.whole_ms
 
 
 ROUNDS = 7
-"""Times that both are measured, in turn: whatever else the machine does falls on both alike."""
+"""Number of alternating measurements of both: interference from other processes affects both alike."""
 SECONDS = 0.3
-"""Of one measurement."""
+"""Duration of one measurement."""
 
 
 def programs(device: torch.device, say: Say, counts: tuple[int, ...] = (1,)) -> Iterator[Program]:
-    """Measure every setting with every layer, and so many seeds trained side by side."""
+    """Measure every setting with every layer, for each number of replicas trained side by side in `counts`."""
     for setting in settings(device):
         for layer in LAYERS:
             bare = bare_update(setting, layer, device)
@@ -92,7 +92,7 @@ def programs(device: torch.device, say: Say, counts: tuple[int, ...] = (1,)) -> 
 
 
 def in_turn(calls: Sequence[Call], device: torch.device) -> list[float]:
-    """Median milliseconds of each call, measured in turn."""
+    """Median time of each call in milliseconds, measured alternately."""
     for call in calls:
         for _ in range(WARM + 3):
             call()
@@ -104,7 +104,7 @@ def in_turn(calls: Sequence[Call], device: torch.device) -> list[float]:
 
 
 def elapsed(call: Call, count: int, device: torch.device) -> float:
-    """Milliseconds of one of so many calls in a row."""
+    """Mean time of one call in milliseconds, over `count` calls in a row."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     start = time.perf_counter()
@@ -116,13 +116,13 @@ def elapsed(call: Call, count: int, device: torch.device) -> float:
 
 
 def model(setting: Setting, layer: str) -> SequenceModel:
-    """The model of a setting."""
+    """Build the model of a setting."""
     task = setting.task
     return SequenceModel(make(layer, task.input_size, setting.units), task.output_size, readout=task.readout)
 
 
 def bare_update(setting: Setting, layer: str, device: torch.device) -> Call:
-    """An update without anything around it."""
+    """A minimal training update in plain PyTorch."""
     task, config = setting.task, setting.config
     learner = model(setting, layer).to(device)
     source = task.source("train", 1, device)
@@ -152,7 +152,7 @@ def bare_update(setting: Setting, layer: str, device: torch.device) -> Call:
 
 
 def whole_update(setting: Setting, layer: str, device: torch.device, count: int, folder: Path) -> Call:
-    """An update of the training loop, of so many replicas side by side."""
+    """An update of the training loop, with `count` replicas side by side."""
     config = replace(setting.config, epochs=1000, epoch_updates=1000)
     runs = [
         Run(folder / str(seed), "bench", layer, seed, setting.task, lambda: model(setting, layer), config, {})
@@ -161,7 +161,7 @@ def whole_update(setting: Setting, layer: str, device: torch.device, count: int,
     loop = Loop.alone(runs, device)
 
     def update() -> None:
-        if loop.timetable.evaluates(loop.at.update):  # the place for losses is full: begin anew, as after an evaluation
+        if loop.timetable.evaluates(loop.at.update):  # the loss buffer is full: reset it, as an evaluation would
             loop.at.evaluated = loop.at.update
         loop.update()
 

@@ -28,18 +28,18 @@ class Replicas:
     count: int
     training_ms: float | None = None
     ratio: float | None = None
-    """Over the time of one replica."""
+    """Time over that of one replica."""
     replayed_ms: float | None = None
-    """The same as a CUDA graph; None elsewhere."""
+    """Time of the same step as a CUDA graph; None on a CPU."""
     replayed_ratio: float | None = None
     reason: str | None = None
 
 
 class Together:
-    """A training step of several replicas, each with weights and inputs of its own, in one call of the engine.
+    """A training step of several replicas, each with its own weights and inputs, in one call of the engine.
 
-    Weights have the replica in front, as in models that keep them so: what is measured is the engine, and not what it
-    takes torch to collect the derivatives of many small parameters.
+    The leading dimension of the weights is the replica, as in models that store them stacked. This measures the engine
+    alone, without the time that autograd spends on accumulating gradients of many small parameters.
     """
 
     def __init__(self, layer: str, count: int, shape: Shape, plan: BenchPlan) -> None:
@@ -58,7 +58,7 @@ class Together:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """What derivatives are asked for."""
+        """The tensors whose gradients are computed."""
         return [self.task.inputs, *self.task.weights.values()]
 
     def __call__(self) -> None:
@@ -68,12 +68,12 @@ class Together:
 
 
 def run_alone(name: str, task: engines.EngineTask) -> engines.EngineResult:
-    """A single task."""
+    """Run a single task."""
     return engines.run(name, [task])[0]
 
 
 def takes_replicas(layer: str, shape: Shape, plan: BenchPlan) -> bool:
-    """Whether the engine that "auto" takes runs replicas side by side."""
+    """Whether the engine that "auto" chooses runs replicas side by side."""
     if projection(layer, shape.units):
         return False
     return engines.runs_side_by_side(engines.choose("auto", blank_task(layer, shape, plan)))

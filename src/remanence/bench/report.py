@@ -1,4 +1,4 @@
-"""All sections of a run, as numbers and as tables."""
+"""The benchmark report: all sections of a run, as JSON and as tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .work import TORCH, TORCH_PROJECTED, conditions
 
 @dataclass(frozen=True)
 class BenchReport:
-    """What a run found."""
+    """Results of a benchmark run."""
 
     machine: dict[str, str]
     command: str
@@ -44,7 +44,7 @@ class BenchReport:
     first_use: list[FirstUse] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """The report as plain data for JSON."""
         return {
             "machine": self.machine,
             "command": self.command,
@@ -69,7 +69,7 @@ class BenchReport:
 
 
 def run(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
-    """Measure everything in a plan."""
+    """Run every benchmark in a plan."""
     machine, clock = describe(plan.device), Clock(plan.budget)
     with conditions(plan):
         return BenchReport(
@@ -84,14 +84,14 @@ def run(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport
 
 
 def run_programs(device: torch.device, command: str, say: Say = lambda _: None) -> BenchReport:
-    """Measure the training loop instead: one seed, and on a GPU eight side by side."""
+    """Measure the training loop instead: one seed, and on a GPU also eight seeds side by side."""
     machine, start = describe(device), time.perf_counter()
     found = list(programs(device, say, (1, 8) if device.type == "cuda" else (1,)))
     return BenchReport(machine, command, "programs", time.perf_counter() - start, [], [], [], found)
 
 
 def run_language(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
-    """Measure language models of words instead."""
+    """Measure word-level language models instead."""
     machine, start = describe(plan.device), time.perf_counter()
     with conditions(plan):
         found = list(language_steps(plan.device, say))
@@ -99,7 +99,7 @@ def run_language(plan: BenchPlan, command: str, say: Say = lambda _: None) -> Be
 
 
 def run_streaming(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
-    """Measure single steps of one sequence instead."""
+    """Measure the latency of single steps of one sequence instead."""
     machine, start = describe(plan.device), time.perf_counter()
     with conditions(plan):
         found = list(streaming_steps(plan.device, say))
@@ -107,14 +107,14 @@ def run_streaming(plan: BenchPlan, command: str, say: Say = lambda _: None) -> B
 
 
 def run_first_use(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
-    """Measure the first layer of a process instead."""
+    """Measure the first layer in a new process instead."""
     machine, start = describe(plan.device), time.perf_counter()
     found = list(first_uses(plan.device, say))
     return BenchReport(machine, command, plan.precision, time.perf_counter() - start, [], [], [], first_use=found)
 
 
 def flat(row: Timing | Growth | Replicas) -> dict[str, Any]:
-    """A row as plain data, its shape in five entries."""
+    """A row as plain data, with its shape split into a name and its sizes."""
     values = asdict(row)
     shape: dict[str, Any] = values.pop("shape")
     return {"shape": shape.pop("name"), "sizes": shape} | values
@@ -124,7 +124,7 @@ def flat(row: Timing | Growth | Replicas) -> dict[str, Any]:
 
 
 def expect_writable(path: Path) -> None:
-    """Refuse a path before anything is measured for it."""
+    """Check that a file can be written to `path`, before spending time on measurements."""
     if path.is_dir():
         raise ValueError(f"expected a file to write to, got the folder {path}")
     try:
@@ -135,12 +135,12 @@ def expect_writable(path: Path) -> None:
 
 
 def save(report: BenchReport, path: Path) -> None:
-    """Write JSON, all of it or nothing."""
+    """Write the report as JSON, atomically."""
     files.write(path, (json.dumps(report.plain(), indent=2) + "\n").encode())
 
 
 def load(path: Path) -> BenchReport:
-    """What `save` wrote."""
+    """Read a report written by `save`."""
     plain = json.loads(path.read_text("utf-8"))
     return BenchReport(
         **{name: plain[name] for name in ("machine", "command", "precision", "seconds")},
@@ -158,7 +158,7 @@ Row = TypeVar("Row")
 
 
 def made(kind: type[Row], values: Mapping[str, Any]) -> Row:
-    """A row of plain data, of which ratios that follow from the rest are left out."""
+    """Rebuild a row from plain data, ignoring the derived ratios."""
     given = {entry.name: values[entry.name] for entry in fields(kind) if entry.name in values}  # type: ignore[arg-type]
     if "sizes" in values:
         given["shape"] = Shape(values["shape"], **values["sizes"])
@@ -168,47 +168,47 @@ def made(kind: type[Row], values: Mapping[str, Any]) -> Row:
 # Tables.
 
 
-PRECISION = {"tf32": "float32 with TF32 products", "full": "full float32", "bf16": "bfloat16"}
+PRECISION = {"tf32": "float32 with TF32 matmuls", "full": "full float32", "bf16": "bfloat16"}
 
 
 def reading(report: BenchReport) -> str:
-    """How to read the tables."""
+    """A paragraph that explains how to read the tables."""
     if report.programs:
         return (
-            "An update of the whole training program against the bare forward, backward, clipping and optimiser of the "
-            "same model on one batch, in milliseconds. Bare over whole: 1 if the program costs nothing beside its "
-            "arithmetic. Several seeds are trained side by side; bare is then that many times one."
+            "An update of the whole training loop (whole) against the bare forward, backward, gradient clipping and "
+            "optimiser step of the same model on one batch (bare), in milliseconds. The ratio is bare over whole: 1 "
+            "means no overhead. With several seeds trained side by side, bare is the time of one times their number."
         )
     if report.language:
         return (
-            f"A training step of AWD-LSTM in {PRECISION[report.precision]}, chunks of 70 words, in milliseconds, and "
-            "seconds of an epoch at that; torch is the same model, its dropped recurrent matrices included, on torch's "
-            "own LSTM. Ratios are torch's time over ours: above 1, ours is faster. Softmax is the part of a step that "
-            "it takes by itself."
+            f"A training step of AWD-LSTM in {PRECISION[report.precision]} on chunks of 70 words, in milliseconds, and "
+            "the seconds per epoch that follow from it. torch is the same model on torch's own LSTM, weight drop "
+            "included. Ratios are torch's time over ours: above 1, ours is faster. The softmax column is the time of "
+            "the softmax alone."
         )
     if report.streaming:
         return (
-            "One step of one sequence in inference, with as many inputs as units, in microseconds; each step starts "
-            "from the state that the one before left. Layers against torch.nn.LSTM, step modules against "
+            "Inference latency of one step of one sequence, with as many inputs as units, in microseconds. Each step "
+            "starts from the state of the previous one. Layers are compared with torch.nn.LSTM, step modules with "
             "torch.nn.LSTMCell. Ratios are torch's time over ours: above 1, ours is faster."
         )
     if report.first_use:
         return (
-            "The first training step of a layer in a new process, 50 steps of 32 sequences, 16 inputs, 64 units, after "
-            "torch has taken up the device, in seconds; more is what it takes beyond torch.nn.LSTM. The fastest of "
-            "three processes, each with an empty folder for kernels, and again with the folder that it left."
+            "The first training step of a layer in a new process, in seconds: 50 steps of 32 sequences, 16 inputs, 64 "
+            "units, after torch has initialised the device. The column more is the time beyond torch.nn.LSTM. Each "
+            "value is the fastest of three processes, with an empty kernel cache and again with a warm one."
         )
     against = ", the faster of its float32 and bfloat16" if report.precision == "bf16" else ""
     return (
-        f"One layer in {PRECISION[report.precision]} against torch.nn.LSTM{against}, projected ones (to half as many "
-        "outputs as units) against torch's with as many. Milliseconds of inference and of "
-        "a training step, each with torch's time over ours: above 1, ours is faster. Memory of a training step over T, "
-        "with torch's over ours: above 1, ours is smaller."
+        f"One layer in {PRECISION[report.precision]} against torch.nn.LSTM{against}. Projected layers (half as many "
+        "outputs as units) are compared with torch.nn.LSTM with the same proj_size. Inference and training step in "
+        "milliseconds, each with torch's time over ours: above 1, ours is faster. Memory of a training step divided by "
+        "T, with torch's memory over ours: above 1, ours uses less."
     )
 
 
 def tables(report: BenchReport) -> list[Table]:
-    """A table for every shape, and one for every other section that has rows."""
+    """One table per shape, and one for every other section that has rows."""
     shapes = dict.fromkeys(row.shape for row in report.timings)
     found = [timing_table(shape, [row for row in report.timings if row.shape == shape]) for shape in shapes]
     if report.growth:
@@ -250,7 +250,7 @@ def timing_table(shape: Shape, rows: list[Timing]) -> Table:
 
 
 def missing(rows: list[Timing]) -> list[str]:
-    """A sentence for every reason, with the rows it holds for."""
+    """One note per reason, with the rows that it applies to."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
         if row.reason:
@@ -260,7 +260,7 @@ def missing(rows: list[Timing]) -> list[str]:
 
 
 def growth_table(rows: list[Growth]) -> Table:
-    """Growth in T, B and H."""
+    """How time grows with T, B and H."""
     return Table(
         f"growth: a training step at twice the size over one at {rows[0].shape.sizes}",
         ("layer", "engine", "training", "2T / T", "2B / B", "2H / H"),
@@ -278,7 +278,7 @@ def growth_table(rows: list[Growth]) -> Table:
 
 
 def replica_table(rows: list[Replicas]) -> Table:
-    """Several replicas in one training step."""
+    """A training step of several replicas."""
     headings, values = ["training", "ratio"], ["training_ms", "ratio"]
     if any(row.replayed_ms is not None for row in rows):
         headings += ["as a CUDA graph", "ratio"]
@@ -293,7 +293,7 @@ def replica_table(rows: list[Replicas]) -> Table:
 
 
 def program_table(rows: list[Program]) -> Table:
-    """The training loop."""
+    """Overhead of the training loop."""
     return Table(
         "the training loop",
         ("task", "model", "seeds", "bare", "whole", "ratio"),
@@ -307,7 +307,7 @@ def program_table(rows: list[Program]) -> Table:
 
 
 def language_table(rows: list[LanguageStep]) -> Table:
-    """Language models."""
+    """Training steps of language models."""
     return Table(
         "a language model of words",
         ("text", "model", "engine", "words", "batch", "training", "ratio", "epoch, s", "softmax"),
@@ -323,7 +323,7 @@ def language_table(rows: list[LanguageStep]) -> Table:
 
 
 def streaming_table(rows: list[StreamingStep]) -> Table:
-    """Single steps."""
+    """Latency of single steps."""
     theirs = {"layer": TORCH, "step module": f"{TORCH}Cell"}
     return Table(
         "one step of one sequence",
@@ -340,7 +340,7 @@ def streaming_table(rows: list[StreamingStep]) -> Table:
 
 
 def first_use_table(rows: list[FirstUse]) -> Table:
-    """First layers."""
+    """Latency of the first layer in a new process."""
     return Table(
         "the first layer of a process",
         ("layer", "", "seconds", "more"),
@@ -350,19 +350,19 @@ def first_use_table(rows: list[FirstUse]) -> Table:
 
 
 def layer_named(layer: str) -> str:
-    """A gate is that of an LSTM; GRU and JANET have the sigmoid."""
+    """Display name of a layer: the gate for LSTMs, the cell for GRU, JANET and NRU."""
     if layer.startswith(TORCH):
         return f"{TORCH}, projected" if layer.startswith(TORCH_PROJECTED) else TORCH
     return layer.upper() if layer in ("gru", "janet", "nru") else layer
 
 
 def engine_named(layer: str, engine: str, ran: str) -> str:
-    """The engine that ran, and whether it was chosen; torch's own layer has at most a dtype."""
+    """The engine that ran, and whether "auto" chose it; for torch's own layer its dtype, if any."""
     if layer.startswith(TORCH):
         return layer.removeprefix(TORCH_PROJECTED).removeprefix(TORCH).strip()
     return f"auto: {ran}" if engine == "auto" else engine
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A number, or a dash where there is none."""
+    """A formatted number, or a dash for None."""
     return "-" if value is None else f"{value:.{digits}f}"

@@ -1,4 +1,4 @@
-"""What is measured: sizes, layers and precision."""
+"""The benchmark plan: sizes, layers and precision."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ QUICK = Shape("quick", 50, 32, 10, 64)
 KNOWN = {shape.name: shape for shape in (*CUDA, *CPU, QUICK)}
 
 FEW_STEPS = 100
-"""The loop engine is measured unasked up to here; beyond, one would wait for it and nothing else."""
+"""Longest sequence for which the loop engine is measured by default: on longer ones it would dominate the run."""
 
 PRECISIONS = ("tf32", "full", "bf16")
-"""float32 with TF32 products, float32 with full products, bfloat16."""
+"""float32 with TF32 matmuls, float32 with full-precision matmuls, bfloat16."""
 
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """All that a run measures."""
+    """Everything that a run measures."""
 
     device: torch.device
     shapes: tuple[Shape, ...]
     layers: tuple[str, ...]
     engines: tuple[str, ...] | None
-    """None for "auto" and every other engine that can run."""
+    """None means "auto" and every other engine that can run."""
     precision: str
     budget: float
-    """Seconds after which what is left is not measured."""
+    """Time limit in seconds; measurements beyond it are skipped."""
     growth: Shape | None
-    """Where growth in T, B and H is measured."""
+    """Base shape for measuring growth in T, B and H."""
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Layers that stand for all where not all are measured; others only where these are not asked for."""
+        """Representative layers for sections that do not measure all: "fast" and "power_law", or else the first one."""
         return tuple(name for name in ("fast", "power_law") if name in self.layers) or self.layers[:1]
 
     @property
@@ -89,16 +89,16 @@ def plan(
     quick: bool = False,
     budget: float | None = None,
 ) -> BenchPlan:
-    """A plan from what a user wrote; whatever is left out has a default for the device.
+    """Build a plan from user input. Omitted arguments have defaults that depend on the device.
 
     Args:
-        device: cpu, cuda or cuda:N; by default CUDA where there is one.
-        shapes: names of shapes, or sizes such as `T220-B128-H128` or `T220-B128-I10-H128`.
-        layers: names of gates, "gru", "janet", ...
-        engine_names: names of engines, "auto".
+        device: cpu, cuda or cuda:N. Default: CUDA if available.
+        shapes: Names of shapes, or sizes such as `T220-B128-H128` or `T220-B128-I10-H128`.
+        layers: Names of gates, "gru", "janet", ...
+        engine_names: Names of engines, or "auto".
         precision: "tf32", "full" or "bf16".
-        quick: whether to measure one small shape in half a minute.
-        budget: seconds.
+        quick: Whether to measure only one small shape, in half a minute.
+        budget: Time limit in seconds.
     """
     place = devices()[-1] if device is None else device_named(device)
     cuda = place.type == "cuda"
@@ -107,7 +107,7 @@ def plan(
     if precision not in PRECISIONS:
         raise ValueError(f"expected precision to be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if precision == "tf32" and not cuda:
-        raise ValueError("expected precision to be full or bf16 on a CPU, got 'tf32', which CUDA devices have")
+        raise ValueError("expected precision to be full or bf16 on a CPU, got 'tf32', which needs a CUDA device")
     if budget is None:
         budget = 18.0 if quick else 200.0 if cuda else 220.0
     if not 0 < budget < float("inf"):
@@ -132,7 +132,7 @@ SIZES = re.compile(r"T([1-9]\d*)-B([1-9]\d*)(?:-I([1-9]\d*))?-H([1-9]\d*)", re.I
 
 
 def shape_named(name: str) -> Shape:
-    """A known shape, or the one its name spells out."""
+    """A known shape by name, or the shape that a name such as `T220-B128-H128` spells out."""
     spelled = SIZES.fullmatch(name)
     if spelled is None:
         return lookup("shape", name, KNOWN, also=("sizes such as T220-B128-H128",))

@@ -1,4 +1,4 @@
-"""One step of one sequence: layers against `torch.nn.LSTM`, step modules against `torch.nn.LSTMCell`."""
+"""Latency of one step of one sequence: layers against `torch.nn.LSTM`, step modules against `torch.nn.LSTMCell`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .timings import Say
 UNITS = (64, 256)
 GATES = ("sigmoid", "fast", "power_law")
 ROUNDS = 25
-"""Times that all are measured, in turn."""
+"""Measurements of each module, interleaved."""
 REPEATS = 100
-"""Steps of one measurement: as in a stream, weights may stay where the last step left them."""
+"""Steps per measurement: as in a real stream, weights may stay in the cache from one step to the next."""
 
 
 @dataclass(frozen=True)
 class StreamingStep:
-    """A step of as many inputs as units, in inference."""
+    """Inference latency of one step, with as many inputs as units."""
 
     what: str
-    """"layer", or "step module"."""
+    """"layer" or "step module"."""
     gate: str
-    """Empty for torch's own."""
+    """Empty for torch's own modules."""
     units: int
     step_us: float
     torch_us: float
@@ -41,7 +41,7 @@ class StreamingStep:
 
 
 def streaming_steps(device: torch.device, say: Say) -> Iterator[StreamingStep]:
-    """Measure every gate at every size, each step from the state that the one before left."""
+    """Measure every gate at every size. Each step starts from the state of the previous one."""
     for units in UNITS:
         say(f"one step of one sequence: {units} units")
         layers: dict[str, nn.Module] = {"": nn.LSTM(units, units)}
@@ -61,7 +61,7 @@ def streaming_steps(device: torch.device, say: Say) -> Iterator[StreamingStep]:
 
 
 def stream(module: nn.Module, inputs: torch.Tensor) -> Call:
-    """A call that goes one step on."""
+    """A call that advances a module by one step."""
     module.eval()
     state = None
 

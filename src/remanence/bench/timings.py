@@ -18,12 +18,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Timing:
-    """One layer on one engine at one shape, and torch's layer in the same run. None: not measured."""
+    """One layer on one engine at one shape, with torch's layer from the same run. None means not measured."""
 
     shape: Shape
     layer: str
     engine: str
-    """As asked for: "auto" or a name; empty for torch's own layer."""
+    """The requested engine: "auto" or a name; empty for torch's own layer."""
     ran: str
     """The engine that ran."""
     forward_ms: float | None = None
@@ -31,34 +31,34 @@ class Timing:
     torch_forward_ms: float | None = None
     torch_training_ms: float | None = None
     bytes_per_step: float | None = None
-    """Memory a training step needs, over T."""
+    """Memory of a training step divided by T."""
     torch_bytes_per_step: float | None = None
     reason: str | None = None
-    """Why something is missing."""
+    """Why a value is missing."""
 
     @property
     def forward_ratio(self) -> float | None:
-        """Torch's time over ours: above one, ours is faster."""
+        """Torch's time over ours: above 1, ours is faster."""
         return over(self.torch_forward_ms, self.forward_ms)
 
     @property
     def training_ratio(self) -> float | None:
-        """Torch's time over ours: above one, ours is faster."""
+        """Torch's time over ours: above 1, ours is faster."""
         return over(self.torch_training_ms, self.training_ms)
 
     @property
     def memory_ratio(self) -> float | None:
-        """Torch's memory over ours: above one, ours is smaller."""
+        """Torch's memory over ours: above 1, ours uses less."""
         return over(self.torch_bytes_per_step, self.bytes_per_step)
 
 
 def over(a: float | None, b: float | None) -> float | None:
-    """a / b where both are known."""
+    """a / b, or None if either is unknown."""
     return None if a is None or not b else a / b
 
 
 def timings(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Timing]:
-    """All shapes of a plan, each in its share of the time that is left."""
+    """Measure all shapes of a plan, each within its share of the remaining time."""
     sections = len(plan.shapes) + (plan.growth is not None)
     for index, shape in enumerate(plan.shapes):
         say(f"{shape.name}: {shape.sizes}")
@@ -68,7 +68,7 @@ def timings(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Timing]:
 
 
 def at(shape: Shape, plan: BenchPlan, clock: Clock, shares: int, say: Say) -> list[Timing]:
-    """All layers and engines at one shape, measured in one of so many shares of what compiling leaves of the time."""
+    """Measure all layers and engines at one shape, within 1 / `shares` of the time that compilation leaves."""
     try:
         inputs = make_inputs(shape, plan)
         rivals = references(shape, plan, inputs)
@@ -105,7 +105,7 @@ def at(shape: Shape, plan: BenchPlan, clock: Clock, shares: int, say: Say) -> li
         return [replace(row, reason=row.reason or why(error)) for row in rows]
 
     def best(row: Timing, of: Callable[[Timing], float | None]) -> float | None:
-        """That of torch's layers to which a row is compared."""
+        """The best value among the torch layers that a row is compared with."""
         theirs = (of(other) for other in rows if other.engine == "" and rival(other.layer) == rival(row.layer))
         return min((value for value in theirs if value is not None), default=None)
 
@@ -123,16 +123,16 @@ def at(shape: Shape, plan: BenchPlan, clock: Clock, shares: int, say: Say) -> li
 
 
 def key(row: Timing) -> str:
-    """A name of its own for every row at a shape."""
+    """A unique name for a row of one shape."""
     return f"{row.layer}/{row.engine}"
 
 
 def candidates(shape: Shape, plan: BenchPlan) -> Iterator[Timing]:
-    """Rows to fill; those that cannot be have a reason."""
+    """Rows to measure. A row that cannot be measured has a reason."""
     for layer in plan.layers:
         try:
             task = blank_task(layer, shape, plan)
-        except ValueError as error:  # of units that the layer cannot have
+        except ValueError as error:  # a number of units that the layer does not support
             yield Timing(shape, layer, "auto", "", reason=str(error))
             continue
         refusals = {name: engines.fitted_to(engine, task).refuses(task) for name, engine in engines.KNOWN.items()}
@@ -150,20 +150,20 @@ def candidates(shape: Shape, plan: BenchPlan) -> Iterator[Timing]:
 
 
 def warm(row: Timing, work: Work, plan: BenchPlan, clock: Clock) -> Timing:
-    """A row after its layer ran once each way, with its memory, or with what went wrong."""
+    """Warm up a layer with one forward and one training step; returns its row with the memory, or with the error."""
     if clock.left <= 0:
         return replace(row, reason=f"not measured: the budget of {plan.budget:.0f} s was spent")
     try:
         work.infer()
         work.train()
         size = training_bytes(work.layer, work.inputs, work.train)
-    except Exception as error:  # a row that cannot be measured is no reason to lose the others
+    except Exception as error:  # one row that fails must not cost the others
         return replace(row, reason=why(error))
     return replace(row, bytes_per_step=size / row.shape.steps)
 
 
 def compile_together(works: list[Work], device: torch.device) -> None:
-    """Run all once in threads, so that kernels compile side by side. What fails here fails again and is seen then."""
+    """Run all layers once in threads, so that kernels compile in parallel. Errors are ignored: they recur in `warm`."""
 
     def once(work: Work) -> None:
         try:

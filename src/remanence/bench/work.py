@@ -1,4 +1,4 @@
-"""A layer and what is done with it."""
+"""The calls that are timed: inference and training step of our layers and torch's."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ TORCH_PROJECTED = f"{TORCH} {PROJECTED}"
 
 
 class Work:
-    """A layer with inputs, ready to be called. The inputs want a gradient, as they do inside a network."""
+    """A layer with inputs, ready to be called. The inputs require a gradient, as they do inside a network."""
 
     def __init__(self, layer: nn.Module, inputs: Tensor, units: int) -> None:
         self.layer = layer
-        self.inputs = inputs.clone().requires_grad_()  # its own: layers may run in several threads
+        self.inputs = inputs.clone().requires_grad_()  # a copy, because layers may run in several threads
         self.direction = torch.ones(*inputs.shape[:2], units, device=inputs.device, dtype=inputs.dtype)
 
     def infer(self) -> None:
-        """Forward, with nothing kept."""
+        """Forward under `torch.no_grad`."""
         self.layer.train(False)
         with torch.no_grad():
             self.layer(self.inputs)
 
     def train(self) -> None:
-        """Forward and backward, to all weights and to the inputs."""
+        """Forward and backward, with gradients of all weights and the inputs."""
         self.layer.train(True)
         self.layer.zero_grad(set_to_none=True)
         self.inputs.grad = None
@@ -54,7 +54,7 @@ def ours(layer: str, engine: str, shape: Shape, plan: BenchPlan, inputs: Tensor)
 
 
 def references(shape: Shape, plan: BenchPlan, inputs: Tensor) -> dict[str, Work]:
-    """What to beat: torch's layer in the same precision; against bfloat16, the faster of that and float32."""
+    """The torch layers to beat: in the same precision, and for bfloat16 also in float32 (the faster one counts)."""
     dtypes = {"": plan.dtype}
     if plan.precision == "bf16":
         dtypes = {" bfloat16": torch.bfloat16, " float32": torch.float32}
@@ -67,18 +67,18 @@ def references(shape: Shape, plan: BenchPlan, inputs: Tensor) -> dict[str, Work]
 
 
 def rival(layer: str) -> str:
-    """What a layer is compared to."""
+    """Name of the torch layer that a layer is compared with."""
     return TORCH_PROJECTED if PROJECTED in layer else TORCH
 
 
 def torchs(shape: Shape, plan: BenchPlan, inputs: Tensor, proj_size: int) -> Work:
-    """A layer of torch's."""
+    """A layer of torch."""
     made = nn.LSTM(shape.inputs, shape.units, proj_size=proj_size, device=plan.device, dtype=inputs.dtype)
     return Work(made, inputs, proj_size or shape.units)
 
 
 def blank_task(layer: str, shape: Shape, plan: BenchPlan) -> engines.EngineTask:
-    """A task of these sizes with nothing in it, to ask engines about."""
+    """A task of these sizes with uninitialised tensors, to query engines with."""
     cell, outputs = cell_of(layer, shape), projection(layer, shape.units) or shape.units
 
     def blank(size: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -98,13 +98,13 @@ def blank_task(layer: str, shape: Shape, plan: BenchPlan) -> engines.EngineTask:
 
 
 def cell_of(layer: str, shape: Shape) -> Cell:
-    """The cell that engines run, which may depend on the number of units."""
+    """The cell that engines run. It may depend on the number of units."""
     return LAYERS[layer](1, shape.units, device="meta").recurrence
 
 
 @contextmanager
 def conditions(plan: BenchPlan) -> Iterator[None]:
-    """The precision of a plan, and random state of its own."""
+    """Set the precision of a plan, and fork the random state."""
     cuda = plan.device.type == "cuda"
     with (
         torch.random.fork_rng(devices=[plan.device] if cuda else []),
@@ -118,7 +118,7 @@ def conditions(plan: BenchPlan) -> Iterator[None]:
 
 
 def why(error: Exception) -> str:
-    """An error in a few words."""
+    """A short description of an error."""
     if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
         return "out of memory"
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -1,11 +1,14 @@
-"""What engines share that compile kernels.
+"""Code shared by the engines that compile kernels (triton, cuda, c++).
 
-contract    the types between engines and kernels
-run         from a task to the operator and back
-operator    kernels as one operation of torch: autograd, torch.compile
-launch      buffers, and the products before and after the recurrence (products, layout)
-derive      a gate's equation as formulas, and these as code
-machine_code    what kernels in C++ begin with (functions.cuh, cells.cuh)
-compiling   several kernels side by side, each once
+contract    types that engines and kernels share
+run         converts a task to the operands of the operator, and its results back
+operator    the kernels as one torch operator: autograd, torch.compile
+launch      allocates buffers, and runs the matmuls before and after the recurrence (products, layout)
+derive      traces a gate's equation, differentiates it and generates code
+machine_code    the C++ sources that kernels start with (functions.cuh, cells.cuh)
+compiling   compiles several kernels in parallel, each only once
 cache       compiled kernels on disk
+one_step    single steps of a few sequences as one call of compiled code
+again       double backward, by the loop engine
+room        memory pool for CPU tensors
 """

@@ -1,4 +1,4 @@
-"""What kernels compute, computed by the loop: for gradients that are to be differentiated again."""
+"""The outputs of the kernels recomputed by the loop engine, for double backward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .contract import Kind, Operands, derivation, for_every_unit, one_a_sequence
 
 
 def outputs_of_loop(kind: Kind, cell: PointwiseCell, given: Fields) -> tuple[Tensor | None, ...]:
-    """Outputs and last state of the kernels (hidden, cell, carried values), from operands without padding."""
+    """Outputs and final state of the kernels (hidden, cell, carried values), from unpadded operands."""
     of, known = Operands(*given), derivation(cell)  # type: ignore[arg-type]
     units = of.weight_hh.shape[-1]
     weights = {"weight_ih": of.weight_ih, "weight_hh": of.weight_hh}

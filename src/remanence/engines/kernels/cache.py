@@ -1,8 +1,8 @@
-"""What was compiled or found out once, kept on disk: nothing else reads or writes `kernels` of the cache folder.
+"""Compiled kernels and measurements cached on disk. Only this module reads or writes `kernels` in the cache folder.
 
-What is kept runs as the user when it is loaded. So the folder is the user's alone, and one that others may write to is
-not used. The name of a file ends with the digest of its content: a file that is cut short or damaged is not there, and
-of two processes that write the same at once neither sees half of it.
+Cached files are executed with the user's permissions when they are loaded. So the folder is private, and a folder that
+others may write to is not used. File names end with the digest of the content: truncated or damaged files are removed,
+and two processes that write the same file at once never see half of it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pathlib import Path
 from ...files import cache_folder, whole
 
 UNKEPT = (OSError, RuntimeError)
-"""A home that cannot be written to, or a user without one: what is not kept is compiled again the next time."""
+"""Errors for a read-only or missing home folder. Kernels are then not cached and are compiled again the next time."""
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
-"""Permission for others to write."""
+"""Write permission for group or others."""
 DIGITS = 40
 
 
 def folder() -> Path:
-    """Where things are kept, for this user alone: a folder of this process where that of the cache is not private."""
+    """The private cache folder of this user, or a temporary folder of this process if that one is not private."""
     place = cache_folder() / "kernels"
-    reason = _exposed_above(place)  # before anything is made there
+    reason = _exposed_above(place)  # before anything is created there
     if reason is None:
         place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -41,25 +41,25 @@ def folder() -> Path:
 
 
 def file_name(parts: Iterable[str], suffix: str) -> str:
-    """Of what is made of all this."""
+    """The cache file name for an artefact that depends on all of `parts`."""
     return f"{_digest(chr(10).join(parts).encode())}.{suffix}"
 
 
 def find(name: str) -> Path | None:
-    """The file that was kept under a name, if it is as it was written; one that is not is removed."""
+    """The cached file of a name, if it is intact. Damaged files are removed."""
     return next((path for path, _ in _whole_files(name)), None)
 
 
 def read(name: str) -> bytes | None:
-    """The content that was kept under a name, if it is as it was written."""
+    """The content of the cached file of a name, if it is intact."""
     return next((content for _, content in _whole_files(name)), None)
 
 
 def keep(name: str, content: bytes) -> Path:
-    """Keep a file under a name, all of it or nothing.
+    """Write a file to the cache, atomically.
 
     Raises:
-        OSError, RuntimeError: where nothing can be kept, see `UNKEPT`.
+        OSError, RuntimeError: if the cache cannot be written, see `UNKEPT`.
     """
     stem, _, suffix = name.rpartition(".")
     path = folder() / f"{stem}.{_digest(content)}.{suffix}"
@@ -70,7 +70,7 @@ def keep(name: str, content: bytes) -> Path:
 
 
 def count(*suffixes: str) -> int:
-    """How many files with these endings there are."""
+    """Number of cached files with these suffixes."""
     with suppress(*UNKEPT):
         return sum(path.suffix[1:] in suffixes for path in folder().iterdir())
     return 0
@@ -88,7 +88,7 @@ def _whole_files(name: str) -> Iterator[tuple[Path, bytes]]:
 
 
 def _content(path: Path) -> bytes | None:
-    """What is in a file that nobody else can have written."""
+    """The content of a file, or None if another user could have written it."""
     if path.is_symlink():
         return None
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
@@ -103,12 +103,12 @@ def _digest(content: bytes) -> str:
 
 
 def _is_own(found: os.stat_result) -> bool:
-    """Whether only this user can have written it."""
+    """Whether only this user can have written the file."""
     return found.st_uid == os.geteuid() and not found.st_mode & OTHERS
 
 
 def _exposed(place: Path) -> str | None:
-    """Why others may have put something there, as the end of a sentence."""
+    """Why others may have written to the folder, as the end of a sentence; None if they cannot."""
     if os.name != "posix":
         return None
     found = place.lstat()
@@ -120,14 +120,14 @@ def _exposed(place: Path) -> str | None:
 
 
 def _exposed_above(place: Path) -> str | None:
-    """Why others may put another folder in its place: they may write to one above that is not sticky."""
+    """Why others may replace the folder (they can write to a parent without the sticky bit); None if they cannot."""
     if os.name != "posix":
         return None
     path, real = place.absolute(), place.parent.resolve() / place.name
-    for above in dict.fromkeys((*path.parents, *real.parents)):  # where links lead to, too
+    for above in dict.fromkeys((*path.parents, *real.parents)):  # also after resolving links
         with suppress(FileNotFoundError):
             found = above.stat()
-            writes = OTHERS if above in (path.parent, real.parent) else stat.S_IWOTH  # others' groups are the system's
+            writes = OTHERS if above in (path.parent, real.parent) else stat.S_IWOTH  # higher up, groups are trusted
             if found.st_uid not in (0, os.geteuid()):
                 return f"{above} belongs to another user"
             if found.st_mode & writes and not found.st_mode & stat.S_ISVTX:
@@ -140,20 +140,20 @@ _guard = threading.Lock()
 
 
 def _private(place: Path, reason: str) -> Path:
-    """A folder in its place that is gone when this process is."""
+    """A temporary folder to use instead, removed when this process exits."""
     with _guard:
         if place in _own:
             return _own[place]
         made = _own[place] = Path(tempfile.mkdtemp(prefix="remanence-"))
     atexit.register(_remove, made, os.getpid())
     warnings.warn(
-        f"expected {place} to be a folder that only this user can write to, but {reason}: kernels are compiled anew in "
-        "every process until it is removed or REMANENCE_CACHE names another place",
+        f"expected {place} to be a folder that only this user can write to, but {reason}: every process will recompile "
+        "its kernels until you remove it or set REMANENCE_CACHE to another folder",
         stacklevel=2,
     )
     return made
 
 
 def _remove(made: Path, process: int) -> None:
-    if os.getpid() == process:  # and not a fork of it
+    if os.getpid() == process:  # not in a fork
         shutil.rmtree(made, ignore_errors=True)

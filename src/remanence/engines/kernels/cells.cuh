@@ -1,21 +1,21 @@
-// Every cell as three functions around a gate: one step, its slopes, and the derivative from these. The equations are those of
-// remanence/cells, here of one unit of one sequence. The gate's functions, before this file, are derived from its equation:
+// Every cell as three functions around a gate: one step, its slopes, and the backward step that uses them. The equations are those of
+// remanence/cells, here for one unit of one sequence. The gate's functions, inserted before this file, are derived from its equation:
 //
-//     gate_fixed(own, fixed)                          what its own weights come to, the same in every step
-//     gate_forward(z, carried, fixed, dt)             forget value, complement, and what it carries, after the step
+//     gate_fixed(own, fixed)                          values that depend only on the gate's per-unit weights, the same in every step
+//     gate_forward(z, carried, fixed, dt)             forget value, complement, and carried values after the step
 //     gate_slopes(z, carried, fixed, dt)              forget value, complement, and slopes
-//     gate_slopes_of_kept(z, carried, fixed, dt)      the same, where z is what gate_forward says to keep of it
-//     gate_backward(slopes, d_forget, d_carried)      derivatives; d_forget holds that by the complement too, which is 1 - forget
-//     gate_own(own, d_fixed, d_own)                   from derivatives by the fixed values to those by its weights
+//     gate_slopes_of_kept(z, carried, fixed, dt)      the same, where z[0] is the value that gate_forward returned as `kept`
+//     gate_backward(slopes, d_forget, d_carried)      gradients; d_forget includes the gradient of the complement, which is 1 - forget
+//     gate_own(own, d_fixed, d_own)                   from gradients of the fixed values to those of the per-unit weights
 //
-// Slopes are all that can be computed before the derivatives of a step are known.
+// Slopes are the local derivatives of a step: everything that can be computed before its incoming gradients are known.
 
 struct CellSlopes { float own[6], of_gate[SLOPES + !SLOPES], of_writing[SLOPES + !SLOPES]; };
 
 constexpr int FORGET = COUPLED ? 0 : 1;     // the LSTM's block of the forget gate
-constexpr int EXTRA = BLOCKS - (ROWS - 1);  // the gate's other rows, of gates that have any
+constexpr int EXTRA = BLOCKS - (ROWS - 1);  // first block of the gate's other rows, if it has any
 
-// The rows of a gate whose first is `first`.
+// The pre-activations of a gate whose first row is `first`.
 struct GateRows { float z[ROWS]; };
 
 __device__ __forceinline__ GateRows gate_rows(float first, const float* blocks) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ GateRows gate_rows(float first, const float* blocks) 
     return rows;
 }
 
-// What a gate's derivatives are for a cell whose block `first` is the gate's first row.
+// Copies a gate's gradients into those of a cell whose block `first` is the gate's first row.
 __device__ __forceinline__ void take_gate(CellBack& back, const GateBack& gate, int first) {
     back.z[first] = gate.z[0];
     for (int row = 1; row < ROWS; ++row) back.z[EXTRA + row - 1] = gate.z[row];
@@ -39,9 +39,9 @@ __device__ __forceinline__ State state_of(float hidden, float cell, const GateSt
     return state;
 }
 
-// If ACTIVATED, what is kept for the backward pass of the input gate, the candidate and the output gate is what came out of their
-// functions, in z; of the forget gate, what it says. `after` is the cell after the step: then it need not be computed again. In float32
-// nothing is lost by that which cuDNN does not lose; in 16 bits it would be.
+// If ACTIVATED, z is overwritten with the activations of the input gate, the candidate and the output gate, which are saved for the
+// backward pass, and with the value `kept` of the forget gate. `after` is the cell state after the step, which is then not recomputed. In
+// float32 this loses no more precision than cuDNN does; in 16 bits it would.
 __device__ __forceinline__ State lstm_forward(float* z, float hn, State now, const float* fixed, float dt, float beta) {
     GateStep gate = gate_forward(gate_rows(z[FORGET], z).z, now.carried, fixed, dt);
     if (ACTIVATED) {

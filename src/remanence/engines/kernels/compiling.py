@@ -1,4 +1,4 @@
-"""While something is compiled: side by side, each kernel once, and with a word to who waits for it."""
+"""Compiling kernels in parallel, each only once, with a message if it takes long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 PATIENCE = 2.0
-"""Seconds of compiling in this process after which it is told."""
+"""Seconds spent on compilation in this process before the message is printed."""
 MESSAGE = "remanence: compiling kernels (once)"
 
 Value = TypeVar("Value")
@@ -21,7 +21,7 @@ _locks: dict[str, threading.Lock] = {}
 
 
 def side_by_side(jobs: Sequence[Callable[[], Value]]) -> list[Value]:
-    """What all of them return, done at once in threads: compilers run outside of Python. The first error is raised."""
+    """Run all jobs in threads and return their results. Compilers run outside of Python. Raises the first error."""
     if len(jobs) < 2:
         return [job() for job in jobs]
     with ThreadPoolExecutor(len(jobs)) as pool:
@@ -29,7 +29,7 @@ def side_by_side(jobs: Sequence[Callable[[], Value]]) -> list[Value]:
         for job in jobs:
             try:
                 futures.append(pool.submit(job))
-            except RuntimeError:  # no more threads, or the interpreter is about to end
+            except RuntimeError:  # no more threads, or the interpreter is shutting down
                 done: Future[Value] = Future()
                 done.set_result(job())
                 futures.append(done)
@@ -37,19 +37,19 @@ def side_by_side(jobs: Sequence[Callable[[], Value]]) -> list[Value]:
 
 
 def begin(job: Callable[[], object]) -> None:
-    """Do it in a thread while others go on. Who needs what comes of it will ask for it, and hear what went wrong."""
+    """Start a job in a background thread. Its errors are ignored: the caller that needs the result sees them again."""
 
     def attempt() -> None:
         with suppress(Exception):
             job()
 
-    with suppress(RuntimeError):  # no more threads: it is done when it is needed
+    with suppress(RuntimeError):  # no more threads: the job runs when its result is needed
         threading.Thread(target=attempt, name="remanence compiles").start()
 
 
 @contextmanager
 def by_one_thread(name: str) -> Iterator[None]:
-    """Others that want the same wait, and find it done."""
+    """Serialise threads that compile the same kernel: the others wait and find it compiled."""
     with _guard:
         lock = _locks.setdefault(name, threading.Lock())
     with lock:
@@ -57,7 +57,7 @@ def by_one_thread(name: str) -> Iterator[None]:
 
 
 class _Clock:
-    """How long this process has compiled, and the timer that tells it."""
+    """Time that this process has spent compiling, and the timer that prints the message."""
 
     def __init__(self) -> None:
         self.at_work = 0
@@ -92,7 +92,7 @@ _clock = _Clock()
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Something is compiled meanwhile: one line on stderr says so, once, if it takes long."""
+    """Wrap a compilation: prints one line to stderr, once per process, if compiling takes long."""
     with _guard:
         _clock.begin()
     try:
@@ -103,7 +103,7 @@ def told() -> Iterator[None]:
 
 
 def _begin_anew() -> None:
-    """After a fork: locks that another thread had are held by nobody."""
+    """Reset the locks after a fork: the threads that held them do not exist in the child."""
     global _guard, _clock
     _guard, _clock = threading.Lock(), _Clock()
     _locks.clear()

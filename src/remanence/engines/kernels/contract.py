@@ -1,7 +1,8 @@
-"""What engines and kernels agree on: which kernel, what it is given, what it keeps, and what it gives back.
+"""The interface between engines and kernels: kernel variants, operands, saved tensors and gradients.
 
-N replicas, T steps, B rows (sequences), I inputs, H units, G blocks of pre-activations, K values that a gate carries,
-W weights of its own. A single replica comes without the leading N; a single carried value or weight without K or W.
+N replicas, T steps, B batch rows (sequences), I inputs, H units, G blocks of pre-activations, K values that a gate
+carries, W per-unit weights of the gate. A single replica has no leading N; a single carried value or weight has no K
+or W.
 """
 
 from __future__ import annotations
@@ -28,36 +29,37 @@ from .derive import (
 )
 
 ALIGNMENT = 16
-"""What H is a multiple of for most kernels: rows of whole vectors are read and written several times as fast."""
+"""Most kernels need H to be a multiple of this: aligned rows allow vectorised loads and stores, which are several
+times as fast."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Which kernel, apart from sizes."""
+    """A kernel variant: everything but the sizes."""
 
     cell: str
     gate: str
-    """The key of the gate, or of the whole cell where that is derived, see `Derivation`."""
+    """Key of the gate, or of the whole cell if the cell is derived, see `Derivation`."""
     blocks: int
     split: int
-    """Index of the block whose recurrent part is kept apart (the GRU's candidate), or -1."""
+    """Index of the block whose recurrent part is kept separate (the GRU's candidate), or -1."""
     coupled: bool
     beta: float
     carried: int
     own: int
     reverse: bool
     precision: str
-    """Of float32 products: "tf32", or "tf32x3" for full float32."""
+    """Precision of float32 matmuls: "tf32", or "tf32x3" for full float32."""
     kernels: str
-    """Whose: "triton", "cuda" or "c++"."""
+    """Name of the backend: "triton", "cuda" or "c++"."""
 
     def derived(self, has_dt: bool) -> DerivedGate | DerivedCell:
-        """The gate as formulas, or the whole cell where that is derived."""
+        """The formulas of the gate, or of the whole cell if that is derived."""
         known = _known[self.gate]
         return derived_cell(known, has_dt) if isinstance(known, PointwiseCell) else derived(known, has_dt)
 
     def constants(self) -> dict[str, int | str]:
-        """What cells in C++ leave open."""
+        """Values of the macros that the C++ sources of cells leave undefined."""
         return {
             "BLOCKS": self.blocks,
             "SPLIT": self.split,
@@ -67,60 +69,60 @@ class Kind:
 
 
 BY_HAND = (LSTMCell, GRUCell, JANETCell)
-"""Cells with a step by hand around a derived gate. All others are derived as a whole."""
+"""Cells with a hand-written step around a derived gate. All others are derived as a whole."""
 DERIVED = "derived"
-"""What these are called as a kind."""
+"""Value of `Kind.cell` for cells that are derived as a whole."""
 _known: dict[str, Gate | PointwiseCell] = {}
 
 
 class Derivation(NamedTuple):
-    """What is known of a cell. `torch.compile` reads it off the cell: it cannot trace how it came about."""
+    """Facts about a cell's formula, cached on the cell because `torch.compile` cannot trace the derivation."""
 
     subject: str
-    """What is derived: the gate of a cell by hand, or else the cell, with its name."""
+    """What is derived, with its name: the gate of a hand-written cell, or the whole cell."""
     kind: str
-    """Name of the step: that of a cell by hand, or `DERIVED`."""
+    """Name of the step: that of a hand-written cell, or `DERIVED`."""
     key: str | None
-    """A word by which kernels find it again: the same in every process for the same formula; None without one."""
+    """Key under which kernels look it up, the same in every process for the same formula; None without a formula."""
     float32: tuple[str | None, str | None]
     """Why there is no formula in float32, as the end of a sentence: without and with dt."""
     float64: tuple[str | None, str | None]
     padding: tuple[str | None, str | None]
-    """Why units that are padding cannot have it."""
+    """Why the formula cannot be evaluated for padding units."""
     split: int = -1
     """See `Kind`."""
     twice: bool = False
-    """Whether kernels carry the hidden state once more, as they do a cell."""
+    """Whether kernels also carry the hidden state in the place of the cell state."""
     single: tuple[bool, ...] = ()
-    """For everything else that is carried, whether it is one number a sequence."""
+    """For every other carried value, whether it is a scalar per sequence."""
     own: tuple[str, ...] = ()
-    """Names of weights of its own, one number a unit each."""
+    """Names of the per-unit weights of the gate or cell."""
 
 
 def derivation(cell: PointwiseCell) -> Derivation:
-    """What is known of a cell; asked once per cell."""
+    """The derivation of a cell, computed once per cell."""
     found: Derivation | None = getattr(cell, "_derivation", None)
     if found is None:
         found = _look_at_gate(cell) if isinstance(cell, GatedCell) and type(cell) in BY_HAND else _look_at_cell(cell)
-        object.__setattr__(cell, "_derivation", found)  # beside the fields: cells do not change
+        object.__setattr__(cell, "_derivation", found)  # not a dataclass field: cells are frozen
     return found
 
 
 def for_every_unit(known: Derivation, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """A state with a copy for every unit of what is one number a sequence."""
+    """A state with the scalars per sequence broadcast to all units."""
     own = len(state) - len(known.single)
     copies = (p.expand_as(state[0]) if one else p for p, one in zip(state[own:], known.single, strict=True))
     return (*state[:own], *copies)
 
 
 def one_a_sequence(known: Derivation, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The other way round."""
+    """The inverse of `for_every_unit`."""
     own = len(state) - len(known.single)
     return (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], known.single, strict=True)))
 
 
 def no_formula(cell: PointwiseCell, dtype: torch.dtype, has_dt: bool) -> str | None:
-    """Why a cell has no formula for numbers of this dtype, as the end of a sentence; None if it has."""
+    """Why a cell has no formula in this dtype, as the end of a sentence; None if it has one."""
     known = derivation(cell)
     return (known.float64 if dtype == torch.float64 else known.float32)[int(has_dt)]
 
@@ -144,11 +146,11 @@ def _look_at_cell(cell: PointwiseCell) -> Derivation:
     times = (False, cell.takes_dt)
     narrow, broad, padding = _reasons(partial(why_no_cell, cell), partial(unpaddable_cell, cell), times)
     forms = [(dt, derived_cell(cell, dt)) for dt, reason in zip(times, narrow, strict=True) if reason is None]
-    if len({(form.split, form.twice) for _, form in forms}) > 1:  # they are one kind, with and without dt
-        narrow = padding = (narrow[0], "with dt it has another shape than without")
+    if len({(form.split, form.twice) for _, form in forms}) > 1:  # one `Kind` covers both, with and without dt
+        narrow = padding = (narrow[0], "its formula has a different structure with dt than without")
     key = _keep(cell.name, cell, [(dt, form.digest) for dt, form in forms])
     found = Derivation(f"cell {cell.name!r}", DERIVED, key, narrow, broad, padding)
-    if not forms:  # then there may be one in float64, for the engine `cpu`
+    if not forms:  # there may still be one in float64, for the engine `cpu`
         wide = [(dt, reason) for dt, reason in zip(times, broad, strict=True) if reason is None]
         forms = [(dt, derived_cell(cell, dt, torch.float64)) for dt, _ in wide]
     if not forms:
@@ -160,14 +162,14 @@ def _look_at_cell(cell: PointwiseCell) -> Derivation:
 def _reasons(
     why: Callable[[bool, torch.dtype], str | None], unpadded: Callable[[bool], str | None], times: tuple[bool, bool]
 ) -> tuple[Reasons, Reasons, Reasons]:
-    """Why there is no formula, without and with dt: in float32, in float64, and for units that are padding."""
+    """Why there is no formula, without and with dt: in float32, in float64, and for padding units."""
     narrow, broad = ([why(dt, dtype) for dt in times] for dtype in (torch.float32, torch.float64))
     padding = [unpadded(dt) if reason is None else reason for dt, reason in zip(times, narrow, strict=True)]
     return (narrow[0], narrow[1]), (broad[0], broad[1]), (padding[0], padding[1])
 
 
 def _keep(name: str, what: Gate | PointwiseCell, digests: list[tuple[bool, str]]) -> str | None:
-    """The key by which kernels find it, if there is a formula."""
+    """Register a formula and return its key; None without a formula."""
     if not digests:
         return None
     key = "-".join([name, *(f"{dt:d}{digest}" for dt, digest in dict(digests).items())])
@@ -176,49 +178,50 @@ def _keep(name: str, what: Gate | PointwiseCell, digests: list[tuple[bool, str]]
 
 
 class Operands(NamedTuple):
-    """What a pass starts from, H as `Terms.alignment` says, all contiguous."""
+    """Operands of a forward or backward pass: contiguous, with H padded to `Terms.alignment`."""
 
     inputs: Tensor
     """`(N, T, B, I)`."""
     weight_ih: Tensor
-    """`(N, G H, I)`; for the backward pass, where it is as large as anything, H may be without padding."""
+    """`(N, G H, I)`; in the backward pass H may be unpadded, because a padded copy would be among the largest
+    tensors."""
     weight_hh: Tensor
-    """`(N, G H, H)`, as `prepared`."""
+    """`(N, G H, H)`, in the form that `launch.prepared` returns."""
     bias_ih: Tensor | None
     """`(N, G H)`."""
     bias_hh: Tensor | None
     """`(N, G H)`."""
     own: Tensor | None
-    """`(N, W, H)`: the gate's own weights."""
+    """`(N, W, H)`: per-unit weights of the gate."""
     dt: Tensor | None
     """`(N, T, B)` float32."""
     lengths: Tensor | None
     """`(N, B)` int32."""
     hidden: Tensor | None
-    """`(N, B, H)` in the dtype of the inputs; None for a state of zeros."""
+    """`(N, B, H)` in the dtype of the inputs; None for a zero state."""
     cell: Tensor | None
-    """`(N, B, H)`; of the GRU, which has no cell, the hidden state once more."""
+    """`(N, B, H)`; for the GRU, which has no cell state, the hidden state again."""
     carried: Tensor | None
     """`(N, K, B, H)`."""
 
 
 class Kept(NamedTuple):
-    """What the backward pass needs of the forward pass, `(N, T, B, ...)`; cells and carried values are float32."""
+    """Tensors that the forward pass saves for backward, `(N, T, B, ...)`; cells and carried values are float32."""
 
     outputs: Tensor
     pre: Tensor | None
-    """Pre-activations, or what these kernels take for them in the backward pass."""
+    """Pre-activations, or the values that these kernels use instead in the backward pass."""
     cells: Tensor | None
     carried: Tensor | None
     """`(N, T, K, B, H)`."""
     parts: Tensor | None
     """The recurrent part of the candidate, GRU only."""
     before: Tensor | None
-    """All h_{t-1}, where products over the steps of several replicas are faster with them."""
+    """All h_{t-1}, if that makes the matmuls over the steps of several replicas faster."""
 
 
 class Final(NamedTuple):
-    """State after the last step, `(N, B, H)` float32 each (`(N, K, B, H)`), or derivatives by it."""
+    """Final state, float32, `(N, B, H)` each (carried: `(N, K, B, H)`), or its gradients."""
 
     hidden: Tensor | None
     cell: Tensor | None
@@ -226,7 +229,7 @@ class Final(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Gradients that somebody asked for. Those by weights are always computed."""
+    """Which gradients are requested. Those of the weights are always computed."""
 
     inputs: bool
     dt: bool
@@ -234,7 +237,7 @@ class Needs(NamedTuple):
 
 
 class OperandGradients(NamedTuple):
-    """Gradients by the operands; None where they were not asked for or do not exist."""
+    """Gradients of the operands; None if not requested or if the operand is missing."""
 
     inputs: Tensor | None
     weight_ih: Tensor
@@ -249,95 +252,96 @@ class OperandGradients(NamedTuple):
 
 
 class Upstream(NamedTuple):
-    """What the recurrence goes back from, and what it fills on the way."""
+    """Incoming gradients of the backward recurrence, and the buffers that it fills."""
 
     outputs: Tensor | None
-    """By all h_t, `(N, T, B, H)`; None for zero."""
+    """Gradients of all h_t, `(N, T, B, H)`; None for zero."""
     final: Final
-    """By the last state, None for zero."""
+    """Gradients of the final state; None for zero."""
     pre: Tensor
-    """By the pre-activations, laid out as they are: to fill."""
+    """Output: gradients of the pre-activations, in the same layout."""
     parts: Tensor | None
-    """By the recurrent part of the candidate, GRU only: to fill."""
+    """Output: gradients of the recurrent part of the candidate, GRU only."""
     state: Final
-    """By the first state: to fill, where it is wanted."""
+    """Output: gradients of the initial state, if requested."""
     wants_dt: bool
     wants_inputs: bool
 
 
 class RecurrenceGradients(NamedTuple):
-    """Gradients that the recurrence returns, beside those it fills in."""
+    """Gradients that the backward recurrence returns, besides the buffers that it fills."""
 
     own: Tensor | None
     dt: Tensor | None
     inputs: Tensor | None = None
-    """`(N, T, B, I)`; None where it is still to be computed from those by the pre-activations, if it is wanted."""
+    """`(N, T, B, I)`; None if it is not requested or still has to be computed from those of the pre-activations."""
     weight_ih: Tensor | None = None
-    """`(N, G H, I)`; None where it is still to be computed from those by the pre-activations."""
+    """`(N, G H, I)`; None if it still has to be computed from those of the pre-activations."""
     bias: Tensor | None = None
-    """`(N, G H)`; None where it is still to be summed from those by the pre-activations."""
+    """`(N, G H)`; None if it still has to be reduced from those of the pre-activations."""
     bias_hh: Tensor | None = None
-    """The same in memory of its own, where that is at hand."""
+    """A copy of `bias` in separate memory, if the kernel provides one."""
     bias_hn: Tensor | None = None
-    """`(N, H)`, GRU only: by the recurrent bias of the candidate."""
+    """`(N, H)`, GRU only: gradient of the recurrent bias of the candidate."""
 
 
 class Terms(NamedTuple):
-    """What a backend asks for and promises, for tasks of one kind and size."""
+    """Requirements and properties of a backend for tasks of one kind and size."""
 
     alignment: int
-    """What H has to be a multiple of: 1 or `ALIGNMENT`."""
+    """H must be a multiple of this: 1 or `ALIGNMENT`."""
     multiplies_inputs: bool
-    """Whether inputs are multiplied by their matrix on the way, and not before."""
+    """Whether the kernel multiplies inputs by weight_ih itself, instead of a matmul before the recurrence."""
     keeps_before: bool
-    """Whether it leaves all h_{t-1} beside all h_t."""
+    """Whether it also writes all h_{t-1}, besides all h_t."""
 
 
 class Backend(Protocol):
-    """The part of both passes that goes from step to step, by kernels of one kind."""
+    """The sequential part of the forward and backward pass, run by the kernels of one engine."""
 
     def terms(self, kind: Kind, operands: Operands) -> Terms:
-        """What holds for operands of these sizes, without padding."""
+        """Requirements for unpadded operands of these sizes."""
 
     def split(self, kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The recurrent matrix `(N, G H, H)` as the kernels take it, and what products are multiplied by."""
+        """The recurrent matrix `(N, G H, H)` in the form the kernels expect, and the scale of its products."""
 
     def forward(
         self, kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final
     ) -> None:
-        """To all h_t, what is kept, and the last state: fills them.
+        """Run all steps: fills the outputs, the saved tensors and the final state.
 
         Args:
-            kind: which kernel.
-            operands: what it starts from.
-            scale: what `split` returned.
-            pre: what the inputs contribute; where it multiplies these, room for the pre-activations or None.
-            kept: what is filled, and saved where it is there.
-            final: what is filled.
+            kind: Kernel variant.
+            operands: Operands of the pass.
+            scale: The scale that `split` returned.
+            pre: Contribution of the inputs to the pre-activations. If the kernel multiplies the inputs itself, a
+                buffer for the pre-activations, or None.
+            kept: Output: all h_t, and the tensors to save, except those that are None.
+            final: Output: final state.
         """
 
     def backward(
         self, kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, by: Upstream
     ) -> RecurrenceGradients:
-        """From the gradients by all h_t and the last state back to those by the first: fills them."""
+        """Run all steps backward, from the gradients of all h_t and the final state; fills the buffers in `by`."""
 
 
 _backends: dict[str, Callable[[], Backend]] = {}
 
 
 def register(name: str, load: Callable[[], Backend]) -> None:
-    """Let kernels of that name run; they are loaded when they are first needed."""
+    """Register the backend of that name; `load` is called on first use."""
     _backends[name] = load
 
 
 @cache
 def backend(name: str) -> Backend:
-    """The kernels of that name."""
+    """The backend of that name."""
     return _backends[name]()
 
 
 def several(parts: tuple[Tensor, ...], dim: int) -> Tensor | None:
-    """Some tensors in one, as kernels take them: a single one as it is, None for none."""
+    """Stack tensors for the kernels: a single one is returned unchanged; None for an empty tuple."""
     if not parts:
         return None
     return parts[0] if len(parts) == 1 else torch.stack(parts, dim)

@@ -1,22 +1,23 @@
-// Transcendental functions, accurate in float32 to a few units in the last place: where the usual short forms are not, as log(1 + x)
-// and exp(x) - 1 for small x, those are the digits that a long memory is made of. A step waits for them, so they are short: series are
-// summed in pairs. Those whose names end in `of` take any number, as formulas of users' gates do: an overflow is infinity.
+// Transcendental functions, accurate in float32 to a few ulp. The usual short forms of log(1 + x) and exp(x) - 1 are inaccurate for small
+// x, and long memories depend on exactly those bits. The functions are on the critical path of a step, so they are short: series are
+// summed in pairs of terms. Those whose names end in `of` accept any argument, as formulas of user-defined gates need: overflow gives
+// infinity.
 
 constexpr float LOG_2 = 0.6931471805599453f;
 
 struct Pair { float of, other; };
 
-// sigmoid(x) and sigmoid(-x), both to the last digit, from one exponential that does not overflow.
+// sigmoid(x) and sigmoid(-x), both accurate to the last bit, from one exponential that does not overflow.
 __device__ __forceinline__ Pair sigmoids(float x) {
     float e = exponential(-larger_of(x, -87.0f));
     float sigmoid = reciprocal(1.0f + e);
     return {sigmoid, e * sigmoid};
 }
 
-// The first alone: where the exponential overflows its reciprocal is zero, as it should be.
+// sigmoid(x) alone: if the exponential overflows, its reciprocal is zero, as it should be.
 __device__ __forceinline__ float sigmoid(float x) { return reciprocal(1.0f + exponential(-x)); }
 
-// exp(x) - 1: its series where the subtraction would cancel.
+// exp(x) - 1, by its series where the subtraction would cancel.
 __device__ __forceinline__ float exponential_less_one(float x) {
     float x2 = x * x;
     float last = fmaf(x, 1.0f / 5040, 1.0f / 720), middle = fmaf(x, 1.0f / 120, 1.0f / 24);
@@ -24,8 +25,8 @@ __device__ __forceinline__ float exponential_less_one(float x) {
     return fabsf(x) < 0.3f ? series : exponential_of(x) - 1.0f;
 }
 
-// log(1 + x / y): where the sum would round, 2 artanh(x / (2 y + x)), by the polynomial that is nearest to its series up to there
-// (2.4e-8 of it). It does not wait for the quotient.
+// log(1 + x / y): where the sum would round, 2 artanh(x / (2 y + x)) by a minimax polynomial (relative error 2.4e-8). It does not wait for
+// the quotient.
 __device__ __forceinline__ float logarithm_of_one_and_ratio(float x, float y) {
     float s = x * reciprocal(fmaf(2.0f, y, x)), ratio = x * reciprocal(y);
     float s2 = s * s;
@@ -35,7 +36,7 @@ __device__ __forceinline__ float logarithm_of_one_and_ratio(float x, float y) {
 
 __device__ __forceinline__ float logarithm_of_one_and(float x) { return logarithm_of_one_and_ratio(x, 1.0f); }
 
-// tanh(x): its series where the difference would cancel.
+// tanh(x), by its series where the difference would cancel.
 __device__ __forceinline__ float hyperbolic_tangent(float x) {
     float e = squared_exponential(-fabsf(x));
     float tanh = copysignf((1.0f - e) * reciprocal(1.0f + e), x);
@@ -76,7 +77,7 @@ __device__ __forceinline__ float hyperbolic_cosine_of(float x) {
     return 0.5f * (e + reciprocal(e));
 }
 
-// atan(x): a quarter of the angle, by its series, of which the compiler makes vectors on a CPU.
+// atan(x): reduced to a quarter of the angle, then its series, without branches so that compilers vectorise it on a CPU.
 __device__ __forceinline__ float arctangent_of(float x) {
     float a = fabsf(x), y = a > 1.0f ? reciprocal(a) : a;
     y *= reciprocal(1.0f + square_root(fmaf(y, y, 1.0f)));
@@ -88,8 +89,8 @@ __device__ __forceinline__ float arctangent_of(float x) {
     return copysignf(a > 1.0f ? 1.5707963267948966f - angle : angle, x);
 }
 
-// What is left of x after whole y, with the sign of y. The quotient may be off by one where it is next to a whole number; of one that is
-// beyond the whole numbers that float32 has, nothing is left.
+// x modulo y, with the sign of y. The quotient may be off by one next to an integer, which is corrected; if it exceeds the integers that
+// float32 represents, the result is zero.
 __device__ __forceinline__ float remainder_of(float x, float y) {
     float left = fmaf(-floorf(x * reciprocal(y)), y, x);
     left = left != 0.0f && (left < 0.0f) != (y < 0.0f) ? left + y : left;
@@ -99,7 +100,7 @@ __device__ __forceinline__ float remainder_of(float x, float y) {
 
 __device__ __forceinline__ float sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x == x ? 0.0f : x; }
 
-// The larger and the smaller of two numbers; NaN if one of them is.
+// Maximum and minimum of two numbers; NaN if either is NaN.
 __device__ __forceinline__ float maximum(float x, float y) { return x > y || x != x ? x : y; }
 
 __device__ __forceinline__ float minimum(float x, float y) { return x < y || x != x ? x : y; }

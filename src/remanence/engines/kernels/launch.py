@@ -1,7 +1,7 @@
-"""Running kernels: buffers, and the matrix products before and after the recurrence.
+"""Launching kernels: buffers, and the matmuls before and after the recurrence.
 
-Everything here runs on every call, and a short sequence takes hardly longer than the host needs to start it: no tensor
-operation that can be left out. Shapes are those of `contract`.
+All of this runs on every call, and for short sequences the host's launch overhead dominates: avoid every tensor
+operation that is not needed. Shapes are those of `contract`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from .room import room
 
 
 def prepared(kind: Kind, operands: Operands) -> tuple[Operands, Tensor | None]:
-    """With the recurrent matrix as the kernels take it, and what its products are then multiplied with."""
+    """Operands with the recurrent matrix in the form the kernels expect, and the scale of its products."""
     matrix, scale = backend(kind.kernels).split(kind, operands.weight_hh)
     return operands._replace(weight_hh=matrix), scale
 
 
 def forward(kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, save: bool) -> tuple[Kept, Final]:
-    """All h_t, and, if `save`, what the backward pass needs; the state after the last step.
+    """All h_t with, if `save`, the tensors that the backward pass needs; and the final state.
 
     Args:
-        kind: which kernel.
-        operands: what it starts from.
-        scale: of the recurrent matrix, see `prepared`.
-        terms: of the backend.
-        save: whether there will be a backward pass.
+        kind: Kernel variant.
+        operands: Operands of the pass.
+        scale: Scale of the recurrent matrix, see `prepared`.
+        terms: Requirements of the backend.
+        save: Whether there will be a backward pass.
     """
     inputs = operands.inputs
     *lead, steps, rows, _ = inputs.shape
@@ -69,14 +69,14 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, 
 
 
 def among(kind: Kind) -> tuple[int, ...]:
-    """The dimension of carried values, if there are several."""
+    """The extra dimension of carried values, if there are several."""
     return (kind.carried,) if kind.carried > 1 else ()
 
 
 def _projected(kind: Kind, operands: Operands, terms: Terms, save: bool) -> Tensor | None:
-    """What the inputs contribute to the pre-activations, `(N, T B, G H)`; room for these if the recurrence does it.
+    """Contribution of the inputs to the pre-activations, `(N, T B, G H)`; an empty buffer if the kernel computes it.
 
-    Rows are whole vectors: where G H numbers are none, more follow.
+    Rows are padded to whole vectors if G H elements do not fill them.
     """
     inputs, weight = operands.inputs.flatten(-3, -2), operands.weight_ih
     if not terms.multiplies_inputs:
@@ -98,18 +98,18 @@ def backward(
     overwrite: bool,
     real: int | None = None,
 ) -> OperandGradients:
-    """Derivatives by everything that was given.
+    """Gradients of all operands.
 
     Args:
-        kind: which kernel.
-        operands: what the forward pass started from.
-        scale: of the recurrent matrix, see `prepared`.
-        kept: what it kept.
-        d_outputs: derivative by all h_t, `(N, T, B, H)`; None for zero.
-        d_final: derivatives by the last state, None for zero.
-        needs: which derivatives to compute.
-        overwrite: whether what was kept may be overwritten, which saves most of the memory of this pass.
-        real: how many units are no padding: derivatives by the matrices come without it.
+        kind: Kernel variant.
+        operands: Operands of the forward pass.
+        scale: Scale of the recurrent matrix, see `prepared`.
+        kept: Tensors saved by the forward pass.
+        d_outputs: Gradient of all h_t, `(N, T, B, H)`; None for zero.
+        d_final: Gradients of the final state; None for zero.
+        needs: Which gradients to compute.
+        overwrite: Whether the saved tensors may be overwritten, which saves most of the memory of this pass.
+        real: Number of units without padding; gradients of the matrices are returned without padding.
     """
     inputs = operands.inputs
     units = operands.weight_hh.shape[-1]
@@ -155,13 +155,14 @@ def _through_time(
     needs: Needs,
     overwrite: bool,
 ) -> tuple[Tensor, Tensor | None, RecurrenceGradients, Final]:
-    """The part of the backward pass that goes from step to step; arguments as there.
+    """The sequential part of the backward pass; arguments as in `backward`.
 
-    What only this part needs is gone when it returns: the products after it need as much memory again.
+    A separate function, so that its temporaries are freed before the matmuls that follow: these need as much memory
+    again.
 
     Returns:
-        Derivatives by the pre-activations, by the GRU's recurrent part of the candidate, what the recurrence found, and
-        derivatives by the first state.
+        Gradients of the pre-activations, of the recurrent part of the GRU's candidate, those that the kernel returns,
+        and those of the initial state.
     """
     inputs, dt = operands.inputs, operands.dt
     *lead, _, rows, _ = inputs.shape

@@ -1,4 +1,4 @@
-"""How tensors lie for kernels: blocks of units, padded to whole vectors, and gradients without the padding."""
+"""Memory layout of kernel operands: blocks of units padded to whole vectors, and gradients without the padding."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .contract import ALIGNMENT, Kind, OperandGradients, Operands
 
 
 def padded(whole: Tensor, amounts: Sequence[int], blocks: int = 0) -> Tensor:
-    """With zeros after the last entries of its last dimensions.
+    """Zero-pad the last dimensions of a tensor.
 
     Args:
-        whole: any tensor.
-        amounts: how many, as `torch.nn.functional.pad` takes them.
-        blocks: if any, the first of these dimensions is so many blocks, each padded on its own.
+        whole: Tensor to pad.
+        amounts: Padding, as for `torch.nn.functional.pad`.
+        blocks: If not 0, the first of the padded dimensions consists of this many blocks, each padded separately.
     """
     if not any(amounts):
         return whole
@@ -31,29 +31,29 @@ def padded(whole: Tensor, amounts: Sequence[int], blocks: int = 0) -> Tensor:
 
 
 class Blocks(NamedTuple):
-    """Where the units of all blocks are in a dimension, which may go on after the last block."""
+    """Position of the units of all blocks in a dimension, which may be longer than all blocks together."""
 
     number: int
     units: int
-    """Of a block, with its padding."""
+    """Units per block, including padding."""
     real: int
-    """Of those, how many are no padding."""
+    """Units per block without padding."""
 
     def apart(self, matrix: Tensor, columns: int) -> Tensor:
-        """Rows of a matrix that are no padding, of every block, and of those the first columns."""
+        """The rows of every block without padding, and their first columns: `(..., number, real, columns)`."""
         rows = matrix[..., : self.number * self.units, :]
         blocks = rows.view(*rows.shape[:-2], self.number, self.units, rows.shape[-1])
         return blocks[..., : self.real, :columns]
 
     def cut(self, matrix: Tensor, columns: int) -> Tensor:
-        """The same, of all blocks one after the other."""
+        """The same with all blocks concatenated: `(..., number * real, columns)`."""
         if matrix.shape[-2:] == (self.number * self.real, columns):
             return matrix
         return self.apart(matrix, columns).flatten(-3, -2).contiguous()
 
 
 def with_padding(blocks: int, operands: Operands, alignment: int = ALIGNMENT) -> Operands:
-    """All of it as the kernels take it: units padded to a multiple of the alignment, contiguous."""
+    """Operands in the form the kernels expect: units padded to a multiple of the alignment, contiguous."""
     more = -operands.weight_hh.shape[-1] % alignment
     if more:
 
@@ -75,7 +75,7 @@ def with_padding(blocks: int, operands: Operands, alignment: int = ALIGNMENT) ->
 
 
 def without_padding(kind: Kind, gradients: OperandGradients, units: int) -> list[Tensor | None]:
-    """Gradients by the operands. Those by matrices come without padding."""
+    """Gradients of the operands with padding removed. Those of the matrices are unpadded already."""
     width = gradients.bias_ih.shape[-1] // kind.blocks
 
     def cut(slope: Tensor | None) -> Tensor | None:
@@ -88,7 +88,7 @@ def without_padding(kind: Kind, gradients: OperandGradients, units: int) -> list
 
     bias_hh = gradients.bias_hh
     if bias_hh is gradients.bias_ih and bias_hh.dim() > 1:
-        # torch copies what it gets twice, but does not see that pieces of it, one per task, are the same memory.
+        # torch copies a gradient that is returned twice, but does not notice that slices of it (one per task) alias.
         bias_hh = bias_hh.clone()
     return [
         gradients.inputs,
@@ -106,5 +106,5 @@ def without_padding(kind: Kind, gradients: OperandGradients, units: int) -> list
 
 
 def _with_last(own: Tensor, more: int) -> Tensor:
-    """Weights of a gate with the last unit's for the padding: zeros might be none that the gate can take."""
+    """Per-unit weights of a gate, padded with those of the last unit: zeros may be outside the gate's domain."""
     return torch.cat((own, own[..., -1:].expand(*own.shape[:-1], more)), -1)

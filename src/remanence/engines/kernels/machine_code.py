@@ -1,4 +1,4 @@
-"""What machine code is made of; `cache` keeps it."""
+"""C++ sources of compiled kernels; `cache` stores the binaries."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .derive import DerivedCell, DerivedGate, cpp
 
 HERE = Path(__file__).parent
 FUNCTIONS, STATE, CELLS = HERE / "functions.cuh", HERE / "state.cuh", HERE / "cells.cuh"
-"""What kernels of all C++ engines begin with; what is derived comes between."""
+"""The sources that kernels of all C++ engines start with; derived code is inserted between them."""
 
 
 class CompilerError(RuntimeError):
-    """There is no compiler, or it does not take the kernel."""
+    """There is no compiler, or it failed to compile the kernel."""
 
 
 def joined(parts: Iterable[Path | str]) -> str:
-    """A source of files and of text in between."""
+    """Concatenate files and text into one source."""
     return "\n".join(_read(part) if isinstance(part, Path) else part for part in parts)
 
 
@@ -28,7 +28,7 @@ def _read(path: Path) -> str:
 
 
 def cell_sources(derived: DerivedGate | DerivedCell) -> tuple[Path | str, ...]:
-    """A cell in C++, and what it is made of: by hand around a derived gate, or all of it derived."""
+    """The sources of a cell in C++: hand-written around a derived gate, or derived as a whole."""
     if isinstance(derived, DerivedCell):
         return FUNCTIONS, cpp.counts(derived), STATE, cpp.cell_source(derived)
     return FUNCTIONS, cpp.source(derived), STATE, CELLS

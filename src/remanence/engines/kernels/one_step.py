@@ -1,6 +1,6 @@
-"""One step of a few sequences as a single call of compiled code, with the weights where they are.
+"""One step of a few sequences as a single call of compiled code that reads the weights in place.
 
-A step of one sequence takes no longer than what Python does around it: every call and every tensor counts here.
+A step of one sequence takes no longer than the Python code around it: every call and every tensor counts here.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .machine_code import CompilerError
 from .run import kind_of
 
 FEW = 16
-"""Sequences up to which going through the weights once for each is faster than preparing a product."""
+"""Largest batch for which reading the weights once per sequence is faster than setting up a matmul."""
 NEAR = 1e-4
-"""How near a compiled step has to be to the equation in float64: a wrong formula is off by 1e-2 or more."""
+"""Tolerance between a compiled step and the equation in float64: a wrong formula is off by 1e-2 or more."""
 
 State = tuple[Tensor, ...]
 
@@ -38,68 +38,68 @@ class StepSizes(NamedTuple):
     inputs: int
     units: int
     width: int
-    """Of the hidden state: that of the units, unless it is projected."""
+    """Width of the hidden state: the number of units, unless it is projected."""
 
 
 Start = Callable[[StepSizes, list[int]], None]
-"""Runs a step of a shape. It is given the addresses of inputs `(B, I)`, weight_ih `(G H, I)`, weight_hh `(G H, W)`,
-bias_ih, bias_hh `(G H)`, dt `(B,)`, own weights `(H,)`, the state before, `(B, W)` then `(B, H)`, and the state after,
-`(B, H)` each, with room for a copy of the hidden one at the end: 0 for what is not there."""
+"""Runs a step of a shape. The addresses are those of inputs `(B, I)`, weight_ih `(G H, I)`, weight_hh `(G H, W)`,
+bias_ih, bias_hh `(G H)`, dt `(B,)`, per-unit weights `(H,)`, the state before, `(B, W)` then `(B, H)`, and the state
+after, `(B, H)` each, with a buffer for a copy of the hidden state at the end: 0 for missing tensors."""
 
 
 def constants_of(kind: Kind, known: Derivation, has_dt: bool) -> dict[str, int | str]:
-    """What sources of steps leave open."""
+    """Values of the macros that the sources of steps leave undefined."""
     return kind.constants() | {"ACTIVATED": 0, "HAS_DT": int(has_dt), "CELLS": int(not known.twice)}
 
 
 def count_addresses(kind: Kind, known: Derivation) -> int:
-    """How many addresses a step is given, see `Start`."""
+    """Number of addresses that a step receives, see `Start`."""
     parts = 1 + (not known.twice) + kind.carried
     return 6 + kind.own + 2 * parts + 1
 
 
 class Compiled(NamedTuple):
-    """The step of a cell."""
+    """The compiled step of a cell."""
 
     start: Start
     blocks: int
     parts: int
-    """Of the state."""
+    """Number of tensors in the state."""
     own: tuple[str, ...]
-    """Names of weights of its own, or of its gate's."""
+    """Names of the per-unit weights of the cell or its gate."""
     twice: bool
     """Whether the hidden state takes part in the update."""
 
 
 class Maker(NamedTuple):
-    """How steps are compiled for devices of a type."""
+    """Compiles steps for one device type."""
 
     lacks: Callable[[torch.device], str | None]
-    """What a device or the installation lacks."""
+    """What the device or the installation lacks; None if nothing."""
     make: Callable[[Kind, Derivation, bool, torch.device], Start]
-    """The step of a kind, without or with dt, on a device."""
+    """Compiles the step of a kind, without or with dt, for a device."""
 
 
 _makers: dict[str, Callable[[], Maker]] = {}
 
 
 def register(type: str, load: Callable[[], Maker]) -> None:
-    """Let devices of a type have steps; how is loaded when it is first needed."""
+    """Register how to compile steps for a device type; `load` is called on first use."""
     _makers[type] = load
 
 
 def one_step(
     cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False
 ) -> State | None:
-    """The state after a step, or None where something is not as compiled code takes it.
+    """The state after a step, or None if compiled code does not support these arguments.
 
     Args:
-        cell: what runs.
-        weights: by name.
+        cell: Cell to run.
+        weights: Weights by name.
         inputs: `(..., I)`, a few sequences.
         state: `(..., width)` each; None for zeros.
         dt: `(...)`, or None for unit steps.
-        copied: whether the hidden state comes once more at the end, in memory of its own.
+        copied: Whether to append a copy of the hidden state.
     """
     weight_ih, weight_hh = weights["weight_ih"], weights["weight_hh"]
     (height, width), shape, features = weight_hh.shape, inputs.shape, weight_ih.shape[1]
@@ -121,7 +121,7 @@ def one_step(
         ((bias_ih, bias_hh), height),
         (own, units),
         ((dt,), rows),
-    ):  # it reads all of what they promise
+    ):  # compiled code reads this many elements without checking
         for vector in vectors:
             if vector is not None and vector.numel() != size:
                 return None
@@ -147,7 +147,7 @@ def one_step(
             and not tensor.is_neg()
         ):
             addresses.append(tensor.data_ptr())
-            if not addresses[-1]:  # of a tensor without memory
+            if not addresses[-1]:  # a tensor without storage
                 return None
         else:
             return None
@@ -165,9 +165,9 @@ def one_step(
 
 
 class _Steps(dict[tuple[int, bool], Compiled | None]):
-    """Of a cell, by the number of a GPU or -1, without and with dt, compiled when first asked for.
+    """The compiled steps of a cell, by GPU index (-1 for the CPU) and whether there is dt. Compiled on first use.
 
-    A copy of the cell has none of them.
+    Copies of the cell start without any.
     """
 
     def __init__(self, cell: Cell) -> None:
@@ -175,7 +175,7 @@ class _Steps(dict[tuple[int, bool], Compiled | None]):
 
     def __missing__(self, key: tuple[int, bool]) -> Compiled | None:
         index, has_dt = key
-        if index >= 0 and torch.cuda.is_current_stream_capturing():  # nothing may be tried out now
+        if index >= 0 and torch.cuda.is_current_stream_capturing():  # compiling and testing would break the capture
             return None
         self[key] = found = _step_of(self.cell, torch.device("cpu" if index < 0 else f"cuda:{index}"), has_dt)
         return found
@@ -186,7 +186,7 @@ class _Steps(dict[tuple[int, bool], Compiled | None]):
 
 def _steps_of(cell: Cell) -> _Steps:
     found = _Steps(cell)
-    object.__setattr__(cell, "_one_step", found)  # beside the fields: cells do not change
+    object.__setattr__(cell, "_one_step", found)  # not a dataclass field: cells are frozen
     return found
 
 
@@ -194,7 +194,7 @@ _known: dict[tuple[Kind, torch.device, bool], Compiled | None] = {}
 
 
 def _step_of(cell: Cell, device: torch.device, has_dt: bool) -> Compiled | None:
-    """The step of a cell; None where it cannot be had."""
+    """The compiled step of a cell; None if it is not available."""
     if not isinstance(cell, PointwiseCell):
         return None
     maker = _makers[device.type]()
@@ -218,12 +218,12 @@ def _compiled(maker: Maker, cell: PointwiseCell, kind: Kind, device: torch.devic
     step = Compiled(start, kind.blocks, len(cell.widths(1, 1)), known.own, known.twice)
     if _agrees(step, cell, device, has_dt):
         return step
-    warnings.warn(f"a compiled step of {cell} disagrees with the loop engine; another way is used", stacklevel=2)
+    warnings.warn(f"a compiled step of {cell} disagrees with the loop engine and is not used", stacklevel=2)
     return None
 
 
 def _agrees(step: Compiled, cell: PointwiseCell, device: torch.device, has_dt: bool) -> bool:
-    """Whether it does what the equation says, on numbers of its own."""
+    """Whether a compiled step agrees with the loop engine on random inputs."""
     with undisturbed(device), torch.no_grad():
         task = make_task(cell, Sizes(1, 5, 75, 133), torch.float32, device, irregular=has_dt)
         tried = copy(cell)

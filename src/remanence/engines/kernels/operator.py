@@ -1,7 +1,7 @@
-"""Kernels as an operation of torch: it differentiates, and `torch.compile` takes it as it is.
+"""The kernels as a torch operator, with autograd and `torch.compile` support.
 
-Without a compiler all of it is one node of the graph, from the tensors as they are to their derivatives: what tensor
-operations and custom operators cost the host on every call takes longer than a short sequence.
+In eager mode everything is a single autograd node, from the unpadded tensors to their gradients: the host overhead of
+separate tensor operations and custom operators would take longer than a short sequence.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ FIELDS = len(Operands._fields)
 
 
 def run_kernels(kind: Kind, cell: PointwiseCell, given: Operands, save: bool) -> tuple[Tensor, Final]:
-    """All steps: outputs `(N, T, B, H)` and the last state, some padded; N only if there are several tasks.
+    """Run all steps: outputs `(N, T, B, H)` and the final state, possibly padded; N only if there are several tasks.
 
     Args:
-        kind: which kernel.
-        cell: what it computes.
-        given: what it starts from, unpadded.
-        save: whether there will be a backward pass.
+        kind: Kernel variant.
+        cell: Cell that it computes.
+        given: Unpadded operands.
+        save: Whether there will be a backward pass.
     """
     if torch.compiler.is_compiling():
         given = with_padding(kind.blocks, given)
         outputs, hidden, last, carried, *_ = fused_forward(*given, save, *astuple(kind))
     elif save:
-        if not given.inputs.is_contiguous():  # now, so that what is kept of it is what was given
+        if not given.inputs.is_contiguous():  # here, so that the copy is what autograd saves
             given = given._replace(inputs=given.inputs.contiguous())
         outputs, hidden, last, carried = _Fused.apply(kind, cell, *given)  # type: ignore[no-untyped-call]
     else:
@@ -49,26 +49,26 @@ def run_kernels(kind: Kind, cell: PointwiseCell, given: Operands, save: bool) ->
 
 
 def _ready(kind: Kind, given: Operands) -> tuple[Operands, Tensor | None, Terms]:
-    """As the kernels take it, padded no more than they need."""
+    """Operands in the form the kernels expect, padded no more than needed."""
     terms = backend(kind.kernels).terms(kind, given)
     return *launch.prepared(kind, with_padding(kind.blocks, given, terms.alignment)), terms
 
 
 def _narrowed(final: Final, outputs: Tensor) -> Final:
-    """The last hidden state in the dtype of the outputs."""
+    """Convert the final hidden state to the dtype of the outputs."""
     assert final.hidden is not None
     same = final.hidden.dtype == outputs.dtype
     return final if same else final._replace(hidden=final.hidden.to(outputs.dtype))
 
 
 def _needs(needs: Sequence[bool]) -> Needs:
-    """What a backward pass has to compute, from the needs of all fields."""
+    """Gradients that a backward pass has to compute, from `needs_input_grad` of all operands."""
     of = Operands(*needs)  # type: ignore[arg-type]
     return Needs(bool(of.inputs), bool(of.dt), bool(of.hidden or of.cell or of.carried))
 
 
 class _Fused(torch.autograd.Function):
-    """All steps, as one node of the graph."""
+    """All steps as one autograd node."""
 
     @staticmethod
     def forward(ctx: Any, kind: Kind, cell: PointwiseCell, *fields: Tensor | None) -> Any:
@@ -77,14 +77,14 @@ class _Fused(torch.autograd.Function):
         kept, final = launch.forward(kind, given, scale, terms, save=True)
         ctx.kind, ctx.cell, ctx.terms, ctx.units = kind, cell, terms, unpadded.weight_hh.shape[-1]
         ctx.overwritten = False
-        # Not with padding, of which the backward pass has no need.
+        # weight_ih is saved unpadded: the backward pass does not need its padding.
         ctx.save_for_backward(*given._replace(weight_ih=unpadded.weight_ih), *kept, scale, *fields)
         ctx.set_materialize_grads(False)
         return kept.outputs, *_narrowed(final, kept.outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        saved = ctx.saved_tensors  # which torch.utils.checkpoint gives once
+        saved = ctx.saved_tensors  # torch.utils.checkpoint allows a single access
         if not torch.is_grad_enabled():
             return _differentiate(ctx, saved[:-FIELDS], *grads)
         known = [None if grad is None else grad[..., : ctx.units] for grad in grads]
@@ -98,10 +98,10 @@ def _differentiate(
     kind: Kind = ctx.kind
     given, kept, scale = Operands(*saved[:FIELDS]), Kept(*saved[FIELDS:-1]), saved[-1]
     device = given.inputs.device.type
-    if torch.is_autocast_enabled(device):  # what was kept is of the precision of the forward pass
+    if torch.is_autocast_enabled(device):  # saved tensors have the precision of the forward pass already
         with torch.autocast(device, enabled=False):
             return _differentiate(ctx, saved, d_outputs, *d_final)
-    if ctx.overwritten:  # by a backward pass before this one: made again, bit for bit the same
+    if ctx.overwritten:  # by an earlier backward pass (retain_graph): recompute, bit for bit the same
         more = given.weight_hh.shape[-1] - ctx.units
         again = given._replace(weight_ih=padded(given.weight_ih, (0, 0, 0, more), kind.blocks).contiguous())
         kept, _ = launch.forward(kind, again, scale, ctx.terms, save=True)
@@ -123,14 +123,14 @@ def _differentiate(
 
 
 def no_second_derivative(*_: Any) -> None:
-    """Refuse it, in the place of a derivative of a backward pass."""
+    """Raise: registered as the backward of a backward pass."""
     raise NotImplementedError(
-        "expected first derivatives only, got a second one: compiled graphs have none, a call without "
-        "torch.compile does"
+        "expected first-order gradients only, got a double backward: torch.compile does not support it for this layer, "
+        "call the layer without torch.compile"
     )
 
 
-# For the compiler: operators with a schema, and what their results look like. What is None elsewhere is empty here.
+# For torch.compile: custom operators with a schema and fake kernels. Tensors that are None elsewhere are empty here.
 
 KIND = (
     "str cell_name, str gate_name, int blocks, int split, bool coupled, float beta, int carried_values, "
@@ -168,7 +168,7 @@ def fused_backward(*arguments: Any) -> tuple[Tensor, ...]:
     slopes = launch.backward(
         kind, *launch.prepared(kind, given), kept, d_outputs, Final(*rest[:3]), Needs(*rest[3:]), overwrite=False
     )
-    # Results of an operator must not share memory, and are as promised below.
+    # Outputs of an operator must not alias, and must match the fake kernel below.
     own = partial(torch.Tensor.to, dtype=torch.float32, copy=True)
     slopes = slopes._replace(
         inputs=None if slopes.inputs is None else slopes.inputs.contiguous(),
@@ -248,7 +248,7 @@ def _differentiate_compiled(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | N
     known = [None if grad is None else grad.contiguous() for grad in grads[: 3 + bool(kind.carried)]]
     known += [None] * (4 - len(known))
     slopes = OperandGradients(*fused_backward(*saved, *known, *needs, *ctx.parts))
-    # The GRU's cell is its hidden state once more: that it counts twice is the business of whoever passed it twice.
+    # The GRU's cell operand is its hidden state again: the caller passed it twice, and autograd adds both gradients.
     found = [slopes.inputs if needs.inputs else None, slopes.weight_ih, slopes.weight_hh]
     found += [None if b is None else s for b, s in ((given.bias_ih, slopes.bias_ih), (given.bias_hh, slopes.bias_hh))]
     found += [None if given.own is None else slopes.own, slopes.dt if needs.dt else None, None]

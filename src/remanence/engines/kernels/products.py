@@ -1,7 +1,7 @@
-"""The matrix products before and after the recurrence.
+"""The matmuls before and after the recurrence.
 
-Shapes are those of `contract`. Tensor cores take rows of whole vectors, and lose more to others than padding costs: one
-product of all that is padded takes a half to a quarter of the time of one for each block without its padding.
+Shapes are those of `contract`. Tensor cores need aligned rows, and unaligned ones cost more than padding does: one
+matmul over padded blocks takes a half to a quarter of the time of one matmul per unpadded block.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from ..machine import lacking, processors
 from .layout import Blocks, padded
 
 LARGE = 2**20
-"""Numbers from which on inputs are copied to pad them."""
+"""Number of elements from which on inputs are copied to pad them."""
 NARROW, FEW = 16, 2**24
-"""A matrix of up to so many columns is not padded to multiply fewer numbers than that: the host counts more."""
+"""A matrix of up to `NARROW` columns is not padded for fewer than `FEW` elements: host overhead dominates."""
 PARTS = 8
-"""Products that one over many rows is made of, at most."""
+"""Largest number of matmuls that one over many rows is split into (split-K)."""
 TILE = (128, 256)
-"""What a processor has of a product of float32 numbers."""
+"""Tile of a float32 matmul that one SM computes."""
 SUMS = 64
-"""Sums that a long one is made of."""
+"""Number of partial sums of a long reduction."""
 
 
 def by_weight(inputs: Tensor, weight: Tensor) -> Tensor:
-    """What inputs `(N, T B, I)` contribute to the pre-activations, in rows of whole vectors."""
+    """Contribution of inputs `(N, T B, I)` to the pre-activations, with rows padded to whole vectors."""
     more, rows = _more(inputs), lacking(weight.shape[-2], weight.itemsize)
     return times(padded(inputs, (0, more)), padded(weight, (0, more, 0, rows)).mT)
 
 
 def derivatives_by_inputs(d_pre: Tensor, weight: Tensor, blocks: Blocks) -> Tensor:
-    """d_pre weight, `(N, T B, I)`, where the weight has no padding in its blocks; d_pre is zero after the last."""
+    """d_pre @ weight, `(N, T B, I)`. The blocks of the weight are unpadded; d_pre is zero after the last block."""
     width, rows = weight.shape[-1], blocks.units - blocks.real
     as_it_is = width == 1 or (width <= NARROW and d_pre.numel() < FEW)
     columns = 0 if as_it_is else lacking(width, weight.itemsize)
@@ -46,7 +46,7 @@ def derivatives_by_inputs(d_pre: Tensor, weight: Tensor, blocks: Blocks) -> Tens
 
 
 def derivatives_by_weight(d_pre: Tensor, inputs: Tensor, blocks: Blocks) -> Tensor:
-    """d_pre^T inputs, of units that are no padding, `(N, G units, I)`."""
+    """d_pre^T @ inputs without padding units, `(N, G units, I)`."""
     factors = padded(inputs, (0, _more(inputs)))
     return _over_steps(d_pre, factors, blocks, inputs.shape[-1], _parts(d_pre, factors))
 
@@ -54,14 +54,14 @@ def derivatives_by_weight(d_pre: Tensor, inputs: Tensor, blocks: Blocks) -> Tens
 def derivatives_by_recurrent_weight(
     d_pre: Tensor, outputs: Tensor, hidden: Tensor | None, blocks: Blocks, reverse: bool
 ) -> Tensor:
-    """The sum over steps of d_pre_t^T h_{t-1}, of units that are no padding, `(N, G units, units)`.
+    """The sum over steps of d_pre_t^T @ h_{t-1} without padding units, `(N, G units, units)`.
 
     Args:
-        d_pre: `(N, T B, ...)`.
-        outputs: all h_t, `(N, T, B, H)`.
-        hidden: the first, `(N, B, H)`; None for zero.
-        blocks: of d_pre.
-        reverse: whether the first is before the last step.
+        d_pre: Gradients of the pre-activations, `(N, T B, ...)`.
+        outputs: All h_t, `(N, T, B, H)`.
+        hidden: Initial hidden state, `(N, B, H)`; None for zero.
+        blocks: Blocks of d_pre.
+        reverse: Whether the sequence runs backward, so that the initial state precedes the last step.
     """
     rows = outputs.shape[-2]
     h = outputs.flatten(-3, -2)
@@ -80,14 +80,14 @@ def derivatives_by_recurrent_weight(
 
 
 def derivatives_of_replicas(d_pre: Tensor, before: Tensor, blocks: Blocks) -> Tensor:
-    """The same with all h_{t-1}, `(N, T B, H)`, in parts: torch spreads a few long products over few processors."""
+    """The same from all h_{t-1}, `(N, T B, H)`, as split-K: torch runs a few long matmuls on only a few SMs."""
     return _over_steps(d_pre, before, blocks, blocks.real, gcd(d_pre.shape[-2], PARTS))
 
 
 def sum_over_rows(d_pre: Tensor) -> Tensor:
     """The sum over all steps and sequences, in float32.
 
-    In two goes: torch sums very many rows with a buffer that is as large as what is summed.
+    In two stages: to sum very many rows, torch allocates a buffer as large as its input.
     """
     *lead, rows, width = d_pre.shape
     rest = rows % SUMS
@@ -99,17 +99,17 @@ def sum_over_rows(d_pre: Tensor) -> Tensor:
 
 
 def times(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b, of all replicas."""
+    """a @ b for all replicas."""
     return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
 
 
 def _more(inputs: Tensor) -> int:
-    """How many columns inputs get."""
+    """Number of padding columns for inputs."""
     return lacking(inputs.shape[-1], inputs.itemsize) if inputs.numel() >= LARGE else 0
 
 
 def _over_steps(d_pre: Tensor, factors: Tensor, blocks: Blocks, columns: int, parts: int = 1) -> Tensor:
-    """d_pre^T factors without padding, as the sum of so many products."""
+    """d_pre^T @ factors without padding, as the sum of `parts` matmuls."""
     if parts == 1:
         return blocks.cut(times(d_pre.mT, factors), columns)
     *lead, rows, width = d_pre.shape
@@ -119,9 +119,9 @@ def _over_steps(d_pre: Tensor, factors: Tensor, blocks: Blocks, columns: int, pa
 
 
 def _parts(d_pre: Tensor, factors: Tensor) -> int:
-    """Of one product of float32 numbers that would leave some processors without a tile of it.
+    """Number of parts to split a float32 matmul into if its tiles would leave some SMs idle.
 
-    Where more than half would have none, torch sees to it by itself.
+    If more than half of the SMs would be idle, torch splits it by itself.
     """
     if d_pre.dim() > 2 or d_pre.dtype != torch.float32 or not d_pre.numel():
         return 1

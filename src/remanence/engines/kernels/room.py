@@ -1,8 +1,7 @@
-"""Memory for what a training step on a CPU keeps, used again by the next.
+"""A memory pool for the tensors that a training step on a CPU saves, reused by the next step.
 
-The system takes back what is freed in pieces this large, and gives new pages, filled with zeros, at the next step: on
-x86 17 ms for 50 MB, where writing them takes one. So the last few pieces are kept, and given away once nobody else has
-them.
+The operating system reclaims freed blocks of this size, and maps new zeroed pages in the next step: on x86 17 ms for
+50 MB, where writing them takes one. So the last few blocks are kept, and reused once nothing else refers to them.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ import torch
 from torch import Tensor, UntypedStorage
 
 LARGE = 2**22
-"""Bytes from which on memory is kept: less, the allocator keeps itself."""
+"""Smallest block in bytes that is pooled: the allocator keeps smaller ones itself."""
 MOST = 2**28
-"""Bytes that are kept."""
+"""Capacity of the pool in bytes."""
 
 REFERENCES = 4
-"""Of a piece that is looked at: the list, the loop over it, the function that looks, and what it calls."""
+"""Reference count of a free block during the check: the list, the loop over it, the check, and the call in it."""
 _kept: list[UntypedStorage] = []
-"""The one that was used last at the end."""
+"""The pool, most recently used last."""
 _lock = threading.Lock()
 
 
 def room(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Like `torch.empty`."""
+    """Like `torch.empty`, from the pool if possible."""
     if device.type != "cpu":
         return torch.empty(shape, dtype=dtype, device=device)
     size = prod(shape) * dtype.itemsize
@@ -45,18 +44,18 @@ def room(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def forget() -> None:
-    """Give back what nobody uses."""
+    """Empty the pool: blocks that nothing else refers to are freed."""
     with _lock:
         _kept.clear()
 
 
 def _is_free(piece: UntypedStorage) -> bool:
-    """Whether nobody but the list has it."""
+    """Whether only the pool refers to the block."""
     return sys.getrefcount(piece) <= REFERENCES and bool(torch._C._storage_Use_Count(piece._cdata) == 1)
 
 
 def _keep(piece: UntypedStorage) -> None:
-    """As the last one used; what was used longest ago goes where there would be too much."""
+    """Mark a block as most recently used, and drop the least recently used ones beyond the capacity."""
     _kept[:] = [other for other in _kept if other is not piece]
     _kept.append(piece)
     while sum(other.nbytes() for other in _kept) > MOST:
@@ -64,7 +63,7 @@ def _keep(piece: UntypedStorage) -> None:
 
 
 def _start_anew() -> None:
-    """In a process that was forked: what another thread held there stays held for ever."""
+    """Reset after a fork: a lock held by another thread would never be released in the child."""
     global _lock
     _lock = threading.Lock()
     _kept.clear()

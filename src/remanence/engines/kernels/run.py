@@ -1,4 +1,4 @@
-"""From a task to the operators of kernels and back."""
+"""Conversion of a task to the operands of the kernels, and of their results back."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def unsuited(task: EngineTask, pads: bool = True) -> str | None:
-    """Why no kernel can run the task.
+    """Why no kernel can run the task; None if one can.
 
     Args:
-        task: what is to be run.
-        pads: whether kernels have units that are padding.
+        task: Task to run.
+        pads: Whether the kernels pad the units.
     """
     if (reason := unsuited_numbers(task)) is not None:
         return reason
     if not isinstance(task.cell, PointwiseCell):
-        return f"it takes cells with one recurrent product and a pointwise update, and {task.cell.name} is none"
+        return f"it runs cells with one recurrent matmul and a pointwise update, and {task.cell.name} is not one"
     known, has_dt = derivation(task.cell), int(task.dt is not None)
     if known.float32[has_dt] is not None:
         return f"it cannot derive kernels for {known.subject}: {known.float32[has_dt]}"
     if pads and known.padding[has_dt] is not None:
         return f"it cannot pad layers with {known.subject}: {known.padding[has_dt]}"
     if "weight_hr" in task.weights:
-        return "it does not project the hidden state, and proj_size is set"
+        return "it does not support projections, and proj_size is set"
     return None if torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)
 
 
 def unsuited_numbers(task: EngineTask) -> str | None:
-    """Why no kernel computes with numbers of this dtype."""
+    """Why no kernel supports the dtype of the inputs; None if one does."""
     if task.inputs.dtype in DTYPES:
         return None
     return f"it computes in float32, bfloat16 and float16, and the input is {task.inputs.dtype}"
 
 
 def run_with(kernels: str, task: EngineTask) -> EngineResult:
-    """Run a task, or several side by side, in one launch, with the kernels of that name."""
+    """Run a task, or several side by side, in one launch of that backend's kernels."""
     cell = task.cell
     assert isinstance(cell, PointwiseCell)
     units = task.width
@@ -70,7 +70,7 @@ _kinds: dict[tuple[Any, ...], Kind] = {}
 
 
 def kind_of(cell: PointwiseCell, reverse: bool, precision: str, kernels: str) -> Kind:
-    """Which kernel runs a cell."""
+    """The kernel variant that runs a cell, memoised."""
     if torch.compiler.is_compiling():
         return make_kind(cell, reverse, precision, kernels)
     key = (type(cell), derivation(cell).key, *_settings(cell), reverse, precision, kernels)
@@ -84,7 +84,7 @@ def _settings(cell: PointwiseCell) -> tuple[bool, float]:
 
 
 def make_kind(cell: PointwiseCell, reverse: bool, precision: str, kernels: str) -> Kind:
-    """The same, without a memory of it."""
+    """The kernel variant that runs a cell."""
     known = derivation(cell)
     assert known.key is not None
     coupled, beta = _settings(cell) if known.kind != DERIVED else (False, 0.0)
@@ -104,7 +104,7 @@ def make_kind(cell: PointwiseCell, reverse: bool, precision: str, kernels: str) 
 
 
 def operands_of(task: EngineTask) -> Operands:
-    """What a task starts from, as the operators want it."""
+    """The operands of a task."""
     weights, state = task.weights, task.state
     assert isinstance(task.cell, PointwiseCell)
     known = derivation(task.cell)
@@ -129,12 +129,12 @@ def operands_of(task: EngineTask) -> Operands:
 
 
 def tracked(task: EngineTask) -> bool:
-    """Whether anything of it wants a gradient, and may have one."""
+    """Whether autograd is enabled and any tensor of the task requires a gradient."""
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in task.tensors)
 
 
 def ended(task: EngineTask, output: Tensor) -> Tensor:
-    """Zero past the end of a sequence, where the kernel holds the last state."""
+    """Zero the output past the end of each sequence, where the kernel repeats the last state."""
     if task.lengths is None:
         return output
     steps = torch.arange(output.shape[-3], device=output.device)

@@ -1,10 +1,11 @@
-// What a step of every cell takes and leaves, by hand or derived. CELL_FORWARD, CELL_SLOPES and CELL_BACKWARD are the names of its three
-// functions: one step, its slopes, which are all that can be computed before the derivatives of a step are known, and the way back.
+// Inputs and outputs of a step, the same for hand-written and derived cells. CELL_FORWARD, CELL_SLOPES and CELL_BACKWARD are the names of
+// its three functions: one step; its slopes (local derivatives), everything that can be computed before the incoming gradients of the step
+// are known; and the backward step.
 
 struct State { float hidden, cell, carried[CARRIED + !CARRIED]; };
 struct CellBack { float z[BLOCKS > 4 ? BLOCKS : 4], hn, cell, carried[CARRIED + !CARRIED], fixed[FIXED + !FIXED], dt; };
 
-// Of a sequence that has ended: the derivatives by its state go on as they are.
+// For a sequence that has ended: the gradients of its state pass through unchanged.
 __device__ __forceinline__ CellBack handed_on(float d_cell, const float* d_carried) {
     CellBack back = {};
     back.cell = d_cell;

@@ -1,4 +1,4 @@
-"""Kernels in Triton's language: one launch for a whole sequence, forward and backward."""
+"""The Triton engine: persistent kernels that run a whole sequence in one launch, forward and backward."""
 
 from .engine import SIDE_BY_SIDE, made_of, name, refuses, run
 

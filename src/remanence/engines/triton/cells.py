@@ -1,18 +1,18 @@
-"""Every cell as three device functions around a gate: one step, its slopes, and the derivative from these.
+"""Every cell as three device functions around a gate: one step, its slopes, and the backward step that uses them.
 
     forward(z, hn, cell, carried, fixed, dt, GATE, ROWS, COUPLED, BETA) -> hidden, cell, carried
-    slopes(z, hn, cell, carried, fixed, dt, GATE_SLOPES, ROWS, COUPLED, BETA) -> two tuples: the cell's own, the gate's
+    slopes(z, hn, cell, carried, fixed, dt, GATE_SLOPES, ROWS, COUPLED, BETA) -> slopes of the cell, slopes of the gate
     backward(slopes, of_gate, d_hidden, d_cell, d_carried, GATE_BACK, ROWS, COUPLED)
         -> d_z, d_hn, d_cell, d_carried, d_fixed, d_dt
 
-All tensors are (rows, units) float32 tiles of one program; z is a tuple of the pre-activations of all blocks, in the
-order of `GatedCell.blocks`; cell and carried, a tuple, are what was carried into the step; fixed is a tuple of what the
-gate's weights come to. hn is the recurrent part of the GRU's candidate, whose block of z then holds the input's part
-alone. The GRU carries its hidden state as `cell`. The gate's functions are derived from its equation, see
+All tensors are (rows, units) float32 tiles of one program. z is a tuple of the pre-activations of all blocks, in the
+order of `GatedCell.blocks`; cell and carried (a tuple) are the state before the step; fixed is a tuple of the values
+that depend only on the gate's weights. hn is the recurrent part of the GRU's candidate, whose block of z then holds the
+input part alone. The GRU carries its hidden state as `cell`. The gate's functions are derived from its equation, see
 `kernels.derive.triton`.
 
-Slopes are what can be computed before the derivatives of a step are known. d_z is a tuple like z. d_hn is the
-derivative by hn for the GRU.
+Slopes are the local derivatives of a step: everything that can be computed before its incoming gradients are known. d_z
+is a tuple like z. d_hn is the gradient of hn, for the GRU.
 """
 
 # ruff: noqa: D103, N803, N806, RUF005
@@ -26,7 +26,7 @@ from .functions import sigmoid, sigmoids, tanh
 
 @triton.jit
 def gate_rows(first, z, ROWS: tl.constexpr):
-    """The rows of a gate: the first, and those that come after all blocks of the cell."""
+    """The pre-activations of a gate: the first row, and those that follow the blocks of the cell."""
     rows = (first,)
     for row in tl.static_range(1, ROWS):
         rows = rows + (z[len(z) - ROWS + row],)
@@ -35,7 +35,7 @@ def gate_rows(first, z, ROWS: tl.constexpr):
 
 @triton.jit
 def with_extra_rows(d_z, d_rows, ROWS: tl.constexpr):
-    """Derivatives by all blocks, from those of the cell and those by the gate's rows."""
+    """Gradients of all blocks: those of the cell's blocks, followed by those of the gate's other rows."""
     for row in tl.static_range(1, ROWS):
         d_z = d_z + (d_rows[row],)
     return d_z
@@ -43,7 +43,7 @@ def with_extra_rows(d_z, d_rows, ROWS: tl.constexpr):
 
 @triton.jit
 def added(a, b):
-    """Sums of two tuples."""
+    """Elementwise sum of two tuples."""
     total = ()
     for i in tl.static_range(len(a)):
         total = total + (a[i] + b[i],)

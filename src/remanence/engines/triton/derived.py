@@ -1,4 +1,4 @@
-"""Device functions of a cell and its gate, from the source that is derived from their equations."""
+"""Device functions of a cell and its gate, compiled from the source that is derived from their equations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from . import cells, functions
 
 
 class DeviceFunctions(NamedTuple):
-    """Those of one cell, by hand or derived, and those of its gate, see `kernels.derive.triton`."""
+    """Device functions of one cell, hand-written or derived, and of its gate, see `kernels.derive.triton`."""
 
     rows: int
-    """Of the gate."""
+    """Number of rows of the gate."""
     cell_forward: Any
     cell_slopes: Any
     cell_backward: Any
@@ -33,7 +33,7 @@ class DeviceFunctions(NamedTuple):
 
 @lru_cache(maxsize=256)
 def device_functions(kind: Kind, has_dt: bool) -> DeviceFunctions:
-    """What the kernels of a kind call. A cell that is derived has its gate inside: what stands for it is not called."""
+    """The functions that the kernels of a kind call. A derived cell includes its gate: its gate_* are placeholders."""
     derived = kind.derived(has_dt)
     if isinstance(derived, DerivedCell):
         space = defined(printed.cell_source(derived))
@@ -47,7 +47,7 @@ def device_functions(kind: Kind, has_dt: bool) -> DeviceFunctions:
 
 @lru_cache(maxsize=256)
 def defined(source: str) -> dict[str, Any]:
-    """The functions of a source. Triton reads their text from `linecache`, as if it were in a file."""
+    """Execute a source and return its functions. Triton reads their text from `linecache`, as if from a file."""
     name = f"<derived {hashlib.sha256(source.encode()).hexdigest()[:16]}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space: dict[str, Any] = {word: value for word, value in vars(functions).items() if not word.startswith("_")}

@@ -1,4 +1,4 @@
-"""Which tasks Triton's kernels run."""
+"""The engine interface of the Triton kernels: which tasks they can run, and how."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIDE_BY_SIDE = True
 
 
 def refuses(task: EngineTask) -> str | None:
-    """Why it cannot run the task."""
+    """Why it cannot run the task; None if it can."""
     device = task.inputs.device
     if device.type != "cuda" and not interpreting():
         return f"it runs on CUDA devices, and the input is on {device.type}"
@@ -33,7 +33,7 @@ def refuses(task: EngineTask) -> str | None:
 
 
 def interpreting() -> bool:
-    """Whether Triton interprets its kernels, which then run on the CPU."""
+    """Whether Triton's interpreter is enabled (TRITON_INTERPRET=1), which runs kernels on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
@@ -43,7 +43,7 @@ def run(task: EngineTask) -> EngineResult:
 
 
 def made_of(device: torch.device) -> tuple[str, ...]:
-    """What its results depend on beside its source."""
+    """Hardware and versions that its results depend on, besides its source."""
     import triton
 
     return (*described(device), str(triton.__version__), f"interpreted: {interpreting()}")

@@ -1,7 +1,7 @@
-"""Transcendental functions for the kernels, in plain Triton so that its interpreter knows them too.
+"""Transcendental functions for the kernels, in plain Triton (no libdevice) so that the interpreter supports them too.
 
-Accurate in float32 to a few units in the last place, where the usual short forms are not: log(1 + x) and exp(x) - 1
-lose all digits for small x, and those are the digits that a long memory is made of.
+Accurate in float32 to a few ulp. The usual short forms of log(1 + x) and exp(x) - 1 are not: they lose all significand
+bits for small x, and long memories depend on exactly those bits.
 """
 
 # ruff: noqa: D402
@@ -13,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def sigmoids(x):
-    """sigmoid(x) and sigmoid(-x), both to the last digit, from one exponential that cannot overflow."""
+    """sigmoid(x) and sigmoid(-x), both accurate to the last bit, from one exponential that cannot overflow."""
     e = tl.exp(-tl.abs(x))
     larger = 1.0 / (1.0 + e)
     smaller = e * larger
@@ -29,7 +29,7 @@ def sigmoid(x):
 
 @triton.jit
 def expm1(x):
-    """exp(x) - 1: its series where the subtraction would cancel."""
+    """exp(x) - 1, by its series where the subtraction would cancel."""
     series = 1.0 + x * (1.0 / 7)
     series = 1.0 + x * (1.0 / 6) * series
     series = 1.0 + x * (1.0 / 5) * series
@@ -41,7 +41,7 @@ def expm1(x):
 
 @triton.jit
 def log1p(x):
-    """log(1 + x): the series of 2 artanh(x / (2 + x)) where the sum would round."""
+    """log(1 + x), by the series of 2 artanh(x / (2 + x)) where the sum would round."""
     s = x / (2.0 + x)
     s2 = s * s
     series = 1.0 / 9
@@ -62,7 +62,7 @@ def tanh(x):
 
 @triton.jit
 def sinh(x):
-    """sinh(x); where it overflows, infinity."""
+    """sinh(x); overflow gives infinity."""
     e = expm1(tl.abs(x))
     s = 0.5 * (e + tl.where(e < 1e30, e / (e + 1.0), 1.0))
     return tl.where(x >= 0, s, -s)
@@ -70,7 +70,7 @@ def sinh(x):
 
 @triton.jit
 def cosh(x):
-    """cosh(x); where it overflows, infinity."""
+    """cosh(x); overflow gives infinity."""
     e = tl.exp(tl.abs(x))
     return 0.5 * (e + 1.0 / e)
 
@@ -89,25 +89,25 @@ def reciprocal(x):
 
 @triton.jit
 def sign(x):
-    """-1, 0 or 1; NaN stays NaN."""
+    """-1, 0 or 1; NaN for NaN."""
     return tl.where(x > 0, 1.0, tl.where(x < 0, -1.0, x * 0.0))
 
 
 @triton.jit
 def maximum(x, y):
-    """The larger of two; NaN if one of them is."""
+    """Maximum of two numbers; NaN if either is NaN."""
     return tl.where((x > y) | (x != x), x, y)
 
 
 @triton.jit
 def minimum(x, y):
-    """The smaller of two; NaN if one of them is."""
+    """Minimum of two numbers; NaN if either is NaN."""
     return tl.where((x < y) | (x != x), x, y)
 
 
 @triton.jit
 def asinh(x):
-    """asinh(x), from log(1 + y), which keeps the digits of small x."""
+    """asinh(x), from log(1 + y), which stays accurate for small x."""
     a = tl.abs(x)
     small = a + a * a / (1.0 + tl.sqrt(1.0 + a * a))
     found = tl.where(a < 1e9, log1p(small), tl.log(a) + 0.6931471805599453)
@@ -122,7 +122,7 @@ def tangent(x):
 
 @triton.jit
 def arctangent(x):
-    """atan(x): half of the angle twice, then its series."""
+    """atan(x): the angle is halved twice, then its series."""
     a = tl.abs(x)
     y = tl.where(a > 1.0, 1.0 / a, a)
     y = y / (1.0 + tl.sqrt(1.0 + y * y))
@@ -141,7 +141,7 @@ def arctangent(x):
 
 @triton.jit
 def power(x, n):
-    """x to the power of n; of a negative x for whole n alone."""
+    """x to the power of n; NaN for negative x unless n is an integer."""
     size = tl.exp(n * tl.log(tl.abs(x)))
     whole = tl.floor(n) == n
     odd = whole & (tl.floor(n * 0.5) * 2.0 != n)
@@ -152,7 +152,7 @@ def power(x, n):
 
 @triton.jit
 def remainder(x, y):
-    """What is left of x after whole y, with the sign of y; nothing of a quotient beyond all digits of float32."""
+    """x modulo y, with the sign of y; zero if the quotient exceeds the integers that float32 represents."""
     left = tl.fma(-tl.floor(x / y), y, x)
     left = tl.where((left != 0) & ((left < 0) != (y < 0)), left + y, left)
     left = tl.where(tl.abs(left) >= tl.abs(y), left - y, left)  # the quotient may be off by one

@@ -1,26 +1,26 @@
-"""The two kernels: a whole sequence in one launch, forward and backward.
+"""The two persistent kernels: a whole sequence in one launch, forward and backward.
 
-Layout. N replicas, T steps, B rows (sequences), H units, G blocks of pre-activations. A *group* is one tile of rows of
-one replica, a *program* is one tile of units of a group. Tensors are (N, T, B, ...), contiguous.
+Layout. N replicas, T steps, B batch rows (sequences), H units, G blocks of pre-activations. A *group* is one tile of
+rows of one replica, a *program* is one tile of units of a group. Tensors are (N, T, B, ...), contiguous.
 
 Each program keeps its slice of the recurrent matrix on chip for the whole sequence, and the state of its units in
-registers. Once a step the programs of a group exchange something through the L2 cache. Forward, that is h_t: every
-program writes its units and reads all of them. Backward, it is products: every program multiplies the derivatives of
-its own units by its slice of the matrix, which gives its share of d h_{t-1} for all units, and sums the shares of all
-programs for its own units, always in the same order. The slice is the same in both directions.
+registers. Once per step the programs of a group exchange data through the L2 cache. In the forward pass, this is h_t:
+every program writes its units and reads all of them. In the backward pass, it is partial sums: every program multiplies
+the gradients of its own units by its slice of the matrix, which gives its share of d h_{t-1} for all units, and then
+sums the shares of all programs for its own units, always in the same order. The slice is the same in both directions.
 
-The programs of a group meet at a counter: added to with release after writing, waited for with acquire before reading.
-(Words that carry the number of their step, polled until all are right, take one trip instead of two but twice the
-bytes; they measured slower at every size.)
+The programs of a group synchronise on a counter: they increment it with release semantics after writing, and poll it
+with acquire semantics before reading. (Words that carry the number of their step, polled until all are right, take one
+round trip instead of two but twice the bytes; they measured slower at every size.)
 
-What a step needs from memory is loaded at the end of the step before, so that it arrives during the exchange; and
-what the backward pass can compute without the derivatives it waits for, it computes before it waits.
+The inputs of a step are prefetched at the end of the previous step, so that they arrive during the exchange. The
+backward pass computes everything that does not depend on incoming gradients before it waits for them.
 
-Names in capitals are known at compile time. ROW_TILE and UNIT_TILE are the rows and units of a program; CHUNK and
-CHUNKS cut the H inputs of a product. ALONE: one program holds all units of its group
-and exchanges nothing. RESIDENT: so many blocks of the slice are kept on chip, the others come from L2 at every step.
+Names in capitals are compile-time constants. ROW_TILE and UNIT_TILE are the rows and units of a program; CHUNK and
+CHUNKS tile the inner dimension H of a matmul. ALONE: one program holds all units of its group and exchanges nothing.
+RESIDENT: number of blocks of the slice that stay on chip; the others are read from L2 at every step.
 
-Pointers may be None: no biases, a state that starts at zero, gradients nobody asked for or gave.
+Pointers may be None: no biases, a zero initial state, gradients that were not requested or are zero.
 """
 
 # ruff: noqa: N803, N806, RUF005, SIM102, SIM108, B007
@@ -34,7 +34,7 @@ from .cells import added, zeros_like_all
 
 @triton.jit
 def own_tile(first_group, B, ROW_TILE: tl.constexpr, UNIT_TILE: tl.constexpr, UNIT_TILES: tl.constexpr):
-    """What a program works on: group, replica, its number in the group, rows as in the tile and as in B, units."""
+    """The tile of a program: group, replica, index within the group, rows within the tile and within B, units."""
     program = tl.program_id(0)
     group = first_group + program // UNIT_TILES
     row_tiles = tl.cdiv(B, ROW_TILE)
@@ -48,7 +48,7 @@ def own_tile(first_group, B, ROW_TILE: tl.constexpr, UNIT_TILE: tl.constexpr, UN
 
 @triton.jit
 def inside_of(row, unit, B, H):
-    """Which rows and which units of a tile exist; where its entries are in a (B, H), and which of them exist."""
+    """Masks of the rows and units of a tile; offsets of its entries in a (B, H) tensor, and their mask."""
     row_ok = row < B
     unit_ok = unit < H
     here = row[:, None] * H + unit[None, :]
@@ -58,7 +58,7 @@ def inside_of(row, unit, B, H):
 
 @triton.jit
 def first_step(replica, T, B, FROM_END: tl.constexpr):
-    """The first row of the step to begin with, of all rows of all steps, and how far it is to the next step."""
+    """Index of the first row of the first step, among the rows of all steps, and the stride to the next step."""
     stride = B
     at = replica * T * B
     if FROM_END:
@@ -69,7 +69,7 @@ def first_step(replica, T, B, FROM_END: tl.constexpr):
 
 @triton.jit
 def arrived(counter):
-    """How many parts have been written; what was written before them is visible afterwards."""
+    """Acquire load of the counter: number of parts written. Writes before their release are visible afterwards."""
     return tl.inline_asm_elementwise(
         "ld.acquire.gpu.global.s32 $0, [$1];", "=r,l", [counter], dtype=tl.int32, is_pure=False, pack=1
     )
@@ -77,7 +77,7 @@ def arrived(counter):
 
 @triton.jit
 def wait(counter, target, UNIT_TILES: tl.constexpr):
-    """Until that many parts have been written."""
+    """Spin until that many parts have been written."""
     if UNIT_TILES > 1:
         while arrived(counter) < target:
             pass
@@ -87,7 +87,7 @@ def wait(counter, target, UNIT_TILES: tl.constexpr):
 
 @triton.jit
 def signal(counter, UNIT_TILES: tl.constexpr):
-    """Tell the group that this program has written its part."""
+    """Signal to the group that this program has written its part."""
     if UNIT_TILES > 1:
         tl.debug_barrier()
         tl.atomic_add(counter, 1, sem="release", scope="gpu")
@@ -95,7 +95,7 @@ def signal(counter, UNIT_TILES: tl.constexpr):
 
 @triton.jit
 def sum_shares(shares, base, inner, mask, stride, UNIT_TILES: tl.constexpr):
-    """The sum of the shares of all programs, tile after tile."""
+    """The sum of the shares of all programs, in a fixed order."""
     total = tl.load(shares + base + inner, mask=mask, other=0.0, cache_modifier=".cg")
     for program in tl.static_range(1, UNIT_TILES):
         total += tl.load(shares + base + program * stride + inner, mask=mask, other=0.0, cache_modifier=".cg")
@@ -104,7 +104,7 @@ def sum_shares(shares, base, inner, mask, stride, UNIT_TILES: tl.constexpr):
 
 @triton.jit
 def factor(value, like, PRECISION: tl.constexpr):
-    """In the dtype of the matrix; for TF32 rounded to nearest. The tensor cores would cut off: twice the error."""
+    """Convert to the dtype of the matrix; for TF32, round to nearest: truncation by tensor cores doubles the error."""
     value = value.to(like.dtype.element_ty)
     if PRECISION == "tf32":
         if like.dtype.element_ty == tl.float32:
@@ -115,7 +115,7 @@ def factor(value, like, PRECISION: tl.constexpr):
 
 @triton.jit
 def matrix_slice(matrix, block, chunk, unit, H, CHUNK: tl.constexpr, PRECISION: tl.constexpr, READY: tl.constexpr):
-    """Rows `unit` of a block, columns of a chunk, as (CHUNK, units): the slice transposed, ready for products."""
+    """Rows `unit` of a block, columns of a chunk, as (CHUNK, units): the slice transposed, ready for tl.dot."""
     column = chunk * CHUNK + tl.arange(0, CHUNK)
     mask = (column[:, None] < H) & (unit[None, :] < H)
     piece = tl.load(matrix + (block * H + unit[None, :]) * H + column[:, None], mask=mask, other=0.0)
@@ -135,7 +135,7 @@ def resident_slices(
     PRECISION: tl.constexpr,
     READY: tl.constexpr,
 ):
-    """The blocks that stay on chip, cut into chunks."""
+    """The blocks that stay on chip, split into chunks."""
     slices = ()
     for block in tl.static_range(RESIDENT):
         for chunk in tl.static_range(CHUNKS):
@@ -145,13 +145,13 @@ def resident_slices(
 
 @triton.jit
 def vector(values, at, mask):
-    """Entries of a vector as float32, one row; zeros where there is none."""
+    """Entries of a vector as float32, as one row; zeros if the pointer is None."""
     return tile(values, at, mask)[None, :]
 
 
 @triton.jit
 def tile(values, at, mask):
-    """Entries of a tensor as float32; zeros where there is none."""
+    """Entries of a tensor as float32; zeros if the pointer is None."""
     if values is not None:
         found = tl.load(values + at, mask=mask, other=0.0).to(tl.float32)
     else:
@@ -161,7 +161,7 @@ def tile(values, at, mask):
 
 @triton.jit
 def own_weights(own, replica, unit, H, zero, OWN: tl.constexpr):
-    """The gate's own weights, a tile each. Units that do not exist have the last one's, which must be numbers."""
+    """The gate's per-unit weights, one tile each. Units out of range get those of the last unit, to stay finite."""
     tiles = ()
     for i in tl.static_range(OWN):
         found = tl.load(own + (replica * OWN + i) * H + tl.minimum(unit, H - 1)).to(tl.float32)
@@ -173,7 +173,7 @@ def own_weights(own, replica, unit, H, zero, OWN: tl.constexpr):
 
 @triton.jit
 def carried_values(values, first_row, stride, here, mask, zero, CARRIED: tl.constexpr):
-    """What the gate carries, a tile each: of rows `first_row` on, each value `stride` entries after the one before."""
+    """The carried values of the gate, one tile each, from offset `first_row` on, `stride` entries apart."""
     tiles = ()
     for i in tl.static_range(CARRIED):
         tiles = tiles + (tile(values, first_row + i * stride + here, mask),)
@@ -184,7 +184,7 @@ def carried_values(values, first_row, stride, here, mask, zero, CARRIED: tl.cons
 
 @triton.jit
 def chosen(condition, these, those):
-    """One of two, of every entry of two tuples."""
+    """tl.where on every entry of two tuples."""
     tiles = ()
     for i in tl.static_range(len(these)):
         tiles = tiles + (tl.where(condition, these[i], those[i]),)
@@ -203,7 +203,7 @@ def stream(
     PRECISION: tl.constexpr,
     READY: tl.constexpr,
 ):
-    """A chunk of the blocks that are not resident; asked for one chunk ahead, it arrives during the product before."""
+    """A chunk of the blocks that are not resident; prefetched one ahead, it arrives during the previous matmul."""
     tiles = ()
     for block in tl.static_range(RESIDENT, G):
         tiles = tiles + (matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION, READY),)
@@ -212,7 +212,7 @@ def stream(
 
 @triton.jit
 def load_blocks(pre, at, row, unit, ok, H, G: tl.constexpr):
-    """One step of the pre-activations of a program, a tile per block."""
+    """The pre-activations of a program for one step, one tile per block."""
     tiles = ()
     for block in tl.static_range(G):
         found = tl.load(pre + at * G * H + row[:, None] * (G * H) + block * H + unit[None, :], ok, 0.0)
@@ -222,7 +222,7 @@ def load_blocks(pre, at, row, unit, ok, H, G: tl.constexpr):
 
 @triton.jit
 def kept(value, like):
-    """In the dtype that it is kept in, and in its range: of a float16, 65504."""
+    """Convert to the dtype in which a value is saved, clamped to the range of float16, 65504."""
     if like.dtype.element_ty != tl.float32:
         value = tl.clamp(value, -65504.0, 65504.0, propagate_nan=tl.PropagateNan.ALL)
     return value.to(like.dtype.element_ty)
@@ -230,9 +230,9 @@ def kept(value, like):
 
 @triton.jit(do_not_specialize=["first_group", "T", "B"])
 def forward_kernel(
-    pre,  # (N, T, B, G H) dtype of the products: what the inputs contribute; overwritten by all of it if SAVE
+    pre,  # (N, T, B, G H) compute dtype: contribution of the inputs; overwritten by the whole sum if SAVE
     matrix,  # (N, G H, H)
-    scale,  # (N,) float32: what products are multiplied with, where the matrix was divided by it
+    scale,  # (N,) float32: scale of the products, if the matrix was divided by it
     bias_ih,  # (N, G H)
     bias_hh,  # (N, G H)
     gate_weights,  # (N, OWN, H)
@@ -241,10 +241,10 @@ def forward_kernel(
     first_hidden,  # (N, B, H)
     first_cell,  # (N, B, H)
     first_carried,  # (N, CARRIED, B, H)
-    hidden,  # (N, T, B, H) dtype of the products: h_t, held past the end of a sequence
+    hidden,  # (N, T, B, H) compute dtype: h_t, held past the end of a sequence
     cells,  # (N, T, B, H) float32, if SAVE
     carried_steps,  # (N, T, CARRIED, B, H) float32, if SAVE
-    parts,  # (N, T, B, H) dtype of the products, GRU only, if SAVE: the recurrent part of the candidate
+    parts,  # (N, T, B, H) compute dtype, GRU only, if SAVE: the recurrent part of the candidate
     last_hidden,  # (N, B, H) float32
     last_cell,  # (N, B, H) float32
     last_carried,  # (N, CARRIED, B, H) float32
@@ -260,7 +260,7 @@ def forward_kernel(
     CARRIED: tl.constexpr,
     OWN: tl.constexpr,
     G: tl.constexpr,
-    SPLIT: tl.constexpr,  # index of the block whose recurrent part is kept apart (GRU's candidate), or -1
+    SPLIT: tl.constexpr,  # index of the block whose recurrent part is kept separate (GRU's candidate), or -1
     COUPLED: tl.constexpr,
     BETA: tl.constexpr,
     REVERSE: tl.constexpr,
@@ -268,14 +268,14 @@ def forward_kernel(
     ALONE: tl.constexpr,
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
-    READY: tl.constexpr,  # whether the matrix has been rounded to what products take
+    READY: tl.constexpr,  # whether the matrix has been rounded already
     ROW_TILE: tl.constexpr,
     UNIT_TILE: tl.constexpr,
     UNIT_TILES: tl.constexpr,
     CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
-    """All steps of one tile of units of one group."""
+    """Run all steps of one tile of units of one group."""
     HAS_DT: tl.constexpr = dt is not None
     HAS_LENGTHS: tl.constexpr = lengths is not None
     group, replica, _, local, row, unit = own_tile(first_group, B, ROW_TILE, UNIT_TILE, UNIT_TILES)
@@ -328,7 +328,7 @@ def forward_kernel(
                 h = own_hidden
             else:
                 h = tl.load(source + row[:, None] * H + column[None, :], inside, 0.0, cache_modifier=".cg")
-            if scale is not None:  # a state that somebody started with may be out of range
+            if scale is not None:  # an initial state from the user may be out of range
                 h = tl.clamp(h.to(tl.float32), -65504.0, 65504.0, propagate_nan=tl.PropagateNan.ALL)
             h = factor(h, matrix, PRECISION)
             now = streamed
@@ -364,7 +364,7 @@ def forward_kernel(
             c = tl.where(real, c, cell)
             a = chosen(real, a, carried)
         own_hidden, cell = h, c
-        if ALONE:  # which multiplies what it has, padding too
+        if ALONE:  # the matmul includes padding, which must be zero
             own_hidden = tl.where(ok, h, 0.0)
         if CARRIED > 0:
             carried = a
@@ -394,7 +394,7 @@ def forward_kernel(
 
 @triton.jit(do_not_specialize=["first_group", "groups", "T", "B"])
 def backward_kernel(
-    pre,  # (N, T, B, G H) dtype of the products: pre-activations saved by the forward pass
+    pre,  # (N, T, B, G H) compute dtype: pre-activations saved by the forward pass
     matrix,  # (N, G H, H)
     gate_weights,  # (N, OWN, H)
     dt,  # (N, T, B) float32
@@ -403,19 +403,19 @@ def backward_kernel(
     first_carried,  # (N, CARRIED, B, H)
     cells,  # (N, T, B, H) float32, saved
     carried_steps,  # (N, T, CARRIED, B, H) float32, saved
-    parts,  # (N, T, B, H) dtype of the products, saved, GRU only
-    d_hidden,  # (N, T, B, H) dtype of the products
+    parts,  # (N, T, B, H) compute dtype, saved, GRU only
+    d_hidden,  # (N, T, B, H) compute dtype
     d_last_hidden,  # (N, B, H) float32
     d_last_cell,  # (N, B, H) float32
     d_last_carried,  # (N, CARRIED, B, H) float32
-    d_pre,  # (N, T, B, G H) dtype of the products; may be `pre` itself: an entry is read before it is written
-    d_parts,  # (N, T, B, H) dtype of the products, GRU only; may be `parts` itself
+    d_pre,  # (N, T, B, G H) compute dtype; may be `pre` itself: an entry is read before it is written
+    d_parts,  # (N, T, B, H) compute dtype, GRU only; may be `parts` itself
     d_first_hidden,  # (N, B, H) float32
     d_first_cell,  # (N, B, H) float32
     d_first_carried,  # (N, CARRIED, B, H) float32
     d_gate_weights,  # (groups, OWN, H) float32: each group's share
     d_dt,  # (UNIT_TILES, N, T, B) float32: each tile's share
-    shares,  # (2, groups, UNIT_TILES, ROW_TILE, H), float32: what programs exchange
+    shares,  # (2, groups, UNIT_TILES, ROW_TILE, H), float32: partial sums that programs exchange, double-buffered
     counters,  # (groups, 32) int32, zero
     first_group,
     groups,
@@ -437,17 +437,17 @@ def backward_kernel(
     BETA: tl.constexpr,
     REVERSE: tl.constexpr,
     ALONE: tl.constexpr,
-    BY_STEPS: tl.constexpr,  # one step a launch: d_first_hidden comes without the shares, which nobody waits for
+    BY_STEPS: tl.constexpr,  # one step per launch: d_first_hidden does not include the shares, the host adds them
     RESIDENT: tl.constexpr,
     PRECISION: tl.constexpr,
-    READY: tl.constexpr,  # whether the matrix has been rounded to what products take
+    READY: tl.constexpr,  # whether the matrix has been rounded already
     ROW_TILE: tl.constexpr,
     UNIT_TILE: tl.constexpr,
     UNIT_TILES: tl.constexpr,
     CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr,
 ):
-    """All steps of one tile of units of one group, from the last that was computed to the first."""
+    """Run all steps of one tile of units of one group backward."""
     HAS_DT: tl.constexpr = dt is not None
     HAS_LENGTHS: tl.constexpr = lengths is not None
     group, replica, own, local, row, unit = own_tile(first_group, B, ROW_TILE, UNIT_TILE, UNIT_TILES)
@@ -475,7 +475,7 @@ def backward_kernel(
     for piece in tl.static_range(RESIDENT * CHUNKS):
         slices = slices + (tl.trans(upright[piece]),)
 
-    # Loads of a step; those of the first one here, of every other at the end of the step before.
+    # Loads of the first step. Those of every other step are at the end of the step before it.
     inner = local[:, None] * H + unit[None, :]
     share_stride = ROW_TILE * H
     z = load_blocks(pre, at, row, unit, ok, H, G)

@@ -1,4 +1,4 @@
-"""The recurrence by Triton's kernels: what they are given, and starting them, in one launch or in one a step."""
+"""Runs the recurrence with the Triton kernels: sets up their arguments and launches them, once or once per step."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from .derived import device_functions
 from .kernels import backward_kernel, forward_kernel
 
 HALVED_FROM = 256
-"""From so many units on a forward pass in TF32 takes its factors in 16 bits, see `split`."""
+"""Number of units from which on a TF32 forward pass multiplies in float16, see `split`."""
 
 
 def terms(kind: Kind, operands: Operands) -> Terms:
-    """Inputs are multiplied before, see `contract.Terms`."""
+    """Inputs are multiplied before the recurrence, see `contract.Terms`."""
     return Terms(ALIGNMENT, multiplies_inputs=False, keeps_before=False)
 
 
 def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The recurrent matrix as the forward pass takes it, and what its products are multiplied with.
+    """The recurrent matrix in the form the forward pass expects, and the scale of its products.
 
-    A TF32 number has the eleven digits of a float16. So in TF32 the forward pass takes both factors as float16, which
-    loses nothing where they are in its range: h is between -1 and 1, and the matrix is divided by a power of two above
-    its largest entry. (Entries below a sixteen-thousandth of that have fewer digits; their errors stay below those of
-    the largest.) Half the bytes on chip and on the way there, twice the speed of the tensor cores. The derivatives of a
-    backward pass have no such range and stay TF32.
+    TF32 has the 11-bit significand of float16. So in TF32 the forward pass converts both factors to float16, which
+    loses nothing within its range: h is between -1 and 1, and the matrix is divided by a power of two above its largest
+    entry. (Entries below 1/16000 of that have fewer significand bits; their errors stay below those of the largest.)
+    This halves the bytes on chip and in transfer, and doubles the tensor core throughput. The gradients of a backward
+    pass have no such bounded range and stay TF32.
 
     Args:
-        kind: which kernel.
+        kind: Kernel variant.
         matrix: `(N, G H, H)`.
 
     Returns:
-        The matrix, and `(N, 1, 1)` float32; the matrix itself and None for small ones and other precisions.
+        The float16 matrix and its scale `(N, 1, 1)` in float32; the matrix unchanged and None for small matrices and
+        other precisions.
     """
     if matrix.dtype != torch.float32 or kind.precision != "tf32" or matrix.shape[-1] < HALVED_FROM:
         return matrix, None
@@ -47,15 +48,15 @@ def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
 
 
 def widened(matrix: Tensor, scale: Tensor | None) -> Tensor:
-    """What `split` returned as the backward pass takes it: float32, in numbers that TF32 has.
+    """The result of `split` in the form the backward pass expects: float32 values that TF32 represents exactly.
 
-    The tensor cores would cut digits off others. Of small matrices the kernel sees to that itself.
+    Tensor cores would truncate other values. For small matrices the kernel rounds by itself.
     """
     return matrix if scale is None else matrix.float().mul_(scale)
 
 
 def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
-    """All steps; fills what it is given, see `contract.Backend`."""
+    """Run all steps; fills `kept` and `final`, see `contract.Backend`."""
     *lead, steps, rows, _ = operands.inputs.shape
     replicas = lead[0] if lead else 1
     matrix, outputs, save = operands.weight_hh, kept.outputs, kept.pre is not None
@@ -106,7 +107,7 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | 
 
 
 def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, by: Upstream) -> RecurrenceGradients:
-    """All steps back; fills what it is given, see `contract.Backend`."""
+    """Run all steps backward; fills the buffers in `by`, see `contract.Backend`."""
     *lead, steps, rows, _ = operands.inputs.shape
     replicas = lead[0] if lead else 1
     pre = kept.pre
@@ -158,13 +159,13 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
 
 
 def _bytes_on_chip(kind: Kind, matrix: Tensor) -> int:
-    """Of an entry of the matrix: full float32 keeps two TF32 numbers for it."""
+    """Bytes on chip per entry of the matrix: full float32 stores it as two TF32 values."""
     twice = matrix.dtype == torch.float32 and kind.precision == "tf32x3"
     return matrix.element_size() * (2 if twice else 1)
 
 
 def _sorts(operands: Operands) -> tuple[Any, ...]:
-    """What of a task decides how much of the chip a kernel takes, beside its kind."""
+    """Properties of a task that decide the resource usage of its kernel, besides its kind."""
     matrix = operands.weight_hh
     return matrix.dtype, matrix.shape[-1], operands.dt is None, operands.lengths is None
 
@@ -176,17 +177,17 @@ def _run(
     step_by_step: Callable[[tiling.Tiling], None],
     device: torch.device,
 ) -> None:
-    """Start a pass; step by step where the driver takes nothing else."""
+    """Launch a pass; with one launch per step if the driver refuses cooperative launches."""
     if not single_steps.is_needed(device):
         try:
             return tiling.fitted((device, *of), tiles, start)
-        except tiling.RefusedError as refusal:  # before anything was done: the first launch is the largest
+        except tiling.RefusedError as refusal:  # nothing has run yet: the first launch is the largest
             single_steps.note(device, refusal)
     return tiling.fitted((device, *of, "a step"), tiles, step_by_step)
 
 
 def _launches(groups: int, tiles: tiling.Tiling, units: int) -> Iterator[tuple[int, tuple[int]]]:
-    """First group and grid of every launch: whole groups, and never more programs than can run at the same time."""
+    """First group and grid of every launch: whole groups, and never more programs than can be resident at once."""
     unit_tiles = tiles.unit_tiles(units)
     per_launch = max(1, tiles.at_once // unit_tiles) if not tiles.alone else groups
     for first in range(0, groups, per_launch):

@@ -1,10 +1,10 @@
-"""The same kernels with one launch a step, whose programs wait for nobody.
+"""The same kernels with one launch per step, without synchronisation between programs.
 
-For drivers that refuse a launch whose programs all have to be on the chip together. Slower, since every launch loads
-the matrix anew, but as right: what programs exchange within a launch elsewhere, one launch leaves for the next.
+For drivers that refuse cooperative launches, whose programs must all be resident on the GPU at once. Slower, because
+every launch reloads the matrix, but with the same results: each launch leaves in memory what the next one reads.
 
-N replicas, T steps, B rows, H units; a launch is one step of one replica. Tensors and numbers come as they would go to
-the kernel, see there for their order and shapes; a single replica comes without N.
+N replicas, T steps, B batch rows, H units; a launch is one step of one replica. Tensors and numbers are the arguments
+of the kernel, see there for their order and shapes; a single replica has no leading N.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _refused: set[torch.device] = set()
 
 
 def is_needed(device: torch.device) -> bool:
-    """Whether the driver has refused to start waiting programs there."""
+    """Whether the driver has refused a cooperative launch on this device."""
     return device in _refused
 
 
 def note(device: torch.device, refusal: tiling.RefusedError) -> None:
-    """Go step by step on this device from now on, and say so."""
+    """Use one launch per step on this device from now on, and warn once."""
     _refused.add(device)
     warnings.warn(
-        f"the driver of {device} does not start programs that wait for each other ({refusal}): "
-        "recurrent layers run with one launch a step, which is slower",
+        f"the driver of {device} refused a cooperative launch ({refusal}): "
+        "recurrent layers run with one kernel launch per step, which is slower",
         stacklevel=2,
     )
 
@@ -48,7 +48,7 @@ def forward(
     numbers: Sequence[Any],
     reverse: bool,
 ) -> None:
-    """What `forward_kernel` does in one launch."""
+    """Run `forward_kernel` with one launch per step."""
     _, steps, rows, units, *rest = numbers
     given = _named(forward_kernel, tensors, steps, rows)
     last_cell, last_carried = given["last_cell"], given["last_carried"]
@@ -78,7 +78,7 @@ def backward(
     numbers: Sequence[Any],
     reverse: bool,
 ) -> None:
-    """What `backward_kernel` does in one launch."""
+    """Run `backward_kernel` with one launch per step."""
     _, _, steps, rows, units, *rest = numbers
     given = _named(backward_kernel, tensors, steps, rows)
     cells = _there(given["cells"])
@@ -91,7 +91,7 @@ def backward(
     for n in range(len(cells)):
         own = {name: part[n] for name, part in given.items() if part is not None and name != "d_dt"}
         running = {state: torch.zeros_like(own[STEPS_OF.get(state, "cells")][0]) for state in states}
-        # Derivatives by the state after the present step, and when it is done by that before it.
+        # Gradients of the state after the current step; each launch replaces them by those of the state before it.
         for state, place in running.items():
             place += own.get(f"d_last_{state}", 0)
         slopes = [] if "d_gate_weights" not in own else [torch.zeros_like(own["d_gate_weights"]) for _ in range(2)]
@@ -110,7 +110,7 @@ def backward(
                     "first_carried": own["carried_steps"][earlier] if "carried_steps" in own else None,
                 }
             _start(backward_kernel, constants, kind, (groups * unit_tiles,), now, (0, groups, 1, rows, units, *rest))
-            if not tiles.alone:  # the shares of all programs, which in one launch they would wait for
+            if not tiles.alone:  # the shares of all programs, which a single launch would sum itself
                 running["hidden"] += shares[0].sum(1).flatten(0, 1)[:rows]
             if slopes:
                 slopes[1] += slopes[0]
@@ -124,13 +124,13 @@ def backward(
 
 
 STEPS_OF = {"carried": "carried_steps"}
-"""Where a state has a part for every step that is like it, if not in cells."""
+"""Tensor that holds a state for every step and has its shape; `cells` for all others."""
 OF_A_STEP = ("pre", "dt", "hidden", "cells", "carried_steps", "parts", "d_hidden", "d_pre", "d_parts")
-"""What has a part for every step; the rest is of a replica as a whole."""
+"""Arguments with a time dimension; all others belong to a replica as a whole."""
 
 
 def _named(kernel: Any, tensors: Tensors, steps: int, rows: int) -> dict[str, Tensor | None]:
-    """Tensors by the name of the kernel's parameter, with replicas first and steps second where there are any."""
+    """Tensors by the name of the kernel's parameter, with the replica dimension first and steps (if any) second."""
     named: dict[str, Tensor | None] = dict(zip(kernel.arg_names, tensors, strict=False))
     single = _there(named["matrix"]).dim() == 2
     for name, part in named.items():

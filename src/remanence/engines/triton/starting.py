@@ -1,7 +1,7 @@
-"""Starting a kernel that has been started before.
+"""Fast launches of kernels that are compiled already.
 
-Triton looks at every argument of every call to find the compiled kernel, which takes the host longer than a short
-sequence takes the device. What decides is few things, and they are known here.
+Triton inspects every argument of every call to find the compiled kernel, which takes the host longer than a short
+sequence takes the GPU. Only a few things decide which kernel it is, and they are known here.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def start(
     tensors: Sequence[Tensor | None],
     numbers: Sequence[float],
 ) -> None:
-    """Start a kernel.
+    """Launch a kernel.
 
     Args:
-        kernel: what to start; tensors come first among its parameters, then numbers, then constants.
-        constants: makes the constants of a kind, and Triton's options.
-        kind: what the constants depend on, and the numbers that Triton compiles for.
-        grid: how many programs.
-        tensors: None where there is none.
-        numbers: whole numbers and floats.
+        kernel: Triton kernel. Its parameters are tensors, then numbers, then constants.
+        constants: Returns the constexpr arguments of a kind, and Triton's launch options.
+        kind: Arguments of `constants`, which also decide the specialisation on numbers.
+        grid: Number of programs.
+        tensors: Tensor arguments; None for missing ones.
+        numbers: Integer and float arguments.
     """
     looks = tuple(None if t is None else (t.dtype, t.data_ptr() % 16 == 0) for t in tensors)
     key = (kernel, kind, looks, tensors[0].device)  # type: ignore[union-attr]
@@ -44,6 +44,6 @@ def start(
     named = constants(*kind)
     with told():
         compiled = kernel[grid](*tensors, *numbers, **named)
-    if hasattr(compiled, "packed_metadata"):  # the interpreter compiles nothing
+    if hasattr(compiled, "packed_metadata"):  # not from the interpreter, which compiles nothing
         names = kernel.arg_names[len(tensors) + len(numbers) :]
         _compiled[key] = compiled, tuple(named[name] for name in names)

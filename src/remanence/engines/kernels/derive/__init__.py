@@ -1,12 +1,12 @@
-"""From the equation of a gate, or of a whole cell, written once in torch, to code for kernels.
+"""Code generation: from the equation of a gate or cell, written once in torch, to kernel code.
 
-trace       the equation as a formula, read off one run
-expression, operations    what formulas are made of, simplified, and their derivatives
-gate        all that kernels need of a gate
-cell        the same of a cell that has no step by hand
-fixed, back what depends on weights alone; the way back through a step
-printing, cpp, triton    the formulas as code
-evaluate    the formulas on tensors
+trace       records the equation as an expression graph in one run
+expression, operations    nodes of the graph, simplification, and symbolic differentiation
+gate        everything that kernels need of a gate
+cell        the same for a cell without a hand-written step
+fixed, back hoists values that depend on weights alone; the backward pass through a step
+printing, cpp, triton    prints the formulas as code
+evaluate    evaluates the formulas on tensors
 """
 
 from .cell import DerivedCell, derived_cell, unpaddable_cell, why_no_cell

@@ -1,4 +1,4 @@
-"""The way back through a step: what can be computed before derivatives arrive, and what is left to do then."""
+"""Backward pass through a step, split into a part before the incoming gradients are known and a part after."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .operations import KNOWN
 def way_back(
     outputs: Sequence[tuple[Expression, Expression]], sources: Sequence[str]
 ) -> tuple[list[Expression], dict[str, Expression]]:
-    """Backpropagation in two parts: slopes that are known before it begins, and sums of products of these.
+    """Backpropagation in two parts: slopes (local derivatives) known beforehand, and sums of products with them.
 
-    The derivative by every node is a derivative that arrives, or a sum of such, times a factor that is known. Factors
-    are multiplied on the way, until derivatives that arrive on different ways have to be added.
+    The gradient of every node is an incoming gradient, or a sum of several, times a known factor. Factors are
+    multiplied along the path, until gradients that arrive on different paths have to be added.
 
     Args:
-        outputs: formulas, each with the variable that is the derivative by it.
-        sources: names of the variables that derivatives are wanted by.
+        outputs: Formulas, each with the variable that holds its incoming gradient.
+        sources: Names of the variables to differentiate with respect to.
 
     Returns:
-        The slopes, and derivatives by source in terms of `slope0`, ... and what arrives.
+        The slopes, and the gradient of every source in terms of `slope0`, ... and the incoming gradients.
     """
     slopes: dict[Expression, int] = {}
     shares: dict[Expression, dict[Expression, Expression]] = {}

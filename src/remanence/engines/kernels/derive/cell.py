@@ -1,7 +1,7 @@
-"""From a cell, gate and all, to what kernels need of it: one step as formulas, and the way back through it.
+"""Derives everything that kernels need of a cell, including its gate: formulas of one step and its backward pass.
 
-The cells of this package that matter most, LSTM, GRU and JANET, have steps by hand around a derived gate. Every other
-cell whose step is one recurrent product and a pointwise update is derived as a whole.
+The most important cells of this package, LSTM, GRU and JANET, have hand-written steps around a derived gate. Every
+other cell whose step is one recurrent matmul and a pointwise update is derived as a whole.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from .memory import remembered
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS, INPUTS = 3, 5, 2
-"""Of the tensors that a cell is run with: different, so that no dimension is taken for another."""
+"""Sizes of the tensors that a cell is traced with: all different, so that no dimension is mistaken for another."""
 OTHER_ROWS, OTHER_UNITS = 2, 7
 ONE_AT_A_TIME = Lock()
-"""Of those who draw from torch's generator and put it back."""
+"""Held while torch's global generator is used and restored."""
 MATRICES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-"""What a cell does not see: they are multiplied and added before it."""
+"""Weights that a cell does not see: they are applied before its pointwise update."""
 
 
 class CellLayout:
-    """What kernels call the state and the weights of a cell.
+    """How the state and weights of a cell map to the names that kernels use.
 
-    Kernels carry a value named cell in every register file, and then `carried0`, ...: the cell is the hidden state once
-    more where that takes part in the update, as in a GRU, and else the first of what the cell carries beside it.
+    Kernels always carry a value named `cell` in registers, and then `carried0`, ...: `cell` is the hidden state again
+    if the update uses it, as in a GRU, and otherwise the first part of the state besides the hidden state.
 
     Args:
-        cell: any cell with one recurrent product.
+        cell: Any cell with one recurrent matmul.
     """
 
     def __init__(self, cell: PointwiseCell) -> None:
         if type(cell).step is not PointwiseCell.step or type(cell).project is not Cell.project:
-            raise NotDerivableError("it has a step or a projection of its own beside pointwise")
+            raise NotDerivableError("it overrides step or project besides pointwise")
         count, shapes = len(cell.blocks), cell.shapes(INPUTS, UNITS, UNITS, True)
         expected: dict[str, tuple[int, ...]] = {
             "weight_ih": (count * UNITS, INPUTS),
@@ -54,75 +54,75 @@ class CellLayout:
         expected |= {name: (count * UNITS,) for name in shapes if name in MATRICES[2:]}
         for name, shape in shapes.items():
             if tuple(shape) != expected.get(name, (UNITS,)):
-                raise NotDerivableError(f"its weight {name} of {tuple(shape)} for {UNITS} units is not a number a unit")
+                raise NotDerivableError(f"its weight {name} is {tuple(shape)} at {UNITS} units, not one value per unit")
         self.own = tuple(name for name in shapes if name not in MATRICES)
         widths = cell.widths(UNITS, UNITS)
         for name, width in widths.items():
             if width not in (1, UNITS):
-                raise NotDerivableError(f"its state {name} of width {width} for {UNITS} units is not a number a unit")
+                raise NotDerivableError(f"its state {name} has width {width} at {UNITS} units, not one value per unit")
         self.state = tuple(widths)
         self.single = tuple(width == 1 for width in widths.values())
-        """Which parts of the state are one number a sequence."""
+        """Which parts of the state are a scalar per sequence."""
 
 
 @dataclass(frozen=True, eq=False)
 class DerivedCell:
     """A cell as formulas of `z0`, ... (blocks), `hn`, `cell`, `carried0`, ..., `fixed0`, ... and `dt`.
 
-    The names are those of `DerivedGate`. `hn` is the recurrent half of the block `split`, whose z is then the half of
-    the inputs; elsewhere z is their sum.
+    The names are those of `DerivedGate`. `hn` is the recurrent part of the block `split`, whose z is then the input
+    part alone; for all other blocks z is the sum of both.
     """
 
     blocks: int
     split: int
-    """The block whose halves are apart, or -1."""
+    """The block whose input and recurrent part are separate, or -1."""
     twice: bool
-    """Whether `cell` is the hidden state once more."""
+    """Whether `cell` is the hidden state again."""
     single: tuple[bool, ...]
-    """Which carried values are one number a sequence."""
+    """Which carried values are a scalar per sequence."""
     own: tuple[str, ...]
-    """Names of its weights."""
+    """Names of its per-unit weights."""
     has_dt: bool
     hidden: Expression
-    """After the step; so the next two."""
+    """Value after the step, as are the next two."""
     cell: Expression
     carried: tuple[Expression, ...]
     fixed: tuple[Expression, ...]
     slopes: tuple[Expression, ...]
-    """All that the way back is made of and that does not depend on what is differentiated."""
+    """Local derivatives: everything in the backward pass that does not depend on the incoming gradients."""
     back: Mapping[str, Expression]
-    """Derivatives by every source, from `slope0`, ..., `d_hidden`, `d_cell` and `d_carried0`, ..."""
+    """Gradients of every source, from `slope0`, ..., `d_hidden`, `d_cell` and `d_carried0`, ..."""
     by_own: tuple[tuple[Expression, ...], ...]
-    """Of each fixed value by each of the weights."""
+    """Derivatives of each fixed value with respect to each of the weights."""
 
     @property
     def carries(self) -> int:
-        """How many values it carries beside hidden state and cell."""
+        """Number of carried values besides hidden state and cell."""
         return len(self.carried)
 
     @property
     def weights(self) -> int:
-        """How many it has of its own."""
+        """Number of per-unit weights."""
         return len(self.own)
 
     @property
     def digest(self) -> str:
-        """A word for all that a step computes: equal for equal formulas, in every process."""
+        """A digest of everything that a step computes: equal for equal formulas, in every process."""
         counts = f"{self.blocks} {self.split} {self.twice} {self.single} {self.weights} "
         parts = (self.hidden, self.cell, *self.carried, *self.fixed, *self.slopes, *self.back.values())
         return hashlib.blake2b(counts.encode() + b"".join(part.key for part in parts), digest_size=12).hexdigest()
 
     def derivative(self, source: str) -> Expression:
-        """By something that a step depends on, or might."""
+        """The gradient of a source; zero if the step does not depend on it."""
         return self.back.get(source, constant(0.0))
 
     def derivatives_by_own(self) -> list[Expression]:
-        """By the weights, from `d_fixed0`, ..."""
+        """Gradients of the weights, from `d_fixed0`, ..."""
         return sums_by_weights(self.by_own, self.weights)
 
 
 def derived_cell(cell: PointwiseCell, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedCell:
-    """The cell as formulas; NotDerivableError says why there are none."""
+    """The cell as formulas; raises NotDerivableError with the reason if there are none."""
     found = remembered(cell, (has_dt, dtype), lambda: _attempt(cell, has_dt, dtype))
     if isinstance(found, str):
         raise NotDerivableError(found)
@@ -139,9 +139,9 @@ def why_no_cell(cell: PointwiseCell, has_dt: bool = False, dtype: torch.dtype = 
 
 
 def unpaddable_cell(cell: PointwiseCell, has_dt: bool = False) -> str | None:
-    """Why a derived cell cannot be that of units which are padding, see `gate.unpaddable`."""
+    """Why a derived cell cannot be evaluated for padding units, see `gate.unpaddable`."""
     found = derived_cell(cell, has_dt)
-    return None if _rests(found) else "its state or a slope of it at zero is no number"
+    return None if _rests(found) else "its state or a derivative of it at zero is not finite"
 
 
 @lru_cache(maxsize=256)
@@ -167,8 +167,8 @@ def _attempt(cell: PointwiseCell, has_dt: bool, dtype: torch.dtype) -> DerivedCe
             return _derived(cell, has_dt, dtype)
     except NotDerivableError as error:
         return str(error)
-    except Exception as error:  # the cell is anybody's: the loop will run it, or show where it fails
-        return f"it raised {type(error).__name__} on a few numbers: {str(error).strip().partition(chr(10))[0]}"
+    except Exception as error:  # a user-defined cell: the loop engine will run it, or show where it fails
+        return f"it raised {type(error).__name__} on sample tensors: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _derived(cell: PointwiseCell, has_dt: bool, dtype: torch.dtype) -> DerivedCell:
@@ -209,14 +209,14 @@ def _derived(cell: PointwiseCell, has_dt: bool, dtype: torch.dtype) -> DerivedCe
 
 
 def _with_sums(outputs: list[Expression], count: int) -> tuple[list[Expression], int]:
-    """Formulas of `z0`, ... and `hn` in the place of both halves, and the block whose halves are apart, or -1."""
+    """Formulas of `z0`, ... and `hn` instead of input and recurrent parts, and the block that needs both, or -1."""
     inputs, recurrent = ([variable(f"{name}{i}") for i in range(count)] for name in ("projected", "recurrent"))
     sums = [apply("add", x, r) for x, r in zip(inputs, recurrent, strict=True)]
     whole = substituted(outputs, {both: variable(f"z{i}") for i, both in enumerate(sums)})
     left = set(variables(whole))
     apart = [i for i in range(count) if f"projected{i}" in left or f"recurrent{i}" in left]
     if len(apart) > 1:
-        raise NotDerivableError("it takes the halves of more than one block apart, of inputs and of hidden state")
+        raise NotDerivableError("it uses the input and recurrent part of more than one block separately")
     if not apart:
         return whole, -1
     (block,) = apart
@@ -226,12 +226,12 @@ def _with_sums(outputs: list[Expression], count: int) -> tuple[list[Expression],
 
 
 def _called(cell: PointwiseCell, layout: CellLayout, tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    """The state after a step, of tensors by the names of formulas."""
+    """The state after a step, from tensors by their names in formulas."""
     state = tuple(tensors[f"state{i}"] for i in range(len(layout.state)))
     weights = {name: tensors[f"own{i}"] for i, name in enumerate(layout.own)}
     after, _ = cell.pointwise(tensors["projected"], tensors["recurrent"], state, weights, tensors.get("dt"))
     if len(after) != len(layout.state):
-        raise NotDerivableError(f"it returns a state of {len(after)} parts, and has {len(layout.state)}")
+        raise NotDerivableError(f"it returns a state of {len(after)} tensors instead of {len(layout.state)}")
     return list(after)
 
 
@@ -244,8 +244,8 @@ def _sample(
     rows: int = ROWS,
     units: int = UNITS,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Numbers to run a cell with: weights as it starts with them, and blocks apart."""
-    with ONE_AT_A_TIME, torch.random.fork_rng(devices=()):  # a cell may draw its first weights from there alone
+    """Sample tensors to run a cell with, weights as initialised; the blocks are a separate mapping."""
+    with ONE_AT_A_TIME, torch.random.fork_rng(devices=()):  # a cell may initialise its weights from that generator
         torch.manual_seed(seed)
 
         def draw(*shape: int) -> Tensor:
@@ -272,7 +272,7 @@ def _apart(wide: Mapping[str, Tensor], units: int) -> dict[str, Tensor]:
 def _compare(
     cell: PointwiseCell, layout: CellLayout, has_dt: bool, dtype: torch.dtype, outputs: Sequence[Expression]
 ) -> None:
-    """Hold the formula to the cell: what it reads off one run must hold for other numbers."""
+    """Check the formula against the cell: it was traced on one sample and must hold for others."""
     given, wide = _sample(cell, layout, has_dt, dtype, seed=1, rows=OTHER_ROWS, units=OTHER_UNITS)
     with torch.no_grad():
         expected = _called(cell, layout, given | wide)
@@ -282,11 +282,11 @@ def _compare(
         if tuple(other.shape) != (OTHER_ROWS, 1 if single else OTHER_UNITS):
             raise NotDerivableError(f"it returns a state of shape {tuple(other.shape)}")
         if not torch.allclose(found.expand_as(other), other, rtol=tolerance, atol=tolerance, equal_nan=True):
-            raise NotDerivableError("what it computes depends on more than the operations that it calls")
+            raise NotDerivableError("its result depends on more than the operations that it calls")
 
 
 def _compare_derivatives(cell: PointwiseCell, layout: CellLayout, derived: DerivedCell) -> None:
-    """Hold derivatives of the formula to autograd's, in float64."""
+    """Check the gradients of the formula against autograd, in float64."""
     given, wide = _sample(cell, layout, derived.has_dt, torch.float64, seed=2)
     leaves = {name: value.requires_grad_() for name, value in (given | wide).items()}
     with torch.enable_grad():
@@ -294,7 +294,7 @@ def _compare_derivatives(cell: PointwiseCell, layout: CellLayout, derived: Deriv
         upstream = [
             torch.linspace(-1, 1.5, part.numel(), dtype=torch.float64, device="cpu").view_as(part) for part in outputs
         ]
-        none = torch.stack([value.sum() for value in leaves.values()]).sum() * 0.0  # a part may depend on nothing
+        none = torch.stack([value.sum() for value in leaves.values()]).sum() * 0.0  # an output may be a constant
         total = torch.stack([(part * up).sum() for part, up in zip(outputs, upstream, strict=True)]).sum() + none
         truth = dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))
     with torch.no_grad():
@@ -316,7 +316,7 @@ def _compare_derivatives(cell: PointwiseCell, layout: CellLayout, derived: Deriv
         for name, true in truth.items():
             summed = mine.get(name, zero).sum_to_size(true.shape)
             if not torch.allclose(summed, true, rtol=1e-6, atol=1e-9, equal_nan=True):
-                raise NotDerivableError(f"its derivative by {name} is not that of autograd")
+                raise NotDerivableError(f"the gradient of its formula for {name} differs from autograd")
 
 
 def _values(
@@ -326,7 +326,7 @@ def _values(
     wide: Mapping[str, Tensor],
     upstream: Sequence[Tensor],
 ) -> dict[str, Tensor]:
-    """All that the way back of some numbers is made of, by name."""
+    """All values that the backward pass of a sample uses, by name."""
     projected, recurrent = (torch.split(wide[name].detach(), UNITS, -1) for name in ("projected", "recurrent"))
     values = {name: value.detach() for name, value in given.items() if not name.startswith("state")}
     values |= {f"z{i}": x + r for i, (x, r) in enumerate(zip(projected, recurrent, strict=True))}
@@ -337,7 +337,7 @@ def _values(
     hidden, *others = upstream
     arriving = [torch.zeros_like(hidden), *others] if derived.twice else others
     values |= dict(zip(names, state if derived.twice else state[1:], strict=True))
-    # Of one number a sequence all units have a copy: what arrives, arrives at one of them.
+    # All units hold a copy of a scalar per sequence: its incoming gradient is given to one of them.
     first = torch.zeros(UNITS, dtype=torch.float64, device="cpu")
     first[0] = 1.0
     arriving = [part * first if part.shape[-1] == 1 else part for part in arriving]

@@ -1,4 +1,4 @@
-"""A gate as C++, for the engines `cuda` and `c++`: the functions that cells.cuh is written around. Or a whole cell."""
+"""Generates C++ for the engines `cuda` and `c++`: the gate functions that cells.cuh calls, or a whole cell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OF_CELL = "const float* z, float hn, State now"
 
 
 def source(gate: DerivedGate) -> str:
-    """Fixed values of the weights, one step, its slopes, derivatives from these, and by the weights."""
+    """The functions of a gate: fixed values, one step, its slopes, backward, and gradients of the weights."""
     decided = {"forget": gate.forget, "complement": gate.complement}
     after = {f"carried[{i}]": part for i, part in enumerate(gate.carried)}
     after["kept"] = variable("z0") if gate.kept is None else gate.kept
@@ -47,13 +47,13 @@ def source(gate: DerivedGate) -> str:
 
 
 def counts(of: DerivedGate | DerivedCell) -> str:
-    """How many there are of what functions take and return, as constants."""
+    """Array sizes in the functions' arguments and results, as C++ constants."""
     counted = {"CARRIED": of.carries, "OWN": of.weights, "FIXED": len(of.fixed), "SLOPES": len(of.slopes)}
     return f"constexpr int {', '.join(f'{name} = {count}' for name, count in counted.items())};\n"
 
 
 def cell_source(cell: DerivedCell) -> str:
-    """The functions that kernels are written around: fixed values, a step, its slopes, the way back, and by weights."""
+    """The functions of a cell: fixed values, one step, its slopes, backward, and gradients of the weights."""
     step = {"hidden": cell.hidden, "cell": cell.cell} | _numbered("carried", cell.carried)
     z, carried, fixed = (
         _numbered(name, [cell.derivative(f"{name}{i}") for i in range(count)])
@@ -92,7 +92,7 @@ def _numbered(name: str, values: Sequence[Expression]) -> dict[str, Expression]:
 
 
 def _places(of: DerivedGate | DerivedCell) -> dict[str, str]:
-    """How code writes variables."""
+    """How variables are written in the code."""
     if isinstance(of, DerivedGate):
         return of.places()
     words = {"z": "z", "carried": "now.carried", "fixed": "fixed", "own": "own", "slope": "slopes.own"}
@@ -103,7 +103,7 @@ def _places(of: DerivedGate | DerivedCell) -> dict[str, str]:
 
 
 def _slopes_of_kept(gate: DerivedGate) -> str:
-    """Slopes from what is kept of the row: the row itself, for most gates."""
+    """Slopes from the saved value of the row, which is the row itself for most gates."""
     head = f"gate_slopes_of_kept({OF_STEP})"
     if gate.kept is None:
         return _function(f"GateSlopes {head}", ["return gate_slopes(z, carried, fixed, dt);"])
@@ -113,7 +113,7 @@ def _slopes_of_kept(gate: DerivedGate) -> str:
 
 
 def _returning(of: DerivedGate | DerivedCell, kind: str, head: str, fields: Mapping[str, Expression]) -> str:
-    """A function that returns a structure with these fields."""
+    """A function that returns a struct with these fields."""
     printer = Printer(CPP, _places(of))
     values = printer.values(list(fields.values()))
     filled = [f"found.{name} = {value};" for name, value in zip(fields, values, strict=True)]

@@ -1,4 +1,4 @@
-"""Formulas on tensors."""
+"""Evaluation of formulas on tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .operations import KNOWN
 
 
 def evaluated(outputs: Sequence[Expression], given: Mapping[str, Tensor]) -> list[Tensor]:
-    """What formulas give for these tensors of one dtype, which broadcast."""
+    """Values of formulas for these tensors, which have one dtype and broadcast."""
     like = next(iter(given.values()))
     values: dict[Expression, Tensor] = {}
     for node in ordered(outputs):

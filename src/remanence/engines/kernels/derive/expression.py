@@ -1,8 +1,8 @@
-"""Formulas as graphs: what a gate computes, and its derivatives, as nodes that print as code.
+"""Expression graphs: the formula of a gate and its derivatives, as nodes that can be printed as code.
 
-Equal formulas are one and the same object, so common subexpressions exist once; their order, and so the code that is
-printed, depends on nothing but the formula. Whatever is made is simplified on the
-way, but never so that NaN or infinity would come out otherwise: `0 * x` stays, `1 * x` and `x + 0` do not.
+Equal formulas are the same object (hash consing), so common subexpressions exist once. Their order, and so the printed
+code, depends only on the formula. Expressions are simplified as they are built, but never so that NaN or infinity would
+change: `0 * x` stays, `1 * x` and `x + 0` become `x`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum", "eq", "and", "or"})
 CONDITIONS = frozenset({"lt", "le", "eq", "not", "and", "or", "isnan"})
-"""Operations whose result is true or false."""
+"""Operations with a boolean result."""
 
 
 class Expression:
-    """A node: a constant, an input by its name, or an operation on others. Made by `constant`, `variable`, `apply`."""
+    """A node: a constant, a named input, or an operation on others. Built by `constant`, `variable` and `apply`."""
 
     __slots__ = ("depth", "inputs", "key", "operation", "value")
 
@@ -26,13 +26,13 @@ class Expression:
         self.operation = operation
         self.inputs = inputs
         self.value = value
-        """The number of a constant, the name of a variable."""
+        """The value of a constant, or the name of a variable."""
         self.key = key
-        """The same for equal formulas, in every process."""
+        """Digest, the same for equal formulas in every process."""
         self.depth: int = 1 + max((part.depth for part in inputs), default=0)
 
     def is_constant(self, value: float | None = None) -> bool:
-        """Whether it is a constant, and this one if one is given."""
+        """Whether it is a constant, with this value if one is given."""
         return self.operation == "constant" and (value is None or self.value == value)
 
     @property
@@ -43,11 +43,11 @@ class Expression:
 
     @property
     def is_condition(self) -> bool:
-        """Whether it is true or false."""
+        """Whether its value is boolean."""
         return self.operation in CONDITIONS
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is the same object: equal formulas are."""
+        """Copies and unpickled nodes are the same object, as all equal formulas are."""
         return _node, (self.operation, self.inputs, self.value)
 
     def __neg__(self) -> Expression:
@@ -97,18 +97,18 @@ def _node(operation: str, inputs: tuple[Expression, ...], value: float | str | N
         digest.update(part.key)
     key = digest.digest()
     found = _made.get(key)
-    if found is None:  # two threads may make one at the same time: the first stays
+    if found is None:  # two threads may build the same node at once: the first one wins
         found = _made.setdefault(key, Expression(operation, inputs, value, key))
     return found
 
 
 def constant(value: float) -> Expression:
-    """A number."""
+    """A constant node."""
     return _node("constant", (), float(value))
 
 
 def variable(name: str) -> Expression:
-    """Something that is given."""
+    """A named input."""
     return _node("variable", (), name)
 
 
@@ -117,12 +117,12 @@ def _lift(value: Expression | float) -> Expression:
 
 
 def where(condition: Expression, then: Expression | float, otherwise: Expression | float) -> Expression:
-    """One of two."""
+    """`torch.where` as a node."""
     return apply("where", condition, _lift(then), _lift(otherwise))
 
 
 def apply(operation: str, *inputs: Expression) -> Expression:
-    """An operation on others, simplified."""
+    """An operation on other nodes, simplified."""
     if operation in COMMUTATIVE:
         inputs = tuple(sorted(inputs, key=lambda part: (part.depth, part.key)))
     found = _simplified(operation, inputs)
@@ -130,7 +130,7 @@ def apply(operation: str, *inputs: Expression) -> Expression:
 
 
 def _simplified(operation: str, inputs: tuple[Expression, ...]) -> Expression | None:
-    """What is the same and simpler; None if nothing is."""
+    """An equal, simpler expression; None if there is none."""
     if operation == "where":
         return _simplified_choice(*inputs)
     if inputs and all(part.is_constant() for part in inputs):
@@ -145,7 +145,7 @@ def _simplified(operation: str, inputs: tuple[Expression, ...]) -> Expression | 
             return constant(-x.inputs[0].number) * x.inputs[1]
     elif operation == "sigmoid":
         (x,) = inputs
-        if x.operation == "neg":  # so that sigmoid(x) and sigmoid(-x) are found beside each other
+        if x.operation == "neg":  # so that sigmoid(x) and sigmoid(-x) have the same input and can be computed together
             return apply("sigmoid_complement", x.inputs[0])
     elif operation == "sigmoid_complement":
         (x,) = inputs
@@ -201,7 +201,7 @@ def _simplified_product(x: Expression, y: Expression) -> Expression | None:
             return constant(one.number * other.inputs[0].number) * other.inputs[1]
         if one.operation == "where" and one.inputs[1].is_constant() and one.inputs[2].is_constant():
             return where(one.inputs[0], one.inputs[1] * other, one.inputs[2] * other)
-    # A constant goes to the front: there the next one finds it.
+    # Constants go to the front, where the next simplification finds them.
     if y.is_constant() and not x.is_constant():
         return _node("mul", (y, x))
     return None
@@ -223,7 +223,7 @@ FOLDED: dict[str, Callable[..., float]] = {
     },
     **{name: getattr(math, name) for name in ("tanh", "sinh", "cosh", "asinh")},
 }
-"""Operations that are carried out at once, on constants."""
+"""Operations that are constant-folded."""
 
 
 def _folded(operation: str, inputs: tuple[Expression, ...]) -> Expression | None:
@@ -239,11 +239,11 @@ def ordered(
     outputs: Iterable[Expression],
     parts: Callable[[Expression], tuple[Expression, ...]] = lambda node: node.inputs,
 ) -> list[Expression]:
-    """All nodes that these need, they themselves among them: inputs before what uses them.
+    """These nodes and everything they depend on, in topological order (inputs first).
 
     Args:
-        outputs: what is needed.
-        parts: what a node needs.
+        outputs: Nodes to compute.
+        parts: Returns the nodes that a node depends on.
     """
     found: dict[Expression, None] = {}
     waiting = [(node, False) for node in reversed(list(outputs))]
@@ -258,7 +258,7 @@ def ordered(
 
 
 def substituted(outputs: Iterable[Expression], replacements: Mapping[Expression, Expression]) -> list[Expression]:
-    """The same formulas with some nodes exchanged for others."""
+    """The same formulas with some nodes replaced by others."""
     outputs = list(outputs)
     new: dict[Expression, Expression] = {}
     for node in ordered(outputs):
@@ -272,5 +272,5 @@ def substituted(outputs: Iterable[Expression], replacements: Mapping[Expression,
 
 
 def variables(outputs: Iterable[Expression]) -> Iterator[str]:
-    """Names of what they depend on."""
+    """Names of the variables that formulas depend on."""
     return (str(node.value) for node in ordered(outputs) if node.operation == "variable")

@@ -1,4 +1,4 @@
-"""What depends on weights alone is the same in every step: it is taken out of formulas and computed once."""
+"""Loop-invariant code motion: values that depend on weights alone are hoisted out of the step and computed once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .operations import gradients
 
 
 def hoisted(outputs: list[Expression], own: list[str]) -> tuple[list[Expression], list[Expression]]:
-    """Formulas with `fixed0`, ... for all that depends on weights of its own alone, and those formulas."""
+    """Formulas with `fixed0`, ... for all subexpressions of per-unit weights alone, and those subexpressions."""
     dependent: dict[Expression, bool] = {}
     fixed: list[Expression] = []
     conditions: dict[Expression, Expression] = {}
@@ -22,7 +22,7 @@ def hoisted(outputs: list[Expression], own: list[str]) -> tuple[list[Expression]
         users = node.inputs if dependent[node] else ()
         for part in users:
             if not dependent[part] and _has_weights(part, own):
-                if part.is_condition:  # kept as one or zero
+                if part.is_condition:  # stored as 1 or 0
                     conditions[part] = where(part, 1.0, 0.0)
                 fixed += [each for each in (conditions.get(part, part),) if each not in fixed]
     fixed += [node for node in outputs if not dependent[node] and _has_weights(node, own) and node not in fixed]
@@ -36,19 +36,19 @@ def _has_weights(node: Expression, own: list[str]) -> bool:
 
 
 def partials(output: Expression, sources: list[str]) -> dict[str, Expression]:
-    """Derivatives of a formula by variables; those that are zero everywhere are not there."""
+    """Derivatives of a formula with respect to variables, without those that are zero everywhere."""
     found = gradients(output)
     by = {name: found[variable(name)] for name in sources if variable(name) in found}
     return {name: slope for name, slope in by.items() if not slope.is_constant(0.0)}
 
 
 def by_weights(fixed: list[Expression], own: list[str]) -> list[list[Expression]]:
-    """Of each fixed value by each of the weights."""
+    """Derivatives of each fixed value with respect to each of the weights."""
     return [[partials(value, own).get(name, constant(0.0)) for name in own] for value in fixed]
 
 
 def sums_by_weights(by_own: Sequence[Sequence[Expression]], weights: int) -> list[Expression]:
-    """Derivatives by so many weights, from those by fixed values, `d_fixed0`, ..., and what `by_weights` returned."""
+    """Gradients of all weights, from those of the fixed values, `d_fixed0`, ..., and the result of `by_weights`."""
     sums = [constant(0.0)] * weights
     for i, row in enumerate(by_own):
         for place, slope in enumerate(row):

@@ -1,4 +1,4 @@
-"""From a gate to all that kernels need of it: its formula, what does not change from step to step, and its slopes."""
+"""Derives everything that kernels need of a gate: its formula, loop-invariant values, and slopes (derivatives)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .memory import remembered
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS = 3, 5
-"""Of the tensors that a gate is run with: different, so that no dimension is taken for the other."""
+"""Sizes of the tensors that a gate is traced with: different, so that no dimension is mistaken for the other."""
 OTHER_ROWS, OTHER_UNITS = 2, 7
-"""And of those that its formula is then held to it with: a gate may not depend on how many there are."""
+"""Sizes of the tensors that check its formula: a gate may not depend on the number of rows or units."""
 SEVERAL = 4
-"""How far random pre-activations go, where a formula is compared with the gate."""
+"""Standard deviation of the random pre-activations that compare a formula with its gate."""
 
 
 @dataclass(frozen=True, eq=False)
 class DerivedGate:
     """A gate as formulas of `z0`, `z1`, ... (its rows), `carried0`, ..., `fixed0`, ... and `dt`.
 
-    What depends on the gate's own weights alone is the same in every step: these values are `fixed0`, ..., formulas of
-    `own0`, ... They are computed once, and derivatives by them are summed over all steps before they go on to these.
+    Values that depend on the gate's per-unit weights alone are the same in every step: `fixed0`, ..., formulas of
+    `own0`, ... They are computed once. Their gradients are summed over all steps, then propagated to the weights.
     """
 
     rows: int
@@ -42,39 +42,39 @@ class DerivedGate:
     forget: Expression
     complement: Expression
     carried: tuple[Expression, ...]
-    """After the step."""
+    """Values after the step."""
     fixed: tuple[Expression, ...]
     slopes: tuple[Expression, ...]
-    """All derivatives that are not the same number everywhere. They do not depend on what is differentiated, so
-    kernels compute them before the gradients of a step arrive."""
+    """All local derivatives that are not constant. They do not depend on the incoming gradients, so kernels compute
+    them before the gradients of a step arrive."""
     by_forget: Mapping[str, Expression]
-    """Of the forget value by every source: formulas of `slope0`, ... and numbers; sources without one are not there."""
+    """Derivatives of the forget value, by source: formulas of `slope0`, ... or constants; zeros are left out."""
     by_carried: tuple[Mapping[str, Expression], ...]
-    """The same for each of what is carried."""
+    """The same for each carried value."""
     by_own: tuple[tuple[Expression, ...], ...]
-    """Of each fixed value by each of the weights."""
+    """Derivatives of each fixed value with respect to each of the weights."""
     kept: Expression | None = None
-    """What is kept of the only row in its place, where the gate has something better."""
+    """Value to save for the backward pass instead of the only row, if the gate defines one."""
     from_kept: tuple[Expression, ...] = ()
-    """Forget value, complement and derivative by the row, with `z0` for what was kept."""
+    """Forget value, complement and derivative with respect to the row, where `z0` is the saved value."""
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What a step depends on."""
+        """Names of the variables that a step depends on."""
         names = [f"z{i}" for i in range(self.rows)] + [f"carried{i}" for i in range(self.carries)]
         return (*names, *(f"fixed{i}" for i in range(len(self.fixed))), *(("dt",) if self.has_dt else ()))
 
     @property
     def digest(self) -> str:
-        """A word for all that a step computes: equal for equal formulas, in every process."""
+        """A digest of everything that a step computes: equal for equal formulas, in every process."""
         parts = (self.forget, self.complement, *self.carried, *self.fixed, *self.slopes)
         parts += (*self.from_kept, *(() if self.kept is None else (self.kept,)))
-        counts = f"{self.rows} {self.carries} {self.weights} "  # some may not be in the formula
+        counts = f"{self.rows} {self.carries} {self.weights} "  # the formula may not use all of them
         keys = b"".join(part.key for part in parts)
         return hashlib.blake2b(counts.encode() + keys, digest_size=12).hexdigest()
 
     def derivatives(self) -> dict[str, Expression]:
-        """By everything that a step depends on, from `slope0`, ..., `d_forget` and `d_carried0`, ..."""
+        """Gradients of all sources, from `slope0`, ..., `d_forget` and `d_carried0`, ..."""
         outputs = [("d_forget", self.by_forget), *((f"d_carried{i}", by) for i, by in enumerate(self.by_carried))]
         found = {}
         for source in self.sources:
@@ -86,11 +86,11 @@ class DerivedGate:
         return found
 
     def derivatives_by_own(self) -> list[Expression]:
-        """By the weights, from `d_fixed0`, ..."""
+        """Gradients of the weights, from `d_fixed0`, ..."""
         return sums_by_weights(self.by_own, self.weights)
 
     def places(self) -> dict[str, str]:
-        """How code writes variables: the i-th entry of what they are counted in."""
+        """How variables are written in the code: as array elements, `z0` as `z[0]`."""
         counts = {"z": self.rows, "carried": self.carries, "fixed": len(self.fixed), "own": self.weights}
         counts |= {"slope": len(self.slopes), "d_carried": self.carries, "d_fixed": len(self.fixed)}
         names = {f"{word}{i}": f"{word}[{i}]" for word, count in counts.items() for i in range(count)}
@@ -98,7 +98,7 @@ class DerivedGate:
 
 
 def derived(gate: Gate, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedGate:
-    """The gate as formulas; NotDerivableError says why there are none."""
+    """The gate as formulas; raises NotDerivableError with the reason if there are none."""
     found = remembered(gate, (has_dt, dtype), lambda: _attempt(gate, has_dt, dtype))
     if isinstance(found, str):
         raise NotDerivableError(found)
@@ -115,12 +115,12 @@ def why_not(gate: Gate, has_dt: bool = False, dtype: torch.dtype = torch.float32
 
 
 def unpaddable(gate: Gate, has_dt: bool = False) -> str | None:
-    """Why a derived gate cannot be that of units which are padding, as the end of a sentence; None if it can.
+    """Why a derived gate cannot be evaluated for padding units, as the end of a sentence; None if it can.
 
-    These hear nothing and start from nothing. What they compute goes nowhere, but is multiplied by zero on the way, and
-    must be numbers.
+    Padding units receive no input and start from zero. Their results are multiplied by zero and discarded, so they must
+    be finite.
     """
-    return None if _rests(derived(gate, has_dt)) else "its value or a slope of it at zero is no number"
+    return None if _rests(derived(gate, has_dt)) else "its value or a derivative of it at zero is not finite"
 
 
 @lru_cache(maxsize=256)
@@ -148,8 +148,8 @@ def _attempt(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate | str:
             return _derived(gate, has_dt, dtype)
     except NotDerivableError as error:
         return str(error)
-    except Exception as error:  # the gate is anybody's: the loop will run it, or show where it fails
-        return f"it raised {type(error).__name__} on a few numbers: {str(error).strip().partition(chr(10))[0]}"
+    except Exception as error:  # a user-defined gate: the loop engine will run it, or show where it fails
+        return f"it raised {type(error).__name__} on sample tensors: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
@@ -203,7 +203,7 @@ def _derived(gate: Gate, has_dt: bool, dtype: torch.dtype) -> DerivedGate:
 
 
 def _kept(gate: Gate, given: Mapping[str, Tensor]) -> tuple[Expression | None, tuple[Expression, ...]]:
-    """What a gate keeps of its only row, see `Gate.kept`, held to the gate and to autograd."""
+    """The value that a gate saves instead of its only row, see `Gate.kept`, checked against the gate and autograd."""
     row = given["z0"].detach()
     if (found := gate.kept(row)) is None or len(gate.rows) > 1 or gate.carries or gate.per_unit:
         return None, ()
@@ -218,7 +218,7 @@ def _kept(gate: Gate, given: Mapping[str, Tensor]) -> tuple[Expression | None, t
         values = evaluated(again, {"z0": value})
     for mine, true in zip(values, (forget, complement, slope), strict=True):
         if not torch.allclose(mine, true.detach(), rtol=1e-6, atol=1e-9):
-            raise NotDerivableError("what it computes from what it keeps is not what it computes")
+            raise NotDerivableError("the results of its method kept differ from those of its equation")
     return kept, tuple(again)
 
 
@@ -228,7 +228,7 @@ def _there(found: Any) -> Any:
 
 
 def _called(gate: Gate, tensors: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-    """Forget value, complement and what is carried, of tensors by the names of formulas."""
+    """Forget value, complement and carried values, from tensors by their names in formulas."""
     found = gate(*_arguments(gate, tensors))
     return (found.forget, found.complement, *found.carried)
 
@@ -255,25 +255,25 @@ def _sample(
 
 
 def _compare(gate: Gate, has_dt: bool, dtype: torch.dtype, outputs: list[Expression]) -> None:
-    """Hold the formula to the gate: what it reads off one run must hold for other numbers."""
+    """Check the formula against the gate: it was traced on one sample and must hold for others."""
     given = _sample(gate, has_dt, dtype, seed=1, rows=OTHER_ROWS, units=OTHER_UNITS)
     with torch.no_grad():
         expected = _called(gate, given)
     tolerance = 64 * torch.finfo(dtype).eps
     for found, other in zip(evaluated(outputs, given), expected, strict=True):
         if not torch.allclose(found.expand_as(other), other, rtol=tolerance, atol=tolerance, equal_nan=True):
-            raise NotDerivableError("what it computes depends on more than the operations that it calls")
+            raise NotDerivableError("its result depends on more than the operations that it calls")
 
 
 def _compare_slopes(
     gate: Gate, has_dt: bool, by: list[dict[str, Expression]], fixed: list[Expression], by_own: list[list[Expression]]
 ) -> None:
-    """Hold derivatives of the formula to autograd's, in float64."""
+    """Check the derivatives of the formula against autograd, in float64."""
     given = {name: value.requires_grad_() for name, value in _sample(gate, has_dt, torch.float64, seed=2).items()}
     with torch.enable_grad():
         outputs = _called(gate, given)
         outputs = (outputs[0], *outputs[2:])
-        none = sum(value.sum() for value in given.values()) * 0.0  # a part may depend on nothing
+        none = sum(value.sum() for value in given.values()) * 0.0  # an output may be a constant
         expected = [
             torch.autograd.grad(part.sum() + none, list(given.values()), retain_graph=True, materialize_grads=True)
             for part in outputs
@@ -291,13 +291,13 @@ def _compare_slopes(
                     mine = sum((full[f"fixed{i}"] * row for i, row in enumerate(rows) if f"fixed{i}" in full), mine)
                 summed = mine.sum_to_size(true.shape)
                 if not torch.allclose(summed, true, rtol=1e-6, atol=1e-9, equal_nan=True):
-                    raise NotDerivableError(f"its derivative by {name} is not that of autograd")
+                    raise NotDerivableError(f"the gradient of its formula for {name} differs from autograd")
 
 
 def _slopes_of_smaller(forget: Expression, complement: Expression, sources: list[str]) -> dict[str, Expression]:
-    """Derivatives of the forget value, from the complement where that is smaller: there it has more digits.
+    """Derivatives of the forget value, from the complement where that is smaller, because it is more precise there.
 
-    Where both are the same formula, one stands for both.
+    If both have the same formula, the choice is simplified away.
     """
     of_forget, of_complement = partials(forget, sources), partials(-complement, sources)
     smaller = forget <= complement

@@ -1,4 +1,4 @@
-"""What was found before, by what it was made of: the class of a gate or cell, and everything that it was given."""
+"""Memoised derivations, by the class of a gate or cell and all of its settings."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Found = TypeVar("Found")
 
 _found: dict[Hashable, Any] = {}
 MOST = 512
-"""Of what is remembered: then all of it is forgotten."""
+"""Maximum number of entries; beyond it the cache is cleared."""
 
 
 def remembered(thing: Any, settings: tuple[Hashable, ...], make: Callable[[], Found]) -> Found:
-    """What `make` makes of a gate or cell with these settings, made once. What it raises is not remembered."""
+    """The result of `make` for a gate or cell and these settings, computed once. Exceptions are not cached."""
     key = identity(thing)
     if key is None and not hasattr(thing, "__dict__"):
         return make()
-    if key is None:  # by itself, then
+    if key is None:  # not hashable: cached on the object itself
         places: dict[Hashable, Any] = vars(thing).get("_formulas", {})
         object.__setattr__(thing, "_formulas", places)
         key = ()
@@ -36,9 +36,9 @@ def remembered(thing: Any, settings: tuple[Hashable, ...], make: Callable[[], Fo
 
 
 def identity(thing: Any) -> Hashable | None:
-    """Equal for things of one class that were given the same; None where what was given cannot be compared.
+    """A key that is equal for objects of one class with equal settings; None if the settings are not hashable.
 
-    Not `==`, which a subclass of a dataclass inherits, and which then does not know of what it adds.
+    Not `==`: a subclass of a dataclass inherits it, and it then ignores the attributes that the subclass adds.
     """
     own = {name: value for name, value in sorted(_settings(thing).items()) if name not in NOTED}
     parts = [(name, identity(value) if isinstance(value, Gate) else value) for name, value in own.items()]

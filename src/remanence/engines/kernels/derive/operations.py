@@ -1,7 +1,7 @@
-"""What formulas are made of: every operation with its derivative, and how it is written in torch, C++ and Triton.
+"""The operations of formulas: each with its derivative, and how it is written in torch, C++ and Triton.
 
-Derivatives are those of torch's autograd, ties and kinks included, but for one that keeps digits which torch loses:
-sigmoid'(x) is sigmoid(x) sigmoid(-x), of which neither factor rounds to zero.
+Derivatives match torch's autograd, including ties and kinks, with one exception that is more precise than torch:
+sigmoid'(x) is sigmoid(x) sigmoid(-x), where neither factor rounds to zero.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Operation:
     """One pointwise operation."""
 
     torch: Callable[..., Any]
-    """On tensors."""
+    """Implementation on tensors."""
     cpp: str
-    """In C++ of one float each; `{0}` is the first input. Functions are those of functions.cuh."""
+    """C++ code for scalars (float); `{0}` is the first input. Functions are those of functions.cuh."""
     triton: str
-    """In Triton's language, of tiles of float32. Functions are those of triton/functions.py."""
+    """Triton code for float32 tiles. Functions are those of triton/functions.py."""
     derivative: Callable[..., Slopes] = field(default=lambda g, y, *x: (None,) * len(x))
-    """From the derivative by its result g, the result y and its inputs x: those by every input, None for zero."""
+    """Gradients of all inputs, None for zero, from the gradient g of the result, the result y and the inputs x."""
 
     def slopes(self, gradient: Expression, node: Expression) -> Slopes:
-        """Derivatives by every input of a node."""
+        """Gradients of all inputs of a node."""
         return self.derivative(gradient, node, *node.inputs)
 
 
@@ -46,7 +46,7 @@ def _infix(sign: str) -> tuple[str, str]:
 
 
 def _of_power(g: Expression, y: Expression, x: Expression, n: Expression) -> Slopes:
-    # As torch: at an exponent of zero nothing changes, and zero to a power above it does not change with it.
+    # As in torch: the gradient of the base is 0 at exponent 0, and that of a nonnegative exponent is 0 at base 0.
     by_base = where(apply("eq", n, constant(0.0)), 0.0, g * (n * apply("pow", x, n - 1.0)))
     at_zero = apply("and", apply("eq", x, constant(0.0)), constant(0.0) <= n)
     return by_base, where(at_zero, 0.0, g * (y * apply("log", x)))
@@ -161,10 +161,10 @@ KNOWN: dict[str, Operation] = {
 
 
 def gradients(output: Expression) -> dict[Expression, Expression]:
-    """Derivatives of a formula by every node that it is made of, as backpropagation finds them.
+    """Derivatives of a formula with respect to all of its nodes, by backpropagation.
 
-    Each comes as a product from the output inwards, in the order of autograd: a choice that closes a path gives zero
-    whatever is behind it.
+    Each is a product from the output inwards, in the order of autograd: the branch that a `where` does not take gets
+    zero, whatever is behind it.
     """
     total = {output: constant(1.0)}
     for node in reversed(ordered([output])):

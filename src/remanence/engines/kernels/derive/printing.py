@@ -1,4 +1,4 @@
-"""Formulas as lines of code, in C++ or in Triton's language."""
+"""Prints formulas as lines of C++ or Triton code."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from .expression import Expression, ordered
 from .operations import KNOWN
 
 PAIR = ("sigmoid", "sigmoid_complement")
-"""Two that cost hardly more than one: they share an exponential and a reciprocal."""
+"""Operations that are computed together: both cost hardly more than one, because they share an exponential and a
+reciprocal."""
 RATIO = "log1p"
-"""Of a quotient it is computed from both parts: neither waits for the division."""
+"""Operation that takes a quotient as numerator and denominator, so that it does not wait for the division."""
 
 LARGEST = 3.4028235e38
-"""Beyond which a number is infinite in float32."""
+"""Largest finite float32."""
 LONG = 60
-"""Characters from which on a value gets a line of its own."""
+"""Length in characters from which on a value is assigned to a variable."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """How things are written."""
+    """Syntax of a target language."""
 
     spelling: Callable[[str], str]
-    """Of an operation, with a place for every input."""
+    """Template of an operation, with a placeholder for every input."""
     number: Callable[[float], str]
     define: str
-    """A name for a value: `{type}`, `{name}`, `{value}`."""
+    """Template of a variable definition: `{type}`, `{name}`, `{value}`."""
     number_type: str = ""
     condition_type: str = ""
     pair: str = ""
-    """sigmoid and its complement, into `{one}` and `{other}`."""
+    """Template that assigns a sigmoid and its complement to `{one}` and `{other}`."""
     ratio: str = ""
-    """log(1 + `{0}` / `{1}`)."""
+    """Template of log(1 + `{0}` / `{1}`)."""
 
 
 def shortest(value: float) -> str:
-    """The shortest decimal that is this number in float32."""
+    """The shortest decimal that rounds to this number in float32."""
     single = struct.unpack("f", struct.pack("f", value))[0]
     for digits in range(1, 18):
         text = f"{single:.{digits}g}"
@@ -49,7 +50,7 @@ def shortest(value: float) -> str:
 
 
 def cpp_number(value: float) -> str:
-    """A number in C++."""
+    """A C++ literal."""
     if value != value:
         return "(infinity() - infinity())"
     if abs(value) > LARGEST:
@@ -58,7 +59,7 @@ def cpp_number(value: float) -> str:
 
 
 def triton_number(value: float) -> str:
-    """A number in Triton's language."""
+    """A Triton literal."""
     if value != value:
         return 'float("nan")'
     if abs(value) > LARGEST:
@@ -86,16 +87,16 @@ TRITON = Language(
 
 @dataclass
 class Printer:
-    """Prints the lines that some formulas take."""
+    """Prints the lines of code that compute some formulas."""
 
     language: Language
     names: Mapping[str, str]
-    """How variables are written."""
+    """How variables are written in the code."""
     lines: list[str] = field(default_factory=list)
     named: int = 0
 
     def values(self, outputs: Sequence[Expression]) -> list[str]:
-        """Print what the formulas take; how their values are written afterwards."""
+        """Append the lines that compute the formulas, and return the expressions that hold their values."""
         nodes = ordered(outputs, parts)
         uses = Counter(part for node in nodes for part in parts(node)) + Counter(outputs)
         written: dict[Expression, str] = {}
@@ -134,12 +135,12 @@ class Printer:
 
 
 def parts(node: Expression) -> tuple[Expression, ...]:
-    """What a node is printed from."""
+    """The nodes that a node's code refers to."""
     return _ratio(node) or _difference(node) or node.inputs
 
 
 def _ratio(node: Expression) -> tuple[Expression, ...] | None:
-    """Both parts of the quotient, for log(1 + x / y)."""
+    """Numerator and denominator, for log(1 + x / y)."""
     if node.operation == RATIO and node.inputs[0].operation == "mul":
         for x, y in (node.inputs[0].inputs, node.inputs[0].inputs[::-1]):
             if y.operation == "reciprocal":
@@ -148,7 +149,7 @@ def _ratio(node: Expression) -> tuple[Expression, ...] | None:
 
 
 def _difference(node: Expression) -> tuple[Expression, ...] | None:
-    """What is subtracted from what, for a sum with something negative."""
+    """Minuend and subtrahend, for a sum with a negated term."""
     if node.operation == "add":
         for x, y in (node.inputs, node.inputs[::-1]):
             if y.operation == "neg" and x.operation != "neg":
@@ -157,6 +158,6 @@ def _difference(node: Expression) -> tuple[Expression, ...] | None:
 
 
 def _partner(node: Expression, nodes: Sequence[Expression]) -> Expression | None:
-    """The other sigmoid of the same number."""
+    """The other sigmoid of the same argument."""
     wanted = PAIR[1 - PAIR.index(node.operation)]
     return next((other for other in nodes if other.operation == wanted and other.inputs == node.inputs), None)

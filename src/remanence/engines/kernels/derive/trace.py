@@ -1,7 +1,7 @@
-"""From a function written in torch to its formula: the operations that it calls, one after the other, as it runs.
+"""Traces a function written in torch into a formula, with a dispatch mode that records the operations it calls.
 
-The function runs once on small tensors. Every operation that reaches torch is noted; those that are not pointwise, or
-that look at a value to decide what comes next, cannot be part of a formula and are named.
+The function runs once on small tensors. Operations that are not pointwise, or that read a tensor value to decide what
+comes next (data-dependent control flow), cannot be part of a formula; the error names them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .expression import Expression, apply, constant, variable, where
 
 
 class NotDerivableError(ValueError):
-    """A function whose formula cannot be read off; the message says why, as the end of a sentence."""
+    """A function that cannot be traced into a formula; the message is the reason, as the end of a sentence."""
 
 
-Blocks = tuple[Expression, ...]
-"""The formulas of a tensor that has blocks of units side by side, one for each."""
+BlockFormulas = tuple[Expression, ...]
+"""The formulas of a tensor that concatenates blocks of units, one per block."""
 
 
 def formulas(
     function: Callable[..., Sequence[Tensor]], given: Mapping[str, Tensor], wide: Mapping[str, Tensor] | None = None
 ) -> list[Expression]:
-    """What a function returns, as formulas of what it is given.
+    """The results of a function as formulas of its arguments.
 
     Args:
-        function: takes tensors by name, returns some.
-        given: small tensors that broadcast with each other.
-        wide: tensors with blocks of these side by side; those of `z` are `z0`, `z1`, ...
+        function: Takes tensors by name and returns tensors.
+        given: Small tensors that broadcast with each other.
+        wide: Tensors that concatenate several blocks of that size; the blocks of `z` are named `z0`, `z1`, ...
     """
     recorder = _Recorder(given, wide or {})
     with torch.no_grad(), recorder:
@@ -43,7 +43,7 @@ def formulas(
 
 
 def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...] | None:
-    """The shape that tensors of these broadcast to, if they do: torch's own function imports sympy."""
+    """The shape that these shapes broadcast to, or None. torch.broadcast_shapes is not used: it imports sympy."""
     found: list[int] = []
     for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
         others = {size for size in sizes if size != 1}
@@ -54,19 +54,19 @@ def _broadcast(*shapes: Sequence[int]) -> tuple[int, ...] | None:
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what is called."""
+    """Records the operations that are called."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: it never runs while a graph is traced, and to ask would import the compiler, which takes two seconds."""
+        """False: it never runs under Dynamo, and the default would import the compiler, which takes two seconds."""
         return False
 
     def __init__(self, given: Mapping[str, Tensor], wide: Mapping[str, Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.alive: list[Tensor] = []  # or another tensor would get the same id
-        self.known: dict[int, Expression | Blocks] = {}
+        self.alive: list[Tensor] = []  # keeps tensors alive, so that no id is reused
+        self.known: dict[int, Expression | BlockFormulas] = {}
         self.block: int | None = None
-        """The block that is being looked at, of tensors that have several."""
+        """The block being traced, of tensors that have several."""
         self.shape = _broadcast(*(tensor.shape for tensor in given.values())) or ()
         for name, tensor in given.items():
             self.note(tensor, variable(name))
@@ -74,11 +74,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             blocks = tuple(variable(f"{name}{i}") for i in range(tensor.shape[-1] // self.shape[-1]))
             self.note(tensor, blocks if len(blocks) > 1 else blocks[0])
 
-    def note(self, tensor: Tensor, expression: Expression | Blocks) -> None:
+    def note(self, tensor: Tensor, expression: Expression | BlockFormulas) -> None:
         self.alive.append(tensor)
         self.known[id(tensor)] = expression
 
-    def blocks_of(self, value: Any) -> Blocks | None:
+    def blocks_of(self, value: Any) -> BlockFormulas | None:
         """The formulas of an argument that has several blocks."""
         found = self.known.get(id(value)) if isinstance(value, Tensor) else None
         return found if isinstance(found, tuple) else None
@@ -89,12 +89,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             found = self.known.get(id(value))
             if isinstance(found, tuple):
                 if self.block is None:
-                    raise NotDerivableError("it computes with several blocks at once, and not with each alone")
+                    raise NotDerivableError("it computes with several blocks at once instead of each separately")
                 found = found[self.block]
             if found is None and value.numel() == 1 and not value.requires_grad:
                 found = constant(float(value))
             if found is None:
-                raise NotDerivableError("it uses a tensor of its own, and not only what it is given")
+                raise NotDerivableError("it uses a tensor that is not one of its arguments")
             return found
         if isinstance(value, bool | int | float):
             return constant(value)
@@ -106,7 +106,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func.overloadpacket.__name__
         base = name.rstrip("_") if not name.startswith("_") else name
         if base in ("_local_scalar_dense", "item", "is_nonzero", "equal"):
-            raise NotDerivableError("it looks at a value to decide what comes next")
+            raise NotDerivableError("it reads the value of a tensor, as an if or .item() does")
         several = [blocks for value in (*args, *kwargs.values()) if (blocks := self.blocks_of(value)) is not None]
         if several or base in PIECES:
             self._note_blocks(base, func, args, kwargs, result, len(several[0]) if several else 1)
@@ -126,7 +126,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _note_blocks(
         self, name: str, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any, count: int
     ) -> None:
-        """Note what is called with several blocks at once: pieces of them, or the same of each."""
+        """Record an operation on several blocks at once: one that splits them, or a pointwise one on each."""
         units = self.shape[-1]
         if name in PIECES:
             blocks, start = self.blocks_of(args[0]) or (self.expression_of(args[0]),), 0
@@ -136,7 +136,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for piece in [result] if isinstance(result, Tensor) else result:
                 first, many = divmod(start, units)[0], piece.shape[-1] // units
                 if start % units or piece.shape[-1] % units or piece.shape[:-1] != args[0].shape[:-1]:
-                    raise NotDerivableError(f"it calls torch.{name} to something else than blocks")
+                    raise NotDerivableError(f"it calls torch.{name} with pieces that are not whole blocks")
                 self.note(piece, blocks[first] if many == 1 else blocks[first : first + many])
                 start += piece.shape[-1]
             return
@@ -164,21 +164,21 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return source
         rule = RULES.get(name)
         if rule is None:
-            raise NotDerivableError(f"it calls torch.{name}, which is not among the pointwise functions that are known")
+            raise NotDerivableError(f"it calls torch.{name}, which is not one of the supported pointwise functions")
         names = [argument.name for argument in func._schema.arguments]
         values = dict(zip(names, args, strict=False)) | dict(kwargs)
-        values.pop("out", None)  # that is the result
+        values.pop("out", None)  # the result itself
         formed = {key: self._argument(value) for key, value in values.items() if value is not None}
         if name not in LOGICAL:
             if result.dtype == torch.bool and name not in COMPARISONS and any(map(_is_condition, formed.values())):
-                raise NotDerivableError(f"it calls torch.{name} with values that are true or false")
+                raise NotDerivableError(f"it calls torch.{name} with boolean values")
             chosen_by = ("condition", "mask")
             formed = {key: value if key in chosen_by else _as_number(value) for key, value in formed.items()}
         try:
             return rule(**formed)
         except (TypeError, AttributeError) as error:
             words = ", ".join(formed)
-            raise NotDerivableError(f"it calls torch.{name} with arguments that are not known ({words})") from error
+            raise NotDerivableError(f"it calls torch.{name} with unsupported arguments ({words})") from error
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -191,7 +191,7 @@ def _is_condition(value: Any) -> bool:
 
 
 def _as_number(value: Any) -> Any:
-    """One or zero, where something true or false is computed with."""
+    """A boolean as 1 or 0, for arithmetic."""
     return where(value, 1.0, 0.0) if _is_condition(value) else value
 
 
@@ -209,18 +209,18 @@ FILLED = frozenset(
         "scalar_tensor",
     }
 )
-"""What makes a tensor of one number."""
+"""Operations that create a tensor filled with one value."""
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 LOGICAL = frozenset({"logical_not", "bitwise_not", "logical_and", "bitwise_and", "logical_or", "bitwise_or"})
-"""What takes values that are true or false as such; to all else they are one and zero."""
+"""Operations on booleans; all other operations take them as 1 and 0."""
 UNCHANGED = frozenset(
     {"_to_copy", "to", "clone", "detach", "alias", "lift_fresh", "lift_fresh_copy", "view", "_unsafe_view", "reshape",
      "expand", "unsqueeze", "squeeze", "contiguous", "positive", "view_as", "expand_as"}
 )  # fmt: skip
-"""What leaves every value as it is."""
+"""Operations that do not change values."""
 
 PIECES = frozenset({"split", "split_with_sizes", "chunk", "slice", "narrow"})
-"""What takes blocks apart."""
+"""Operations that separate blocks."""
 
 Value = Expression | float
 
@@ -239,7 +239,7 @@ def _softplus(self: Expression, beta: float = 1.0, threshold: float = 20.0) -> E
 
 
 def _log_sigmoid(self: Expression) -> Expression:
-    # As torch: min(x, 0) - log1p(exp(-|x|)), with the derivative of a sigmoid. At zero that is a half: of a tie.
+    # As in torch: min(x, 0) - log1p(exp(-|x|)), with the derivative of a sigmoid: a half at zero, where minimum ties.
     return -apply("log1p", apply("exp", -apply("abs", self))) + apply("minimum", self, constant(0.0))
 
 
@@ -290,7 +290,7 @@ def _logaddexp(self: Expression, other: Expression) -> Expression:
 
 
 def _truth(value: Expression) -> Expression:
-    """Whether it is not zero, of a number."""
+    """A value as boolean: whether it is nonzero."""
     return value if value.is_condition else apply("not", apply("eq", value, constant(0.0)))
 
 
@@ -362,4 +362,4 @@ RULES: dict[str, Callable[..., Expression]] = {
     "remainder": lambda self, other: apply("remainder", _lift(self), _lift(other)),
     "logaddexp": _logaddexp,
 }  # fmt: skip
-"""Formulas of torch's functions, by the names of their arguments."""
+"""Formulas of torch's functions; parameters have the names of torch's arguments."""

@@ -1,20 +1,20 @@
-"""A gate in Triton's language.
+"""Generates Triton code for a gate.
 
-    gate_fixed(own) -> what its own weights come to, the same in every step
+    gate_fixed(own) -> values that depend only on its per-unit weights, the same in every step
     gate_forward(z, carried, fixed, dt) -> forget, complement, carried after the step
-    gate_slopes(z, carried, fixed, dt) -> forget, complement, slopes: all that does not wait for derivatives
+    gate_slopes(z, carried, fixed, dt) -> forget, complement, slopes: everything that does not wait for gradients
     gate_backward(slope, d_forget, d_carried) -> d_z, d_carried, d_fixed, d_dt
-    gate_own(own, d_fixed) -> derivatives by the weights
+    gate_own(own, d_fixed) -> gradients of the weights
 
-Or a whole cell, as the cells of triton/cells.py are:
+Or for a whole cell, with the interface of triton/cells.py:
 
     gate_fixed and gate_own as above
     cell_forward(z, hn, cell, carried, fixed, dt, ...) -> hidden, cell, carried after the step
-    cell_slopes(z, hn, cell, carried, fixed, dt, ...) -> slopes, and a tuple of nothing
+    cell_slopes(z, hn, cell, carried, fixed, dt, ...) -> slopes, and a placeholder tuple of zeros
     cell_backward(slopes, of_gate, d_hidden, d_cell, d_carried, ...) -> d_z, d_hn, d_cell, d_carried, d_fixed, d_dt
 
-All are (rows, units) float32 tiles, and tuples of them, which have at least one entry: zeros where there is nothing.
-d_forget holds the derivative by the complement too, which is 1 - forget.
+All are (rows, units) float32 tiles, or tuples of them with at least one entry, which is zero if there is nothing to
+return. d_forget includes the gradient of the complement, which is 1 - forget.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OF_STEP = "z, carried, fixed, dt"
 
 
 def source(gate: DerivedGate) -> str:
-    """The five functions."""
+    """The five functions of a gate."""
     by = gate.derivatives()
     d_z, d_carried, d_fixed = (
         [by[f"{name}{i}"] for i in range(count)]
@@ -53,7 +53,7 @@ def source(gate: DerivedGate) -> str:
 
 
 GATE = "GATE: tl.constexpr, ROWS: tl.constexpr, COUPLED: tl.constexpr"
-"""What cells by hand are told of their gate; a cell that is derived has it inside."""
+"""Parameters about the gate, which hand-written cells need; derived cells ignore them."""
 
 
 def cell_source(cell: DerivedCell) -> str:
@@ -81,7 +81,7 @@ def cell_source(cell: DerivedCell) -> str:
 
 
 def _places(of: DerivedGate | DerivedCell) -> dict[str, str]:
-    """How code writes variables."""
+    """How variables are written in the code."""
     if isinstance(of, DerivedGate):
         return of.places()
     words = ("z", "carried", "fixed", "own", "slope", "d_carried", "d_fixed")
@@ -97,7 +97,7 @@ def _function(
     like: str,
     results: Sequence[Expression | Sequence[Expression]],
 ) -> str:
-    """A function that returns values, and tuples of values, of the shape of `like`."""
+    """A function that returns values and tuples of values with the shape of `like`."""
     printer = Printer(TRITON, _places(of))
     flat = [part for result in results for part in ([result] if isinstance(result, Expression) else result)]
     written = dict(zip(flat, printer.values(flat), strict=True))

@@ -1,4 +1,4 @@
-"""The non-saturating recurrent unit, which has more than one product a step, in kernels of its own."""
+"""Separate kernels for the non-saturating recurrent unit (NRU), which has more than one matmul per step."""
 
 from .run import run, unsuited
 

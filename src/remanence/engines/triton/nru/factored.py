@@ -1,17 +1,17 @@
-"""Memory where no head ends within a row of the outer product: then what a head writes has two factors.
+"""Memory writes if every head covers whole rows of the outer product: then the write of a head has two factors.
 
-Entry i = a s + b of head j is u_ja v_b, with P = M / s values of u a head and all s values of v. Its norm is the
-product of theirs, |V_j| = |u_j| |v|, and what is written is one outer product instead of one for each head:
+Entry i = a s + b of head j is u_ja v_b, with P = M / s values of u per head and all s values of v. Its norm is the
+product of theirs, |V_j| = |u_j| |v|, and the write is one outer product instead of one for each head:
 
     m_t = m_{t-1} + A v,   A = sum over heads of w_j u_j,   w_j = c_j / |V_j|
 
-for the heads that add, and once more for those that erase. With D for the derivatives by memory, p = D v and
-S_j = p . u_j the derivatives are S_j / |V_j| by c_j, -w_j S_j / |V_j| by |V_j|, and so by u and v
+for the heads that add, and likewise for those that erase. With D for the gradient of the memory, p = D v and
+S_j = p . u_j, the gradient of c_j is S_j / |V_j|, that of |V_j| is -w_j S_j / |V_j|, and so those of u and v are
 
     w_j p_a - w_j S_j / |u_j| sign(u_ja) (|u_ja| / |u_j|)^4
     sum over a of A_a D_ab - sum over heads of w_j S_j / |v| sign(v_b) (|v_b| / |v|)^4
 
-PART is P, ALL_PART the power of two from there; ALL_HEADS is here that of one kind of heads, k.
+PART is P, ALL_PART the next power of two; ALL_HEADS is the next power of two of k, the number of heads of one kind.
 """
 
 # ruff: noqa: N803
@@ -25,17 +25,17 @@ from .norms import SMALLEST_NORM, TINY
 
 @triton.jit
 def fifth_norm(value, axis: tl.constexpr):
-    """The L5 norm: fifth powers of small float32 numbers would be zero, so of shares of the largest."""
+    """The L5 norm. Values are divided by the largest first, because fifth powers of small float32 values underflow."""
     largest = tl.maximum(tl.max(tl.abs(value), axis), TINY)
     share = tl.abs(value) / tl.expand_dims(largest, axis)
     powers = tl.sum(share * share * share * share * share, axis)
-    norm = largest * tl.exp2(0.2 * tl.log2(tl.where(powers == 0.0, 1.0, powers)))  # of none there is no logarithm
+    norm = largest * tl.exp2(0.2 * tl.log2(tl.where(powers == 0.0, 1.0, powers)))  # avoids log(0)
     return tl.where(powers == 0.0, 0.0, norm)
 
 
 @triton.jit
 def slope_of_norm(value, norm):
-    """Derivatives of an L5 norm by its values; zero where there is none."""
+    """Derivatives of an L5 norm with respect to its values; zero if the norm is zero."""
     share = value / tl.where(norm == 0.0, 1.0, norm)
     fourth = share * share * share * share
     return tl.where(share < 0.0, -fourth, fourth)
@@ -54,7 +54,7 @@ def factors(
     ALL_SIDE: tl.constexpr,
     ALL_PART: tl.constexpr,
 ):
-    """u (rows, heads, P), v (rows, s), c (rows, heads), of heads that add or erase."""
+    """u (rows, heads, P), v (rows, s) and c (rows, heads) of the heads that add, or of those that erase."""
     half: tl.constexpr = HEADS // 2
     at = writes + row * (HEADS + 4 * SIDE)
     own = at + HEADS + erases * 2 * SIDE
@@ -77,7 +77,7 @@ def entries(
     ALL_SIDE: tl.constexpr,
     ALL_PART: tl.constexpr,
 ):
-    """Where entries of memory are, (rows, P, s), and whether they are there."""
+    """Offsets of the entries of memory, (rows, P, s), and their mask."""
     part, side = tl.arange(0, ALL_PART), tl.arange(0, ALL_SIDE)
     ok = row_ok[:, None, None] & (part < PART)[None, :, None] & (side < SIDE)[None, None, :]
     return row[:, None, None] * M + part[None, :, None] * SIDE + side[None, None, :], ok
@@ -99,7 +99,7 @@ def write(
     ALL_SIDE: tl.constexpr,
     ALL_PART: tl.constexpr,
 ):
-    """Memory after a step; as before in rows that are not `real`."""
+    """Write the memory after a step; unchanged in rows that are not `real`."""
     here, ok = entries(row, row_ok, M, SIDE, PART, ALL_SIDE, ALL_PART)
     old = tl.load(before + here, ok, 0.0)
     found = old
@@ -127,7 +127,7 @@ def back(
     ALL_SIDE: tl.constexpr,
     ALL_PART: tl.constexpr,
 ):
-    """Derivatives by the writes; none in rows that are not `real`."""
+    """Gradients of the writes; zero in rows that are not `real`."""
     half: tl.constexpr = HEADS // 2
     head, part, side = tl.arange(0, ALL_HEADS), tl.arange(0, ALL_PART), tl.arange(0, ALL_SIDE)
     here, ok = entries(row, row_ok, M, SIDE, PART, ALL_SIDE, ALL_PART)
@@ -140,7 +140,7 @@ def back(
         u, v, c = factors(writes, row, row_ok, erases, HEADS, SIDE, PART, ALL_HEADS, ALL_SIDE, ALL_PART)
         norm_u, norm_v = fifth_norm(u, 2), fifth_norm(v, 1)
         norm = norm_u * norm_v[:, None]
-        small = norm < SMALLEST_NORM  # then it is no norm any more
+        small = norm < SMALLEST_NORM  # clamped: no gradient through the norm
         norm = tl.where(small, SMALLEST_NORM, norm)
         weight = c / norm
         through = tl.sum(slope * v[:, None, :], 2)

@@ -1,17 +1,17 @@
-"""Memory where heads may end anywhere in the outer product of the writes.
+"""Memory writes if heads may end anywhere in the outer product.
 
 Heads are numbered 0 to k - 1 for adding, and k to 2 k - 1 for erasing. Entry i of head j is the product of two writes,
 those at (j M + i) // s and (j M + i) % s of their vectors of length s; with V for this row of M entries and |V| for its
 L5 norm
 
-    m_t = m_{t-1} + sum over heads of c_j V_j / |V_j|,      c = alpha / k of those that add, -beta / k of the others
+    m_t = m_{t-1} + sum over heads of c_j V_j / |V_j|,      c = alpha / k for heads that add, -beta / k for the others
 
-and with R_j = sum over i of dm_i V_ji / |V_j| the derivatives are R / k by alpha, -R / k by beta, and by V_ji
+and with R_j = sum over i of dm_i V_ji / |V_j| the gradients are R / k of alpha, -R / k of beta, and of V_ji
 
     c_j (dm_i - R_j sign(V_ji) (V_ji / |V_j|)^4) / |V_j|
 
-ALL_HEADS is the power of two from 2 k on; ENTRIES are the entries of memory that are worked on at a time, LEFT the
-values of the first factor.
+ALL_HEADS is the next power of two of 2 k; ENTRIES is the number of entries of memory that are processed at a time, LEFT
+the number of values of the first factor.
 """
 
 # ruff: noqa: N803, N806
@@ -25,7 +25,7 @@ from .norms import SMALLEST_NORM, TINY
 
 @triton.jit
 def entries(writes, row, row_ok, head, entry, M: tl.constexpr, HEADS: tl.constexpr, SIDE: tl.constexpr):
-    """V of some entries of all heads, (rows, heads, entries), zero where there are none."""
+    """V for some entries of all heads, (rows, heads, entries); zero out of range."""
     half: tl.constexpr = HEADS // 2
     erases = head // half
     place = (head - erases * half)[:, None] * M + entry[None, :]
@@ -61,7 +61,7 @@ def write(
     ENTRIES: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Memory after a step, as before in rows that are not `real`; and the norms of what is written."""
+    """Write the memory after a step, unchanged in rows that are not `real`, and the norms of the writes."""
     head = tl.arange(0, ALL_HEADS)
     largest = tl.full((ROWS, ALL_HEADS), TINY, tl.float32)
     for first in range(0, M, ENTRIES):
@@ -72,7 +72,7 @@ def write(
         value = entries(writes, row, row_ok, head, first + tl.arange(0, ENTRIES), M, HEADS, SIDE)
         share = tl.abs(value) / largest[:, :, None]
         powers += tl.sum(share * share * share * share * share, 2)
-    # Of none, as of heads that do not exist, there is no logarithm.
+    # Avoids log(0), for zero writes and for heads out of range.
     norm = largest * tl.exp2(0.2 * tl.log2(tl.where(powers == 0.0, 1.0, powers)))
     norm = tl.where(powers == 0.0, 0.0, norm)
     norm = tl.where(norm < SMALLEST_NORM, SMALLEST_NORM, norm)
@@ -107,7 +107,7 @@ def back(
     LEFT: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Derivatives by the writes, none in rows that are not `real`; R of the heads is noted on the way."""
+    """Gradients of the writes, zero in rows that are not `real`; also stores R of the heads in `reach`."""
     W: tl.constexpr = HEADS + 4 * SIDE
     head, side = tl.arange(0, ALL_HEADS), tl.arange(0, ALL_SIDE)
     head_ok = row_ok[:, None] & (head < HEADS)[None, :]
@@ -147,7 +147,7 @@ def back(
             share = u[:, :, None] * v[:, None, :] / length_of
             fourth = share * share * share * share
             fourth = tl.where(share < 0.0, -fourth, fourth)
-            along = tl.where(length_of <= SMALLEST_NORM, 0.0, along)  # that small it is no norm any more
+            along = tl.where(length_of <= SMALLEST_NORM, 0.0, along)  # clamped: no gradient through the norm
             by_entry = weight * (slope - fourth * along) / length_of
             by_u = tl.where(real[:, None], tl.sum(by_entry * v[:, None, :], 2), 0.0)
             tl.store(d_writes + row[:, None] * W + own + left[None, :], by_u.to(d_writes.dtype.element_ty), left_ok)

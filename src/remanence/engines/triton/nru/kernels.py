@@ -1,16 +1,16 @@
 """The non-saturating recurrent unit: a whole sequence in one launch, forward and backward.
 
-N replicas, T steps, B rows (sequences), H units, M entries of memory, k heads for adding and as many for erasing, s
-with s^2 = k M, W = 2 k + 4 s writes. Tensors are (N, T, B, ...), contiguous; those of states have T + 1 steps, of which
-the first is the state before all others. Steps are in the order in which they are taken, also from the end.
+N replicas, T steps, B batch rows (sequences), H units, M entries of memory, k heads for adding and as many for erasing,
+s with s^2 = k M, W = 2 k + 4 s writes. Tensors are (N, T, B, ...), contiguous; those of states have T + 1 steps, the
+first of which is the initial state. Steps are in processing order, also for reversed sequences.
 
-A program has one tile of rows of one replica and waits for nobody: it reads all matrices at every step, out of the L2
-cache. What its threads exchange (the state, the writes, derivatives by them) goes through global memory, of which most
-is kept for the backward pass anyway. What is written to memory is in `factored` where it can be, else in `general`.
+A program has one tile of rows of one replica and does not synchronise with others: it reads all matrices at every step
+from the L2 cache. Its threads exchange data (the state, the writes, their gradients) through global memory; most of it
+is saved for the backward pass anyway. Memory writes are in `factored` where possible, otherwise in `general`.
 
-Names in capitals are known at compile time. COLUMNS and DEPTH are the tile of a matrix that is multiplied at a time;
-HEADS is 2 k; SIDE is s, ALL_SIDE the power of two from there; PART is M / s, or 0 where heads end within a row of the
-outer product. All others are those of `factored` and `general`.
+Names in capitals are compile-time constants. COLUMNS and DEPTH are the tile of a matrix that is multiplied at a time;
+HEADS is 2 k; SIDE is s, ALL_SIDE the next power of two; PART is M / s, or 0 if heads end within a row of the outer
+product. All others are those of `factored` and `general`.
 """
 
 # ruff: noqa: N803, N806
@@ -41,7 +41,7 @@ def product(
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """total + [first, second] @ right, where a tile of rows is multiplied with some columns."""
+    """total + [first, second] @ right, for a tile of rows and some columns."""
     for begin in range(0, size + more, DEPTH):
         inner = begin + tl.arange(0, DEPTH)
         ok = row_ok[:, None] & (inner < size)[None, :]
@@ -61,7 +61,7 @@ def product(
 
 @triton.jit
 def state_columns(first, row, row_ok, H, M: tl.constexpr, COLUMNS: tl.constexpr):
-    """Some columns of the hidden state and then memory, with where each of them is, and whether it is there."""
+    """Some columns of [hidden state, memory], with the offsets and masks of both."""
     column = first + tl.arange(0, COLUMNS)
     column_ok = column < H + M
     h_ok = row_ok[:, None] & (column < H)[None, :]
@@ -71,13 +71,13 @@ def state_columns(first, row, row_ok, H, M: tl.constexpr, COLUMNS: tl.constexpr)
 
 @triton.jit(do_not_specialize=["T", "B"])
 def forward_kernel(
-    projected,  # (N, T, B, H) dtype of the products: what the inputs contribute
-    from_state,  # (N, H, H + M): what multiplies the hidden state, then memory
+    projected,  # (N, T, B, H) compute dtype: contribution of the inputs
+    from_state,  # (N, H, H + M): weights of the hidden state, then of memory
     to_writes,  # (N, W, H + M)
     bias,  # (N, H) or None
     write_bias,  # (N, W) or None
     lengths,  # (N, B) or None
-    hidden,  # (N, T + 1, B, H) dtype of the products
+    hidden,  # (N, T + 1, B, H) compute dtype
     memory,  # (N, T + 1, B, M) float32
     writes,  # (N, T, B, W) float32
     norms,  # (N, T, B, 2 k) float32, in the general form
@@ -99,7 +99,7 @@ def forward_kernel(
     PRECISION: tl.constexpr,
     REVERSE: tl.constexpr,
 ):
-    """All h_t and m_t, the writes and the norms of their outer products."""
+    """Compute all h_t and m_t, the writes and the norms of their outer products."""
     W: tl.constexpr = HEADS + 4 * SIDE
     tiles = tl.cdiv(B, ROWS)
     replica = (tl.program_id(0) // tiles).to(tl.int64)
@@ -190,18 +190,18 @@ def forward_kernel(
 
 @triton.jit(do_not_specialize=["T", "B"])
 def backward_kernel(
-    from_state,  # (N, H, H + M): what multiplies the hidden state, then memory
+    from_state,  # (N, H, H + M): weights of the hidden state, then of memory
     to_writes,  # (N, W, H + M)
     lengths,  # (N, B) or None
-    hidden,  # (N, T + 1, B, H), as the forward pass left it
+    hidden,  # (N, T + 1, B, H), saved by the forward pass
     writes,  # (N, T, B, W)
     norms,  # (N, T, B, 2 k)
-    d_outputs,  # (N, T + 1, B, H): by all h_t
-    d_hidden,  # (N, B, H) float32: by the last hidden state beyond these; becomes that by the first
-    d_memory,  # (N, B, M) float32: by the last memory; becomes that by the first
-    d_pre,  # (N, T, B, H) dtype of the products: by what relu is taken of
-    d_writes,  # (N, T, B, W) dtype of the products
-    reach,  # (N, B, 2 k) float32: what `general` notes
+    d_outputs,  # (N, T + 1, B, H): gradients of all h_t
+    d_hidden,  # (N, B, H) float32: further gradient of the final hidden state; becomes that of the initial one
+    d_memory,  # (N, B, M) float32: gradient of the final memory; becomes that of the initial one
+    d_pre,  # (N, T, B, H) compute dtype: gradients of the pre-activations of the ReLU
+    d_writes,  # (N, T, B, W) compute dtype
+    reach,  # (N, B, 2 k) float32: scratch space of `general`
     T,
     B,
     H,
@@ -220,7 +220,7 @@ def backward_kernel(
     PRECISION: tl.constexpr,
     REVERSE: tl.constexpr,
 ):
-    """From the derivatives by all h_t and the last state back to those by the first, and by all that was added up."""
+    """Propagate gradients of all h_t and the final state back to the initial state, pre-activations and writes."""
     W: tl.constexpr = HEADS + 4 * SIDE
     tiles = tl.cdiv(B, ROWS)
     replica = (tl.program_id(0) // tiles).to(tl.int64)
@@ -271,7 +271,7 @@ def backward_kernel(
         for first in range(0, H + M, COLUMNS):  # columns of the hidden state, then of memory
             column, column_ok, h_here, h_ok, m_here, m_ok = state_columns(first, row, row_ok, H, M, COLUMNS)
             total = tl.load(d_hidden + h_here, h_ok, 0.0) + tl.load(d_outputs + h_here, h_ok, 0.0).to(tl.float32)
-            tl.store(d_hidden + h_here, total, h_ok)  # what rows that have ended hand on
+            tl.store(d_hidden + h_here, total, h_ok)  # rows that have ended pass this on unchanged
             total += tl.load(d_memory + m_here, m_ok, 0.0)
             total = product(
                 total,

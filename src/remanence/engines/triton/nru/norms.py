@@ -1,4 +1,4 @@
-"""What both forms of the NRU's memory take for the smallest norm, and the smallest number."""
+"""Constants of both forms of the NRU's memory: the smallest norm, and the smallest normal float32."""
 
 # mypy: ignore-errors
 

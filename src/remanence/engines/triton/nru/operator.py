@@ -1,6 +1,6 @@
-"""Both passes over the NRU as operators of torch's: what is made before and after the kernels, and its derivatives.
+"""The NRU kernels as torch operators: the matmuls before and after the kernels, and autograd.
 
-Shapes and names are those of `kernels`; N replicas are always there.
+Shapes and names are those of `kernels`; the replica dimension N is always present.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ...machine import matrix_products
 from .. import starting, tiling
 
 ROWS = 16
-"""Of a tile: the fewest that tensor cores multiply."""
+"""Rows of a tile: the minimum for tensor cores."""
 NARROW = 128
-"""Units up to which four warps are faster than eight."""
+"""Number of units up to which four warps are faster than eight."""
 TILES = ((256, 32, 3), (128, 32, 3), (64, 32, 2), (32, 16, 1))
-"""Columns and depth of what is multiplied at a time, and how many of these are on their way: the best that has room."""
+"""Columns and depth of a matmul tile, and number of pipeline stages; the first that fits into shared memory is used."""
 AT_A_TIME = 512
-"""Numbers that are worked on at a time, for each row."""
+"""Number of values processed at a time, per row."""
 
 MOST_FACTORED = 1024
-"""Entries of memory that are worked on at once, where these are products of two factors; more would fill registers."""
+"""Largest memory for the factored form, which processes all entries at once; more would spill registers."""
 
 
 class Given(NamedTuple):
-    """What both passes start from."""
+    """Operands of both passes."""
 
     inputs: Tensor
     """`(N, T, B, I)`, in the order of steps."""
@@ -67,7 +67,7 @@ STATES = "Tensor states, Tensor memories, Tensor writes, Tensor norms"
     "remanence::nru_forward", mutates_args=(), schema=f"({GIVEN}, {KIND}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
-    """All hidden states and the first, `(N, T + 1, B, H)`, the last memory, all memories, the writes, their norms."""
+    """Initial and all hidden states, `(N, T + 1, B, H)`, final memory, all memories, the writes and their norms."""
     from .kernels import forward_kernel
 
     given, (heads, side, reverse, precision) = _laid_out(arguments[:FIELDS]), arguments[FIELDS:]
@@ -95,7 +95,7 @@ def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
     f"-> ({', '.join(['Tensor'] * 9)})",
 )
 def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
-    """Derivatives by all that was given but the lengths; by inputs, which may be large, where they are needed."""
+    """Gradients of all operands except the lengths; those of the inputs, which may be large, only if needed."""
     from .kernels import backward_kernel
 
     given, (heads, side, reverse, precision) = _laid_out(arguments[:FIELDS]), arguments[-PARTS:]
@@ -134,13 +134,13 @@ def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
 
 
 def _laid_out(fields: Sequence[Tensor | None]) -> Given:
-    """All of it contiguous, as kernels take it; inputs, which torch multiplies, as they are."""
+    """Operands made contiguous for the kernels, except the inputs, which only torch multiplies."""
     inputs, *others = fields
     return Given(inputs, *(None if one is None else one.contiguous() for one in others))  # type: ignore[arg-type]
 
 
 def _matrices(given: Given, precision: str) -> tuple[Tensor, ...]:
-    """The recurrent ones, and those of the writes; for TF32 rounded to nearest, as tensor cores would cut off."""
+    """The recurrent matrix and that of the writes; for TF32 rounded to nearest, because tensor cores truncate."""
     found = (torch.cat((given.weight_hh, given.weight_mh), -1), given.weight_write)
     if precision != "tf32" or given.inputs.dtype != torch.float32:
         return found
@@ -150,7 +150,7 @@ def _matrices(given: Given, precision: str) -> tuple[Tensor, ...]:
 def _start(
     kernel: Any, columns: int, given: Given, kind: tuple[int, int, bool, str], tensors: tuple[Tensor | None, ...]
 ) -> None:
-    """Start a kernel whose widest product has so many columns."""
+    """Launch a kernel whose widest matmul has this many columns."""
     count, steps, rows, _ = given.inputs.shape
     units, size = given.weight_mh.shape[1:]
     if not rows:
@@ -168,7 +168,7 @@ def _start(
 
 
 def _bytes(tile: tuple[int, int, int], itemsize: int) -> int:
-    """Of shared memory, with some for what threads exchange."""
+    """Shared memory of a tile in bytes, including some for data that threads exchange."""
     columns, depth, stages = tile
     return stages * (columns + ROWS) * depth * itemsize + 2**15
 
@@ -186,7 +186,7 @@ def _constants(
     power = tiling.power_of_two
     most, depth, stages = tile
     part = size // side if size % side == 0 and size <= MOST_FACTORED else 0
-    every, square = power(heads if part else 2 * heads, 1), power(side, 2)  # of nothing but ones Triton makes no kernel
+    every, square = power(heads if part else 2 * heads, 1), power(side, 2)  # Triton cannot compile all-ones shapes
     return {
         "M": size,
         "HEADS": 2 * heads,
@@ -253,7 +253,7 @@ def _differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]
 
 
 def _by_the_loop(kind: tuple[Any, ...], fields: Fields) -> tuple[Tensor, Tensor]:
-    """All hidden states and the first, and the last memory."""
+    """Initial and all hidden states, and the final memory."""
     given, (heads, _, reverse, _) = Given(*fields), kind  # type: ignore[arg-type]
     weights = {name: value for name, value in given._asdict().items() if name in WEIGHTS and value is not None}
     task = EngineTask(
@@ -266,7 +266,7 @@ def _by_the_loop(kind: tuple[Any, ...], fields: Fields) -> tuple[Tensor, Tensor]
     )
     result = by_the_loop(task)
     states = result.output
-    if given.lengths is not None:  # where a sequence has ended, or not begun, kernels hold the state
+    if given.lengths is not None:  # kernels repeat the state where a sequence has ended or not begun
         real = torch.arange(states.shape[-3], device=states.device)[:, None] < given.lengths.unsqueeze(-2)
         held = given.hidden if reverse else result.state[0]
         states = torch.where(real.unsqueeze(-1), states, held.unsqueeze(-3))

@@ -1,4 +1,4 @@
-"""From a task with the NRU to its operator and back."""
+"""Conversion of a task with an NRU to the operands of its operator, and of its results back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...transforms import obstacle_to_kernels
 
 
 def unsuited(task: EngineTask) -> str | None:
-    """Why the kernels cannot run the task."""
+    """Why the kernels cannot run the task; None if they can."""
     reason = unsuited_numbers(task)
     return reason if reason is not None or torch.compiler.is_compiling() else obstacle_to_kernels(task.tensors)
 
