@@ -142,7 +142,7 @@ def test_check_warm_compiles_ahead_and_says_how_much_and_where(nothing_compiled,
     assert result.exit_code == 0
     libraries = list(nothing_compiled.glob("*.so"))
     assert len(libraries) >= 4  # products, the backward pass, and the forward pass with and without it
-    assert "engine c++ on cpu: kernels for 1 kinds of layers\n" in result.stdout
+    assert "engine c++ on cpu: kernels for 1 layer configuration(s)\n" in result.stdout
     assert result.stdout.endswith(f"{len(libraries)} kernels in {nothing_compiled}\n")
     monkeypatch.setattr(compiler, "_compile", None)  # nothing is left to do
     for each in (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products):
@@ -265,10 +265,10 @@ def test_check_says_why_a_cell_runs_on_the_loop(own_gates):
         (("--cell", "no_such_module:Cell"), "expected --cell 'no_such_module:Cell' to name a module"),
         (
             ("--cell", "gates_of_mine:number"),
-            "to be a cell or a class of cells, got int",
+            "to be a cell or a cell class, got int",
         ),
-        (("--cell", "gates_of_mine:Greedy"), "expected 'gates_of_mine:Greedy' to need no argument but a gate"),
-        (("--cell", "gates_of_mine:Squashed", "--warm"), "expected --warm with --gate or neither, got --cell"),
+        (("--cell", "gates_of_mine:Greedy"), "expected 'gates_of_mine:Greedy' to require no argument but a gate"),
+        (("--cell", "gates_of_mine:Squashed", "--warm"), "expected --warm alone or with --gate, got --cell"),
     ],
 )
 def test_a_bad_cell_is_answered(arguments, sentence, own_gates):
@@ -296,9 +296,9 @@ def test_check_says_why_a_gate_runs_on_the_loop(own_gates):
     [
         ("sigmid", "expected gate to be one of"),
         ("no_such_module:Gate", "to name a module that can be imported, got No module named 'no_such_module'"),
-        ("gates_of_mine:Missing", "to be a gate or a class of gates, got nothing of that name"),
-        ("gates_of_mine:number", "to be a gate or a class of gates, got int"),
-        ("gates_of_mine:Demanding", "to need no arguments, got"),
+        ("gates_of_mine:Missing", "to be a gate or a gate class, got nothing of that name"),
+        ("gates_of_mine:number", "to be a gate or a gate class, got int"),
+        ("gates_of_mine:Demanding", "to require no arguments, got"),
         ("gates_of_mine:Bare", "expected gate 'bare' to return a Forgetting, got Tensor"),
     ],
 )

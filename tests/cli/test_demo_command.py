@@ -79,7 +79,7 @@ def test_without_what_draws_or_writes_it_says_so_and_goes_on(finished, monkeypat
     result = call("--out", finished[0])
     assert result.exit_code == 0
     ends = result.stdout.splitlines()[-3:]
-    assert f"{what}: none, for {missing} is not installed; pip install 'remanence-rnn[report]' brings it" in ends
+    assert f"No {what.lower()}: {missing} is not installed (pip install 'remanence-rnn[report]')" in ends
     assert any(line.startswith(f"{other}: {finished[0]}") for line in ends)
     assert ends[-1].startswith("Results: ")
 

@@ -12,13 +12,14 @@ from .run import answered
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="Folder for all results.", metavar="DIR")] = Path("runs"),
-    quick: Annotated[bool, typer.Option("--quick", help="A few updates, to see that it works.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the results.", metavar="DIR")] = Path("runs"),
+    quick: Annotated[bool, typer.Option("--quick", help="Run only a few updates, to see that it works.")] = False,
 ) -> None:
-    """See three models race: an LSTM, a fast-gate LSTM and a pLSTM learn a task that needs memory.
+    """Race three models: an LSTM, a fast-gate LSTM and a pLSTM learn a task that needs memory.
 
-    Two to three minutes on two CPU cores. Ends with a table, a picture and a page. Stopping it (Ctrl-C, kill) loses
-    nothing: the same command goes on. When it is finished, the same command shows its table.
+    Takes two to three minutes on two CPU cores and ends with a table, a figure
+    and an HTML report. Stopping it (Ctrl-C, kill) loses nothing: run the same
+    command again to resume. Once it is finished, it prints its table again.
     """
     from ..experiments import demo
     from ..training import Stopped
@@ -38,7 +39,7 @@ def command(
         show_table(demo.table(shown.standings, shown.groups), wrap=("updates to solve", "final error"))
         echo()
         sentences = demo.conclusion(list(shown.standings.values()))
-        if not quick:  # of the whole race only
+        if not quick:  # these hold for the full race only
             sentences += [demo.WHERE_AN_LSTM_DOES_AS_WELL, demo.ABOUT_THE_FAST_GATE]
         for sentence in sentences:
             say(sentence, hang=0)
@@ -47,5 +48,5 @@ def command(
             try:
                 say(f"{what}: {make()}")
             except ImportError as error:
-                say(f"{what}: none, for {error.name} is not installed; pip install 'remanence-rnn[report]' brings it")
+                say(f"No {what.lower()}: {error.name} is not installed (pip install 'remanence-rnn[report]')")
         say(f"Results: {shown.folder}")

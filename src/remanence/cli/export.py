@@ -15,27 +15,27 @@ def command(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            help="The folder of a run, one of its checkpoints, a saved language model, or a folder of save_pretrained.",
+            help="A run folder, one of its checkpoints, a saved language model, or a folder from save_pretrained.",
             metavar="CHECKPOINT",
             show_default=False,
         ),
     ],
-    to: Annotated[str, typer.Option(help="onnx, or pt2 for a program of torch.export.", show_default=False)],
+    to: Annotated[str, typer.Option(help="Format: onnx, or pt2 for a torch.export program.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(help="The file; model.onnx or model.pt2 by default.", metavar="FILE")
+        Path | None, typer.Option(help="File to write; by default model.onnx or model.pt2.", metavar="FILE")
     ] = None,
     also: Annotated[
         list[str] | None,
         typer.Option(
             "--with",
-            help="Further inputs of the program: state, lengths, dt, mask.",
+            help="Additional inputs of the exported program: state, lengths, dt, mask.",
             metavar="NAMES",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON instead of words.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of text.")] = False,
 ) -> None:
-    """Write a trained model as ONNX or as a program of torch.export, checked against the model."""
+    """Export a trained model to ONNX or a torch.export program, and check it against the model."""
     from ..experiments.checkpoints import open_checkpoint
     from ..models.exporting import KNOWN, TOLERANCE, expect_installed, expect_path, export
     from ..names import lookup
@@ -57,8 +57,8 @@ def command(
     say(f"inputs   {', '.join(found.inputs)}", indent=2, hang=9)
     say(f"outputs  {', '.join(found.outputs)}", indent=2, hang=9)
     say(
-        f"checked  against the model on sequences of other lengths: it differs by at most {found.difference:.1g} "
-        f"({TOLERANCE:g} is allowed)",
+        f"checked  against the model on sequences of other lengths: largest difference {found.difference:.1g} "
+        f"(tolerance {TOLERANCE:g})",
         indent=2,
         hang=9,
     )

@@ -20,35 +20,37 @@ def command(
     checkpoint: Annotated[
         Path,
         typer.Argument(
-            help="The folder of a run, one of its checkpoints, a saved language model, or a folder of save_pretrained.",
+            help="A run folder, one of its checkpoints, a saved language model, or a folder from save_pretrained.",
             metavar="CHECKPOINT",
             show_default=False,
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Also write a picture (.png, .svg) or a page (.html).", metavar="FILE", show_default=False),
+        typer.Option(
+            help="Also write a figure (.png, .svg) or an HTML page (.html).", metavar="FILE", show_default=False
+        ),
     ] = None,
     sequences: Annotated[
         int,
         typer.Option(
-            help="Drive the model with so many sequences of its task, then switch the input off and watch.",
+            help="Run the model on this many sequences of its task, then switch the input off and record the decay.",
             min=0,
             metavar="N",
         ),
     ] = 0,
-    steps: Annotated[int, typer.Option(help="Steps watched after that.", min=1, metavar="N")] = 200,
+    steps: Annotated[int, typer.Option(help="Steps to record after the input is off.", min=1, metavar="N")] = 200,
     task: Annotated[
         str | None,
         typer.Option(
-            help="With --sequences, for a run on a task of your own: its module and class, which is imported.",
+            help="With --sequences, for a run on a custom task: its module and class, which is imported.",
             metavar="MODULE:CLASS",
             show_default=False,
         ),
     ] = None,
-    theme: Annotated[str, typer.Option(help="Of a picture: light or dark.")] = "light",
+    theme: Annotated[str, typer.Option(help="Theme of the figure: light or dark.")] = "light",
 ) -> None:
-    """Show the units of a trained model: timescales, exponents and ages, gates, as tables and a picture."""
+    """Show the units of a trained model: timescales, exponents, ages and gates, as tables and a figure."""
     from ..experiments.checkpoints import open_checkpoint
     from ..report.inspection import expect_ending, save
     from ..report.look import look_of
@@ -62,7 +64,7 @@ def command(
         found = inspected(opened, sequences, steps, task)
         if out is not None:
             with writing(out):
-                save(found, out, theme)  # before anything is shown: a file that cannot be written is the answer then
+                save(found, out, theme)  # before any output: if the file cannot be written, print only the error
     say(opened.title)
     for name, value in found.facts:
         say(f"{name:<10}  {value}", indent=2, hang=12)
@@ -80,7 +82,7 @@ def command(
 
 
 def inspected(opened: Checkpoint, sequences: int, steps: int, task: str | None = None) -> Inspection:
-    """What is known of a model, with what it does on sequences of its task where some are asked for."""
+    """Inspect a model, and its behaviour on sequences of its task if any are requested."""
     from ..report.inspection import inspect
 
     if task is not None:
@@ -104,7 +106,7 @@ def inspected(opened: Checkpoint, sequences: int, steps: int, task: str | None =
 
 
 def bar_character() -> str:
-    """A full block where the output can have one."""
+    """A full block if the encoding of stdout has one, else #."""
     import sys
 
     try:

@@ -14,15 +14,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`, or a file: my.yaml.", metavar="ID")],
+    id: Annotated[
+        str, typer.Argument(help="An experiment from `remanence list`, or a file such as my.yaml.", metavar="ID")
+    ],
     preset: Annotated[str, typer.Option(help="smoke, short or paper.")] = "short",
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change anything, such as train.lr=3e-4.", metavar="PATH=VALUE", show_default=False),
+        typer.Option(
+            "--set", help="Override any setting, such as train.lr=3e-4.", metavar="PATH=VALUE", show_default=False
+        ),
     ] = None,
     yaml: Annotated[bool, typer.Option("--yaml", help="Print the whole configuration as YAML.")] = False,
 ) -> None:
-    """Say what an experiment does: task, models, training, cost, and what was published."""
+    """Describe an experiment: task, models, training, cost and published results."""
     from ..experiments import find
     from ..experiments.configuration import configuration
 
@@ -38,7 +42,7 @@ def command(
 
 
 def show(experiment: Experiment, described: dict[str, Any], id: str) -> None:
-    """An experiment for people, and the command that runs it by this id."""
+    """Print a readable description of an experiment and the command that runs it."""
     from ..experiments import PAPERS, PRESETS
     from ..experiments.configuration import in_words, models_table, published_table
     from .tables import say, show_table
