@@ -54,7 +54,7 @@ def test_links_and_devices_in_a_tar_archive_are_not_followed(tmp_path, kind, to)
     folder = tmp_path / "folder"
     folder.mkdir()
     tar(folder / "x.tar.gz", link("wanted", to, kind))
-    with pytest.raises(DataError, match=r"^expected .* to hold wanted, got an archive without it"):
+    with pytest.raises(DataError, match=r"^expected .* to contain wanted, got an archive without it"):
         archives.tar_members(folder / "x.tar.gz", ["wanted"])
 
 
@@ -91,7 +91,7 @@ def test_what_grows_without_bound_is_refused(tmp_path, monkeypatch, name):
         "x.tar.gz": lambda: archives.tar_members(path, ["wanted"]),
         "x.zip": lambda: archives.zip_member(path, "wanted"),
     }.get(name, lambda: archives.contents(path))
-    with pytest.raises(DataError, match=r"^expected .* to hold at most 100,000 bytes in a file, got more"):
+    with pytest.raises(DataError, match=r"^expected files of at most 100,000 bytes in .*, got a larger one"):
         read()
 
 
@@ -168,7 +168,7 @@ def test_damaged_files_are_refused_by_their_checksum(own, accepting, put, damage
     known, path = put(next_folder(own, put))
     known = accepting(known, path.parent, {})
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=rf"^expected .*{path.name} to have checksum .* is damaged or another one"):
+    with pytest.raises(DataError, match=rf"^expected .*{path.name} to have checksum .* is damaged or a different one"):
         known.load()
 
 
@@ -182,7 +182,7 @@ def test_a_text_that_is_not_utf_8_is_one_sentence(own, accepting, monkeypatch):
     counts = {"train": counted | {"words with <eos>": 800, "characters with <eos>": 1800}}
     counts |= {"validation": counted, "test": counted}
     monkeypatch.setitem(named.data.KNOWN, "ptb", accepting(known, folder, counts))
-    with pytest.raises(DataError, match=r"^expected text in UTF-8 in .*ptb, got byte 0xff; copy it again$"):
+    with pytest.raises(DataError, match=r"^expected UTF-8 text in .*ptb, got byte 0xff; copy it again$"):
         named.KNOWN["ptb"].load()
 
 

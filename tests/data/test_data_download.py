@@ -89,7 +89,7 @@ def test_a_file_with_another_checksum_is_refused(online, server):
     place, folder = server
     (folder / "numbers.bin").write_bytes(BYTES[::-1])
     with pytest.raises(
-        DataError, match=r"numbers\.bin could not be downloaded from 127\.0\.0\.1:\d+ \(its file has another"
+        DataError, match=r"numbers\.bin could not be downloaded from 127\.0\.0\.1:\d+ \(its file has a different"
     ):
         known(place).load()
     nothing_stays(online)
@@ -147,7 +147,7 @@ def test_a_cache_folder_that_cannot_be_written_is_named(online, server):
     place, folder = server
     (folder / "numbers.bin").write_bytes(BYTES)
     cache(online).write_text("a file where the folder should be")
-    with pytest.raises(DataError, match="to be a folder that can be written"):
+    with pytest.raises(DataError, match="to be a writable folder"):
         known(place).load()
 
 

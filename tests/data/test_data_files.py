@@ -150,7 +150,7 @@ def test_a_file_that_is_not_needed_is_verified_where_it_is(own):
 
 def test_a_folder_in_place_of_a_file_is_answered(own):
     (own / "greeting" / "hello.txt").mkdir(parents=True)
-    with pytest.raises(DataError, match=r"expected a file that can be read, got .*hello\.txt"):
+    with pytest.raises(DataError, match=r"expected a readable file, got .*hello\.txt"):
         GREETING.load()
 
 
@@ -318,7 +318,7 @@ def test_a_cached_file_stays_inside_the_cache_folder(own, name):
 
 def test_a_cache_folder_that_cannot_be_written_is_named(own, cache):
     cache.write_text("a file where the folder should be")
-    with pytest.raises(DataError, match=r"expected .*cache to be a folder that can be written.*REMANENCE_CACHE"):
+    with pytest.raises(DataError, match=r"expected .*cache to be a writable folder.*REMANENCE_CACHE"):
         data.cached("x.txt", lambda path: path.write_text("x") and None)
 
 

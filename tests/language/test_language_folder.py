@@ -156,24 +156,24 @@ def test_test_text_never_slips_into_the_training_part(texts):
     with pytest.raises(DataError, match="got none for validation; change that or give split="):
         language.load(folder)
     texts(valid_txt="c", readme_md="d")
-    with pytest.raises(DataError, match=r"alone, got .*readme\.md too"):
+    with pytest.raises(DataError, match=r"only, got .*readme\.md too"):
         language.load(folder)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": (0.5, 0.5)}, "three shares above 0 that sum to 1"),
-        ({"split": (0.9, 0.1, 0.0)}, "three shares above 0 that sum to 1"),
-        ({"split": (0.9, 0.2, 0.1)}, "three shares above 0 that sum to 1"),
-        ({"split": 0.9}, "three shares above 0 that sum to 1, got 0.9"),
+        ({"split": (0.5, 0.5)}, "three fractions above 0 that sum to 1"),
+        ({"split": (0.9, 0.1, 0.0)}, "three fractions above 0 that sum to 1"),
+        ({"split": (0.9, 0.2, 0.1)}, "three fractions above 0 that sum to 1"),
+        ({"split": 0.9}, "three fractions above 0 that sum to 1, got 0.9"),
         ({"split": {"train": "*"}}, "files for train, validation, test, got train"),
-        ({"split": {"train": "*", "validation": "a*", "test": "b*"}}, "every file in one part, got .*a.txt"),
+        ({"split": {"train": "*", "validation": "a*", "test": "b*"}}, "every file in one split only, got .*a.txt"),
         ({"split": {"train": "a*", "validation": "b*", "test": "c*"}}, r"files like 'c\*' for test in .*, found none"),
         ({"level": "byte"}, "level to be word or character, got 'byte'"),
         ({"least": 0}, "least to be at least 1, got 0"),
-        ({"encoding": "utf-99"}, "one that Python knows, such as utf-8, got 'utf-99'"),
-        ({"data": "."}, "data= with a corpus by name only"),
+        ({"encoding": "utf-99"}, "a Python codec, such as utf-8, got 'utf-99'"),
+        ({"data": "."}, "data= only with a named corpus"),
     ],
 )
 def test_wrong_options(texts, options, message):

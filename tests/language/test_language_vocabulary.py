@@ -88,5 +88,5 @@ def test_wrong_vocabularies(arguments, message):
 
 @pytest.mark.parametrize("number", [-1, 5])
 def test_numbers_outside_the_vocabulary(number):
-    with pytest.raises(ValueError, match=f"expected numbers from 0 to 4, got {number}"):
+    with pytest.raises(ValueError, match=f"expected ids from 0 to 4, got {number}"):
         WORDS.decode([0, number])

@@ -38,7 +38,7 @@ class Synthetic(Task):
 
     @abstractmethod
     def numbers(self, count: int, generator: torch.Generator) -> Parts:
-        """Draw the random numbers of `count` sequences on the generator's device, and only that: it runs once per seed."""
+        """Draw the random numbers of `count` sequences on the generator's device, and only that: it runs per seed."""
 
     def made(self, numbers: Parts) -> Parts:
         """Turn random numbers into parts, each sequence from its own numbers: `(..., B)` or `(R, ..., B)`."""
