@@ -184,10 +184,10 @@ def test_a_hundred_of_128_units_or_the_same_share_are_ablated(copy_at):
     [
         ({"where": "nowhere"}, "expected where to be 'everywhere' or 'head', got 'nowhere'"),
         ({"ablated": 9}, "expected to ablate between 1 and 8 units, got 9"),
-        ({"first": [0, 0]}, "expected every order to name different units from 0 to 7"),
-        ({"first": [8]}, "expected every order to name different units from 0 to 7"),
-        ({"orders": []}, "expected at least one order, all of the same number of units"),
-        ({"orders": [[1], [2, 3]]}, "expected at least one order, all of the same number of units"),
+        ({"first": [0, 0]}, "expected every order to have distinct units from 0 to 7"),
+        ({"first": [8]}, "expected every order to have distinct units from 0 to 7"),
+        ({"orders": []}, "expected at least one order, and all orders of the same length"),
+        ({"orders": [[1], [2, 3]]}, "expected at least one order, and all orders of the same length"),
         ({"orders": [[1]], "first": [2]}, "expected either orders of units, or their number"),
         ({"step": 0}, "expected step to be at least 1, got 0"),
         ({"variants": 0}, "expected variants to be at least 1, got 0"),
@@ -200,7 +200,7 @@ def test_wrong_arguments_are_refused(storing, copy_at, arguments, message):
 
 def test_models_whose_units_cannot_be_told_apart_are_refused(copy_at):
     both = SequenceModel(rm.LSTM(6, 4, bidirectional=True), 6)
-    with pytest.raises(ValueError, match="expected a model that runs in one direction and does not project"):
+    with pytest.raises(ValueError, match="expected a unidirectional model without projection"):
         analysis.unit_ablation(both, copy_at(3))
 
 

@@ -132,7 +132,7 @@ def test_what_has_no_ages_is_refused(storing, copy_at, holding):
     with pytest.raises(ValueError, match="expected a model with gate power_law, whose units have ages, got sigmoid"):
         analysis.ages_and_resets(storing(), copy_at(5))
     stacked = SequenceModel(rm.PowerLawLSTM(6, 3, 2), 6)
-    with pytest.raises(ValueError, match="expected a model with one layer in one direction, got 2"):
+    with pytest.raises(ValueError, match="expected a model with one unidirectional layer, got 2"):
         analysis.exponents(stacked)
     with pytest.raises(ValueError, match="expected a signal on input -1 of every sequence"):
         analysis.signal_steps(Batch(torch.zeros(4, 2, 3), torch.zeros(4, 2)))

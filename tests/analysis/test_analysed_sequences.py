@@ -75,5 +75,5 @@ def test_plain_data_are_what_json_knows():
     plain = analysis.as_plain(value)
     assert plain == {"1": 0.5, "a": [0, 1, 2], "b": [2, None, None, True], "c": None}
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    with pytest.raises(TypeError, match="expected numbers, text or arrays"):
+    with pytest.raises(TypeError, match="expected numbers, strings or arrays"):
         analysis.as_plain(object())

@@ -102,7 +102,7 @@ def test_nothing_changes_and_the_mode_stays(undecided):
 @pytest.mark.parametrize(
     ("keywords", "sentence"),
     [
-        ({"warm": 0}, "expected warm to be between 1 and 59, for there are 60 steps, got 0"),
+        ({"warm": 0}, "expected warm to be between 1 and 59 for 60 steps, got 0"),
         ({"warm": 60}, "expected warm to be between 1 and 59"),
         ({"warm": 9, "every": 0}, "expected every to be at least 1, got 0"),
         ({"warm": 9, "start": "noise"}, "expected start to be 'zeros' or 'others', got 'noise'"),
@@ -114,5 +114,5 @@ def test_what_cannot_be_is_refused(undecided, keywords, sentence):
 
 
 def test_two_directions_have_no_start():
-    with pytest.raises(ValueError, match="expected a model of one direction"):
+    with pytest.raises(ValueError, match="expected a unidirectional model"):
         analysis.attractors(rm.LSTM(1, 2, bidirectional=True), inputs_that_push([1.0], dtype=torch.float32), warm=9)

@@ -86,8 +86,8 @@ def test_curves_are_fitted_down_to_the_floor():
     ("steps", "curves", "floor", "message"),
     [
         ([0, 1, 2], [1.0, 0.5], 1e-6, "expected one value of every curve for every step"),
-        ([0, 0, 1], [1.0, 0.5, 0.2], 1e-6, "expected different steps of zero or more"),
-        ([-1, 0, 1], [1.0, 0.5, 0.2], 1e-6, "expected different steps of zero or more"),
+        ([0, 0, 1], [1.0, 0.5, 0.2], 1e-6, "expected distinct steps of zero or more"),
+        ([-1, 0, 1], [1.0, 0.5, 0.2], 1e-6, "expected distinct steps of zero or more"),
         ([0, 1, 2], [1.0, 0.5, 0.2], 0, "expected a floor above zero"),
     ],
 )

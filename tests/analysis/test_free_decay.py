@@ -219,12 +219,12 @@ def test_models_are_not_changed():
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        (lambda: rm.LSTM(3, 4, bidirectional=True), {}, "expected a model that runs in one direction"),
+        (lambda: rm.LSTM(3, 4, bidirectional=True), {}, "expected a unidirectional model, got a bidirectional one"),
         (lambda: rm.NRU(3, 4), {}, "expected layers with cells, got NRU, which has none"),
         (lambda: rm.PhasedLSTM(3, 4), {"off": "gates"}, "expected off='input' with a PhasedLSTM"),
         (lambda: rm.LSTM(3, 4), {"off": "everything"}, "expected off to be 'input' or 'gates', got 'everything'"),
         (lambda: rm.LSTM(3, 4), {"against": "one"}, "expected against to be 'rest' or 'zero', got 'one'"),
-        (lambda: rm.LSTM(3, 4), {"steps": 0}, "expected at least one step of silence, got 0"),
+        (lambda: rm.LSTM(3, 4), {"steps": 0}, "expected at least one step without input, got 0"),
         (lambda: rm.LSTM(2, 4), {}, "expected sequences of 2 features"),
     ],
 )

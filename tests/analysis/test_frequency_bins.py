@@ -94,7 +94,7 @@ def test_both_countings_ask_the_corpus():
         ([], [], COUNTS, BOUNDS, "expected one loss for every target"),
         ([1.0], [8], COUNTS, BOUNDS, "expected words of a vocabulary of 8, got 8"),
         ([1.0], [-1], COUNTS, BOUNDS, "expected words of a vocabulary of 8, got -1"),
-        ([1.0], [0.5], COUNTS, BOUNDS, "expected targets to be one row of whole numbers"),
+        ([1.0], [0.5], COUNTS, BOUNDS, "expected targets to be a one-dimensional array of integers"),
         ([1.0], [0], COUNTS, (100, 1000), "expected bounds of bins in descending order"),
         ([[1.0], [2.0]], [0], COUNTS, BOUNDS, "expected losses of one text"),
     ],

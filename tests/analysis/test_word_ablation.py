@@ -117,7 +117,7 @@ def test_a_word_with_the_vector_of_the_unknown_token_leaves_no_trace():
     [
         ({"words": 400}, "expected a text with a known word that has 70 before and 400 after it, got 400 words"),
         ({"positions": 0}, "expected at least one position"),
-        ({"warm_up": -1}, "no negative number of words"),
+        ({"warm_up": -1}, "a non-negative number of words"),
         ({"layer": 1}, "expected a layer from 0 to 0, got 1"),
         ({"layer": 0, "group": 0}, "expected groups of at least one unit"),
         ({"unknown": 9}, "expected the unknown token to be one of 9 words, got 9"),
