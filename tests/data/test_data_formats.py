@@ -188,7 +188,7 @@ def test_imdb_folder_with_another_text_is_refused(unpacked_imdb, accepting):
 
 def test_imdb_folder_without_a_review_is_refused(unpacked_imdb, accepting):
     (unpacked_imdb / "aclImdb/train/pos/0_9.txt").unlink()
-    with pytest.raises(DataError, match=r"got 2 reviews with other content"):
+    with pytest.raises(DataError, match=r"got 2 reviews with different content"):
         small_imdb(accepting, unpacked_imdb).load()
 
 

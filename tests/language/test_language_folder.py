@@ -153,7 +153,7 @@ def test_folders_that_are_none(texts, tmp_path):
 
 def test_test_text_never_slips_into_the_training_part(texts):
     folder = texts(train_txt="a", test_txt="b")
-    with pytest.raises(DataError, match="got none for validation; change that or give split="):
+    with pytest.raises(DataError, match="got none for validation; change that or set split="):
         language.load(folder)
     texts(valid_txt="c", readme_md="d")
     with pytest.raises(DataError, match=r"only, got .*readme\.md too"):

@@ -36,7 +36,7 @@ def test_a_text_is_split_first():
 
 
 def test_a_vocabulary_without_an_unknown_word_refuses_others():
-    with pytest.raises(ValueError, match=r"expected characters of a vocabulary of 4 .* got 'x'"):
+    with pytest.raises(ValueError, match=r"expected only characters of this vocabulary of 4, .* got 'x'"):
         CHARACTERS.encode("abx")
 
 

@@ -59,7 +59,7 @@ def test_a_source_refuses_what_it_does_not_have():
     task = Adding(length=30, validation_size=40)
     with pytest.raises(TypeError, match=r"expected draw\(\) because this source makes new sequences, got pick\(\)"):
         task.source("train", 1, CPU).pick(torch.arange(2))
-    with pytest.raises(TypeError, match=r"expected pick\(\), since .* fixed number of sequences, got draw\(\)"):
+    with pytest.raises(TypeError, match=r"expected pick\(\) because .* fixed number of sequences, got draw\(\)"):
         task.source("validation", 1, CPU).draw(2, generator(1, "train"))
 
 

@@ -1,4 +1,4 @@
-"""Pictures as sequences of pixels."""
+"""Images as sequences of pixels."""
 
 import math
 import os
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from remanence.tasks import Batch, Pixels, pixels, side_by_side
-from remanence.tasks.pixels import KNOWN, PictureSet
+from remanence.tasks.pixels import KNOWN, ImageSet
 
 CPU = torch.device("cpu")
 SPLITS = ("train", "validation", "test")
@@ -28,7 +28,7 @@ def small(monkeypatch):
         test_labels=np.arange(4, dtype=np.uint8),
     )
     loads = []
-    monkeypatch.setitem(KNOWN, "small", PictureSet(6, 2, 255, 7, 2, 4))
+    monkeypatch.setitem(KNOWN, "small", ImageSet(6, 2, 255, 7, 2, 4))
     monkeypatch.setattr(pixels, "read", lambda data: loads.append(data) or images)
     images.loads = loads
     return images

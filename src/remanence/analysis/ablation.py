@@ -23,7 +23,7 @@ from ..models import SequenceModel
 from ..models.sequence import last
 from ..tasks.base import Batch, Task
 from .plain import Result
-from .sequences import AT_ONCE, heard_by, home_of, layer_of, measuring, outputs_of, repeated, scored, sequences_of
+from .sequences import AT_ONCE, home_of, layer_input_of, layer_of, measuring, outputs_of, repeated, scored, sequences_of
 
 Where = Literal["everywhere", "head"]
 Units = NDArray[numpy.int64]
@@ -201,7 +201,7 @@ def _at_the_head(model: SequenceModel, kept: Tensor) -> Callable[[Batch], Tensor
 
 def _hidden(model: SequenceModel, batch: Batch) -> Batch:
     """The input of the read-out: the hidden values of the layer, `(T, B, H)`."""
-    vectors, dt = heard_by(model, batch)
+    vectors, dt = layer_input_of(model, batch)
     return replace(batch, inputs=layer_of(model)(vectors, None, dt, lengths=batch.lengths)[0], mask=None)
 
 

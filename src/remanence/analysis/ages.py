@@ -18,7 +18,7 @@ from ..tasks.base import Batch, Task
 from .arrays import Numbers, numbers
 from .opened import exponents_of
 from .plain import Result
-from .sequences import heard_by, home_of, layer_of, measuring, sequences_of
+from .sequences import home_of, layer_input_of, layer_of, measuring, sequences_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ def _ages(model: SequenceModel, batch: Batch) -> Tensor:
     """`(T, B, H)`."""
     _expect_power_law(model)
     with measuring(model):
-        vectors, dt = heard_by(model, batch)
+        vectors, dt = layer_input_of(model, batch)
         seen = record(layer_of(model), vectors, dt=dt, lengths=batch.lengths)
     return cast("dict[str, Tensor]", seen)["age"]
 

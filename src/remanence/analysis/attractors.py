@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..training import states
 from .arrays import Integers, Numbers, numbers
-from .opened import AnyInput, AnyModel, Heard, Opened, State, opened
+from .opened import AnyInput, AnyModel, LayerInput, Opened, State, opened
 from .plain import Result
 
 Start = Literal["zeros", "others"]
@@ -73,20 +73,20 @@ def attractors(
     inside = opened(model)
     if any(layer.bidirectional for layer in inside.layers):
         raise ValueError("expected a unidirectional model, got a bidirectional one")
-    heard = inside.hear(input, dt)
-    if heard.lengths is not None:
+    drive = inside.layer_input(input, dt)
+    if drive.lengths is not None:
         raise ValueError("expected sequences of equal length, got packed or padded ones")
-    whole = len(heard.vectors)
+    whole = len(drive.vectors)
     if not 0 < warm < whole:
         raise ValueError(f"expected warm to be between 1 and {whole - 1} for {whole} steps, got {warm}")
     if every < 1:
         raise ValueError(f"expected every to be at least 1, got {every}")
     with inside.measuring():
-        usual = _run(inside, heard, None, slice(warm))
+        usual = _run(inside, drive, None, slice(warm))
         other = None if start == "zeros" else states.each(lambda part: part.roll(1, dims=1), usual)
         at, distances = [], []
         for part in _pieces(warm, whole, every):
-            usual, other = _run(inside, heard, usual, part), _run(inside, heard, other, part)
+            usual, other = _run(inside, drive, usual, part), _run(inside, drive, other, part)
             at.append(part.stop - warm)
             distances.append(numbers(_distance(inside, usual, other)))
     distance = numpy.stack(distances)
@@ -106,9 +106,9 @@ def _pieces(start: int, stop: int, size: int) -> Iterator[slice]:
         yield slice(begin, min(begin + size, stop))
 
 
-def _run(inside: Opened, heard: Heard, state: State | None, part: slice) -> State:
+def _run(inside: Opened, drive: LayerInput, state: State | None, part: slice) -> State:
     """The state of every layer after these steps, on the fastest engine."""
-    values, dt, after = heard.vectors[part], None if heard.dt is None else heard.dt[part], []
+    values, dt, after = drive.vectors[part], None if drive.dt is None else drive.dt[part], []
     for number, layer in enumerate(inside.layers):
         values, own = layer(values, None if state is None else state[number], dt)
         after.append(own)

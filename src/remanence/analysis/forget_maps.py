@@ -12,7 +12,7 @@ from torch import Tensor
 from ..models.language import LanguageModel
 from ..models.text import tokens_of, words_of
 from .arrays import Integers, Numbers, numbers
-from .opened import AnyInput, AnyModel, Heard, Opened, opened
+from .opened import AnyInput, AnyModel, LayerInput, Opened, opened
 from .plain import Result
 
 
@@ -70,8 +70,8 @@ def forget_maps(
     inside = opened(model)
     for layer in inside.layers:
         layer.gate  # noqa: B018  raises for a layer without a gate
-    heard = inside.hear(input, dt)
-    whole = len(heard.vectors)
+    drive = inside.layer_input(input, dt)
+    whole = len(drive.vectors)
     last = whole if steps is None else first + steps
     if not 0 <= first < last <= whole:
         raise ValueError(f"expected steps within the {whole} of the input, got {first} to {last - 1}")
@@ -80,7 +80,7 @@ def forget_maps(
     if labels is not None and len(labels) != whole:
         raise ValueError(f"expected a label for each of {whole} steps, got {len(labels)}")
     with inside.measuring():
-        means = _means(inside, heard, first, last)
+        means = _means(inside, drive, first, last)
     maps = [
         _map(name, values, assigned, group)
         for name, values, assigned in zip(inside.names, means, inside.timescales(), strict=True)
@@ -88,12 +88,12 @@ def forget_maps(
     return ForgetMaps(first=first, labels=None if labels is None else list(labels[first:last]), layers=maps)
 
 
-def _means(inside: Opened, heard: Heard, first: int, last: int) -> list[Numbers]:
+def _means(inside: Opened, drive: LayerInput, first: int, last: int) -> list[Numbers]:
     """Mean forget values over sequences, `(T, H)` for every place."""
     kept: list[list[Numbers]] = [[] for _ in inside.places]
-    for start, records, _ in inside.watched(heard):
+    for start, records, _ in inside.watched(drive):
         for rows, record in zip(kept, records, strict=True):
-            rows.append(_over_sequences(record["forget"], heard.lengths)[max(0, first - start) : last - start])
+            rows.append(_over_sequences(record["forget"], drive.lengths)[max(0, first - start) : last - start])
         if start + len(records[0]["forget"]) >= last:
             break
     return [numpy.concatenate(rows) for rows in kept]

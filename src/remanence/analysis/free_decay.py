@@ -28,7 +28,7 @@ from ..nn.place import Place
 from ..nn.recurrent import Recurrent
 from .arrays import Integers, Numbers, numbers
 from .decay_fits import DecayFits, fit_decay
-from .opened import STEPS, AnyInput, AnyModel, Heard, Opened, State, opened
+from .opened import STEPS, AnyInput, AnyModel, LayerInput, Opened, State, opened
 from .plain import Result
 
 Off = Literal["input", "gates"]
@@ -104,27 +104,27 @@ def free_decay(
     inside = opened(model)
     _expect(inside, off)
     against = against or ("rest" if off == "input" else "zero")
-    heard = inside.hear(input, dt)
+    drive = inside.layer_input(input, dt)
     with inside.measuring():
-        traces = _traces(inside, heard, steps, off)
+        traces = _traces(inside, drive, steps, off)
         if against == "rest":
-            still = _traces(inside, _silence_like(heard), steps, off)
-            eps = torch.finfo(heard.vectors.dtype).eps
+            still = _traces(inside, _zero_input_like(drive), steps, off)
+            eps = torch.finfo(drive.vectors.dtype).eps
             traces = [_distance(one, other, eps) for one, other in zip(traces, still, strict=True)]
     if floor is None:
         # Float64 forget values scale a cell exactly; a difference of cells is only as precise as the cells.
         exact = off == "gates" and against == "zero"
-        floor = DIGITS * torch.finfo(torch.float64 if exact else heard.vectors.dtype).eps
+        floor = DIGITS * torch.finfo(torch.float64 if exact else drive.vectors.dtype).eps
     n = numpy.arange(steps + 1)
     layers = [_layer(name, trace, n, floor) for name, trace in zip(inside.names, traces, strict=True)]
-    return FreeDecay(off=off, against=against, steps=n, sequences=heard.vectors.shape[1], layers=layers)
+    return FreeDecay(off=off, against=against, steps=n, sequences=drive.vectors.shape[1], layers=layers)
 
 
-def _silence_like(heard: Heard) -> Heard:
+def _zero_input_like(drive: LayerInput) -> LayerInput:
     """Zero input. If all sequences have the same steps, one sequence is enough."""
-    if heard.lengths is None and heard.dt is None:
-        return Heard(torch.zeros_like(heard.vectors[:, :1]))
-    return heard.silenced()
+    if drive.lengths is None and drive.dt is None:
+        return LayerInput(torch.zeros_like(drive.vectors[:, :1]))
+    return drive.without_input()
 
 
 def _distance(trace: Tensor, rest: Tensor, eps: float) -> Tensor:
@@ -136,21 +136,21 @@ def _distance(trace: Tensor, rest: Tensor, eps: float) -> Tensor:
     return difference
 
 
-def _traces(inside: Opened, heard: Heard, steps: int, off: Off) -> list[Tensor]:
+def _traces(inside: Opened, drive: LayerInput, steps: int, off: Off) -> list[Tensor]:
     """Cells from the switch on, `(N + 1, B, H)` for every place."""
-    for _, _, state in inside.watched(heard):  # noqa: B007  only the last state is used
+    for _, _, state in inside.watched(drive):  # noqa: B007  only the last state is used
         pass
     if off == "gates":
         pairs = zip(inside.places, inside.states(state), strict=True)
         return [_alone(layer, place, own, steps) for (layer, place), own in pairs]
-    return _in_silence(inside, heard, state, steps)
+    return _without_input(inside, drive, state, steps)
 
 
-def _in_silence(inside: Opened, heard: Heard, state: State, steps: int) -> list[Tensor]:
+def _without_input(inside: Opened, drive: LayerInput, state: State, steps: int) -> list[Tensor]:
     cells = [[_cell(own).unsqueeze(0)] for own in inside.states(state)]
     for start in range(0, steps, STEPS):
-        silence = heard.vectors.new_zeros(min(STEPS, steps - start), *heard.vectors.shape[1:])
-        records, state = inside.watch(Heard(silence), state)
+        silence = drive.vectors.new_zeros(min(STEPS, steps - start), *drive.vectors.shape[1:])
+        records, state = inside.watch(LayerInput(silence), state)
         for kept, record in zip(cells, records, strict=True):
             kept.append(record["cell"])
     return [torch.cat(kept) for kept in cells]

@@ -49,7 +49,7 @@ def groups_of_units(timescales: Any, size: int) -> Groups:
     )
 
 
-def layer_of(model: LanguageModel, number: int) -> Recurrent:
+def numbered_layer(model: LanguageModel, number: int) -> Recurrent:
     """A recurrent layer by its number, counted from zero at the input."""
     layers = [layer for layer in model.layers if isinstance(layer, Recurrent)]
     if not 0 <= number < len(layers):

@@ -40,7 +40,7 @@ STEPS = 50
 
 
 @dataclass(frozen=True)
-class Heard:
+class LayerInput:
     """An input as vectors for the first layer."""
 
     vectors: Tensor
@@ -50,7 +50,7 @@ class Heard:
     dt: Tensor | None = None
     """`(T, B)`."""
 
-    def silenced(self) -> Heard:
+    def without_input(self) -> LayerInput:
         """The same lengths with zero input."""
         return replace(self, vectors=torch.zeros_like(self.vectors))
 
@@ -91,7 +91,7 @@ class Opened:
         with evaluating(nn.ModuleList([self.model, *self.layers])):
             yield
 
-    def hear(self, input: AnyInput, dt: Tensor | None = None) -> Heard:
+    def layer_input(self, input: AnyInput, dt: Tensor | None = None) -> LayerInput:
         """Convert an input of the model to vectors for its first layer; a single sequence becomes a batch of one.
 
         Args:
@@ -101,7 +101,7 @@ class Opened:
         if isinstance(self.model, LanguageModel):
             if dt is not None:
                 raise ValueError("expected no dt for a language model, whose words come at unit steps, got one")
-            return Heard(self._word_vectors(self.model, input))
+            return LayerInput(self._word_vectors(self.model, input))
         (layer,) = self.layers
         lengths = mask = None
         if isinstance(input, Batch):
@@ -116,11 +116,11 @@ class Opened:
         elif getattr(self.model, "batch_first", False) and input.dim() == 3:
             input = input.transpose(0, 1)
             dt = dt.T if isinstance(dt, Tensor) and dt.dim() == 2 else dt
-        return self._heard(layer, input, lengths, dt, mask)
+        return self._batched(layer, input, lengths, dt, mask)
 
-    def _heard(
+    def _batched(
         self, layer: Recurrent, values: Tensor, lengths: Tensor | None, dt: Tensor | None, mask: Tensor | None
-    ) -> Heard:
+    ) -> LayerInput:
         weight = next(layer.parameters())
         if isinstance(self.model, SequenceModel):
             values, dt = self._through(self.model, values, dt, mask)
@@ -135,9 +135,9 @@ class Opened:
             dt = (dt.unsqueeze(1) if dt.dim() == 1 else dt).expand(values.shape[:2])
         values = values.to(weight.device, weight.dtype)
         if lengths is None:
-            return Heard(values, None, dt)
+            return LayerInput(values, None, dt)
         longest = int(lengths.max())  # a task may pad to a larger length
-        return Heard(values[:longest], lengths.cpu(), None if dt is None else dt[:longest])
+        return LayerInput(values[:longest], lengths.cpu(), None if dt is None else dt[:longest])
 
     def _through(
         self, model: SequenceModel, values: Tensor, dt: Tensor | None, mask: Tensor | None
@@ -169,26 +169,26 @@ class Opened:
             vectors: Tensor = model.embedding(tokens.to(model.device), model.decoder.bias.dtype)
         return vectors
 
-    def watch(self, heard: Heard, state: State | None = None) -> tuple[list[Record], State]:
+    def watch(self, drive: LayerInput, state: State | None = None) -> tuple[list[Record], State]:
         """Run on the loop engine and record every gate, `(T, B, H)` each, place by place.
 
         Args:
-            heard: input of the first layer.
+            drive: input of the first layer.
             state: initial state, as returned; zeros if None.
         """
         records: list[Record] = []
         after = []
-        values: Tensor | PackedSequence = heard.vectors
-        if heard.lengths is not None:
-            values = pack_padded_sequence(heard.vectors, heard.lengths, enforce_sorted=False)
+        values: Tensor | PackedSequence = drive.vectors
+        if drive.lengths is not None:
+            values = pack_padded_sequence(drive.vectors, drive.lengths, enforce_sorted=False)
         for number, layer in enumerate(self.layers):
-            own, state_after, _ = layer.watch(values, None if state is None else state[number], heard.dt)
+            own, state_after, _ = layer.watch(values, None if state is None else state[number], drive.dt)
             records.extend(own)
             after.append(state_after)
-            values = own[-1]["hidden"].to(heard.vectors.dtype)
+            values = own[-1]["hidden"].to(drive.vectors.dtype)
         return records, tuple(after)
 
-    def watched(self, heard: Heard) -> Iterator[tuple[int, list[Record], State]]:
+    def watched(self, drive: LayerInput) -> Iterator[tuple[int, list[Record], State]]:
         """Record in chunks with the state carried, so that not all gates are in memory at once.
 
         If sequences differ in length or are read backwards there is one chunk.
@@ -196,14 +196,14 @@ class Opened:
         Yields:
             The first step of a chunk, its records, and the state after it.
         """
-        whole = len(heard.vectors)
-        in_one = heard.lengths is not None or any(layer.bidirectional for layer in self.layers)
+        whole = len(drive.vectors)
+        in_one = drive.lengths is not None or any(layer.bidirectional for layer in self.layers)
         size = whole if in_one else STEPS
         state: State | None = None
         for start in range(0, whole, size):
             part = slice(start, start + size)
-            dt = None if heard.dt is None else heard.dt[part]
-            records, state = self.watch(Heard(heard.vectors[part], heard.lengths, dt), state)
+            dt = None if drive.dt is None else drive.dt[part]
+            records, state = self.watch(LayerInput(drive.vectors[part], drive.lengths, dt), state)
             yield start, records, state
 
     def states(self, state: State) -> list[dict[str, Tensor]]:

@@ -23,7 +23,7 @@ from ..models.modes import evaluating
 from ..models.text import Text, tokens_of
 from .arrays import Integers, Numbers, numbers
 from .frequency_bins import BOUNDS, binned_sums, bins_of, columns, perplexity
-from .groups import Groups, groups_of_units, layer_of, timescales_of
+from .groups import Groups, groups_of_units, numbered_layer, timescales_of
 from .plain import Result
 
 MEMORY = 2**32
@@ -75,7 +75,7 @@ def routing(
         chunk: words run at a time.
         variants: batch rows; None for as many as memory allows.
     """
-    own = timescales_of(layer_of(model, layer), timescales)
+    own = timescales_of(numbered_layer(model, layer), timescales)
     groups = groups_of_units(own, group)
     kept = torch.ones(len(groups.units) + 1, len(own), dtype=torch.bool)  # the first row is the intact model
     for row, units in zip(kept[1:], groups.units, strict=True):
@@ -114,7 +114,7 @@ def losses_without(
         chunk: words run at a time; the state is carried from one to the next.
         variants: batch rows; None for as many as memory allows.
     """
-    units = layer_of(model, layer).output_size
+    units = numbered_layer(model, layer).output_size
     if kept.dim() != 2 or kept.shape[1] != units or not len(kept):
         raise ValueError(f"expected kept to be a mask of shape (variants, {units}), got {tuple(kept.shape)}")
     if variants is None:
@@ -156,7 +156,7 @@ def silent(model: LanguageModel, layer: int, kept: Tensor) -> Iterator[None]:
         output, state = result
         return torch.where(kept, output, 0), state  # its own recurrence is unchanged
 
-    handle = layer_of(model, layer).register_forward_hook(hook)
+    handle = numbered_layer(model, layer).register_forward_hook(hook)
     try:
         yield
     finally:

@@ -76,7 +76,7 @@ def layer_of(model: SequenceModel) -> Recurrent:
     return layer
 
 
-def heard_by(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor | None]:
+def layer_input_of(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor | None]:
     """The input of the layer of a model, `(T, B, I)`, and dt if the layer uses it."""
     inputs, dt = _inputs_of(model, batch)
     return model.vectors(inputs, dt, batch.mask), model.dt_of_layer(dt)

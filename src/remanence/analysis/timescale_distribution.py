@@ -79,10 +79,10 @@ def timescale_distribution(
     biases = inside.timescales()
     gates: Sequence[Numbers | None] = [None] * len(biases)
     if input is not None:
-        heard = inside.hear(input, dt)
+        drive = inside.layer_input(input, dt)
         with inside.measuring():
-            pieces: Any = ((records, None) for _, records, _ in inside.watched(heard))
-            found = timescales.estimate(_HasRun(inside, heard.lengths), pieces, mean=mean)
+            pieces: Any = ((records, None) for _, records, _ in inside.watched(drive))
+            found = timescales.estimate(_HasRun(inside, drive.lengths), pieces, mean=mean)
         gates = [numbers(own) for own in found]
     edges = _edges([values for values in (*biases, *gates) if values is not None], bins)
     layers = []

@@ -20,7 +20,7 @@ from ..models.language import LanguageModel
 from ..models.modes import evaluating
 from ..models.text import Text, tokens_of
 from .arrays import Integers, Numbers
-from .groups import Groups, groups_of_units, layer_of, timescales_of
+from .groups import Groups, groups_of_units, numbered_layer, timescales_of
 from .plain import Result
 
 AT_ONCE = 50
@@ -85,7 +85,7 @@ def word_ablation(
     chosen = random_positions(tokens.numpy(), unknown, positions, before=warm_up, after=words, seed=seed)
     groups = None
     if layer is not None:
-        groups = groups_of_units(timescales_of(layer_of(model, layer), timescales), group)
+        groups = groups_of_units(timescales_of(numbered_layer(model, layer), timescales), group)
     places = torch.arange(-warm_up, words + 1).unsqueeze(1)
     sums = []
     with evaluating(model):

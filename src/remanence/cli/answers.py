@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from .output import complain
+from .output import print_error
 
 if TYPE_CHECKING:
     from ..training import Ranks
@@ -21,7 +21,7 @@ MOST = 10_000
 
 
 @contextmanager
-def bad_input_is_answered(ranks: Ranks | None = None) -> Iterator[None]:
+def exit_on_bad_input(ranks: Ranks | None = None) -> Iterator[None]:
     """Turn a ValueError into one sentence and exit code 2. Use it only around code that validates user input."""
     try:
         yield
@@ -33,7 +33,7 @@ def refuse(error: ValueError, ranks: Ranks | None = None) -> NoReturn:
     """Print the error and exit with code 2. If all ranks raise the same error, only the first one prints it."""
     agreed = ranks is not None and ranks.agreed(error)
     if ranks is None or ranks.first or not agreed:
-        complain(error)
+        print_error(error)
     if ranks is not None and agreed:
         ranks.leave()
     raise typer.Exit(2) from None
@@ -72,7 +72,7 @@ def read_seeds(words: str | None) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-def expect_alone() -> None:
+def expect_single_process() -> None:
     """Refuse to run as one of several torchrun processes, which would all do the same work."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size.isdigit() and int(size) > 1:

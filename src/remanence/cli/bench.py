@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, split
+from .answers import exit_on_bad_input, split
 from .output import echo
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def command(
 
     from ..bench import expect_writable, plan, run, run_first_use, run_language, run_programs, run_streaming, save
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         if json is not None:
             expect_writable(json)
         asked = training + language + streaming + first_use
@@ -96,7 +96,7 @@ def command(
         def say(words: str) -> None:
             status.update(f"measuring {words}")
 
-        command = typed(context)
+        command = command_line(context)
         if training:
             report = run_programs(planned.device, command, say)
         else:
@@ -112,7 +112,7 @@ def command(
     show(report, markdown)
 
 
-def typed(context: typer.Context) -> str:
+def command_line(context: typer.Context) -> str:
     """The command line as typed, except for the order of the options."""
     words = ["remanence", "bench"]
     for name, value in context.params.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered
+from .answers import exit_on_bad_input
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +73,7 @@ def command(
     from .own import cell_of, gate_of
 
     console = Console(highlight=False)
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         place = None if device is None else device_named(device)
         names = None if engines is None else engines.split(",")
         checked(names)
@@ -84,7 +84,7 @@ def command(
                 "expected --warm alone or with --gate, got --cell: build a layer with the cell to compile it"
             )
     if warm:
-        with bad_input_is_answered():
+        with exit_on_bad_input():
             chosen = [lookup("dtype", name, DTYPES) for name in dtypes.split(",")]
             widths = [whole_number(word) for word in units.split(",")]
         return compile_ahead(console, refusals(place, names), ahead(place, names, only, chosen, widths, batch, inputs))

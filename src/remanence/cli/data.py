@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..printable import printable
-from .answers import bad_input_is_answered
+from .answers import exit_on_bad_input
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ def command(
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=10_000)  # in a pipe, do not truncate or wrap
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         if name is not None:
             show(lookup("data set", name, KNOWN), console)
         elif verify:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .output import echo
-from .run import answered
+from .run import exit_on_error
 
 
 def command(
@@ -23,13 +23,13 @@ def command(
     """
     from ..experiments import demo
     from ..training import Stopped
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
-    with answered():
+    with exit_on_error():
         shown = demo.Demo.of(out, quick)
         introduction = demo.introduction(shown.experiment, list(shown.standings.values()))
         for paragraph in introduction:
-            say(paragraph, hang=0)
+            print_text(paragraph, hang=0)
             echo()
         try:
             shown.run()
@@ -42,11 +42,11 @@ def command(
         if not quick:  # these hold for the full race only
             sentences += [demo.WHERE_AN_LSTM_DOES_AS_WELL, demo.ABOUT_THE_FAST_GATE]
         for sentence in sentences:
-            say(sentence, hang=0)
+            print_text(sentence, hang=0)
             echo()
         for what, make in (("Picture", shown.draw), ("Report", lambda: shown.report([*introduction, *sentences]))):
             try:
-                say(f"{what}: {make()}")
+                print_text(f"{what}: {make()}")
             except ImportError as error:
-                say(f"No {what.lower()}: {error.name} is not installed (pip install 'remanence-rnn[report]')")
-        say(f"Results: {shown.folder}")
+                print_text(f"No {what.lower()}: {error.name} is not installed (pip install 'remanence-rnn[report]')")
+        print_text(f"Results: {shown.folder}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, split
+from .answers import exit_on_bad_input, split
 from .output import echo
 
 
@@ -39,9 +39,9 @@ def command(
     from ..experiments.checkpoints import open_checkpoint
     from ..models.exporting import KNOWN, TOLERANCE, expect_installed, expect_path, export
     from ..names import lookup
-    from .tables import say
+    from .tables import print_text
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         lookup("--to", to, KNOWN)
         path = expect_path(out or Path(f"model.{to}"), to)
         expect_installed(to)
@@ -53,10 +53,10 @@ def command(
         about = {"file": str(found.path), "inputs": found.inputs, "outputs": found.outputs}
         echo(json.dumps({**about, "difference": found.difference, "tolerance": TOLERANCE}))
         return
-    say(f"{opened.title}: {found.path}")
-    say(f"inputs   {', '.join(found.inputs)}", indent=2, hang=9)
-    say(f"outputs  {', '.join(found.outputs)}", indent=2, hang=9)
-    say(
+    print_text(f"{opened.title}: {found.path}")
+    print_text(f"inputs   {', '.join(found.inputs)}", indent=2, hang=9)
+    print_text(f"outputs  {', '.join(found.outputs)}", indent=2, hang=9)
+    print_text(
         f"checked  against the model on sequences of other lengths: largest difference {found.difference:.1g} "
         f"(tolerance {TOLERANCE:g})",
         indent=2,

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from .answers import writing
-from .output import complain
-from .run import answered
+from .output import print_error
+from .run import exit_on_error
 
 
 def command(
@@ -35,9 +35,9 @@ def command(
     from ..experiments.registry import find
     from ..report.drawing import draw, expect_format
     from ..report.look import look_of
-    from .tables import say
+    from .tables import print_text
 
-    with answered():
+    with exit_on_error():
         expect_format(format)
         look_of(theme)
         if not results.is_dir():
@@ -52,16 +52,16 @@ def command(
             except NotYetRun as nothing:
                 if ids:
                     raise
-                complain(nothing)  # an experiment that has only started does not stop the others
+                print_error(nothing)  # an experiment that has only started does not stop the others
                 continue
             make_folder(out)
             for figure in figures:
                 path = out / file_name(figure.id, experiment.preset, theme, format)
                 with writing(path):
                     draw(figure, path, theme)  # type: ignore[arg-type]
-                say(f"{figure.id}: {path}")
+                print_text(f"{figure.id}: {path}")
             if experiment.claims:
-                say(f"published: {' '.join(experiment.claims)}", indent=2)
+                print_text(f"published: {' '.join(experiment.claims)}", indent=2)
 
 
 def make_folder(path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, writing
+from .answers import exit_on_bad_input, writing
 from .output import echo
-from .own import look_here
+from .own import import_from_current_folder
 
 if TYPE_CHECKING:
     from ..experiments.checkpoints import Checkpoint
@@ -54,9 +54,9 @@ def command(
     from ..experiments.checkpoints import open_checkpoint
     from ..report.inspection import expect_ending, save
     from ..report.look import look_of
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         look_of(theme)
         if out is not None:
             expect_ending(out)
@@ -65,9 +65,9 @@ def command(
         if out is not None:
             with writing(out):
                 save(found, out, theme)  # before any output: if the file cannot be written, print only the error
-    say(opened.title)
+    print_text(opened.title)
     for name, value in found.facts:
-        say(f"{name:<10}  {value}", indent=2, hang=12)
+        print_text(f"{name:<10}  {value}", indent=2, hang=12)
     for table in found.tables():
         echo()
         show_table(table)
@@ -75,10 +75,10 @@ def command(
     for line in found.histograms(bar_character()):
         echo(line)
     for note in found.notes:
-        say(note)
+        print_text(note)
     if out is not None:
         echo()
-        say(f"{'Page' if out.suffix.lower() == '.html' else 'Picture'}: {out}")
+        print_text(f"{'Page' if out.suffix.lower() == '.html' else 'Picture'}: {out}")
 
 
 def inspected(opened: Checkpoint, sequences: int, steps: int, task: str | None = None) -> Inspection:
@@ -88,7 +88,7 @@ def inspected(opened: Checkpoint, sequences: int, steps: int, task: str | None =
     if task is not None:
         if not sequences:
             raise ValueError(f"expected --sequences with --task, got --task {task} alone")
-        look_here()
+        import_from_current_folder()
     if not sequences:
         return inspect(opened.model, title=opened.title, facts=opened.facts)
     from ..analysis import sequences_of

@@ -12,7 +12,7 @@ def command() -> None:
     """
     from ..experiments import PAPERS, every
     from ..table import Table
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
     experiments = every()
     headings = ("id", "reproduces", "title")
@@ -20,5 +20,7 @@ def command() -> None:
         rows = [(one.id, one.reproduces, one.title) for one in experiments if one.paper == paper]
         show_table(Table(title, headings, rows, words=len(headings)), wrap=("reproduces", "title"))
         echo()
-    say("Every experiment has the presets smoke (seconds on a CPU), short (minutes on a GPU) and paper (as published).")
-    say("remanence show ID describes an experiment, remanence run ID runs it.")
+    print_text(
+        "Every experiment has the presets smoke (seconds on a CPU), short (minutes on a GPU) and paper (as published)."
+    )
+    print_text("remanence show ID describes an experiment, remanence run ID runs it.")

@@ -10,7 +10,7 @@ import typer
 from ..version import __version__
 from . import bench, check, data, demo, export, figure, inspect, report, run, show, sweep
 from . import list as list_
-from .output import answered_if_unwritable, echo, open_what_is_closed
+from .output import echo, exit_if_unwritable, reopen_closed_streams
 
 KNOWN: dict[str, Callable[..., None]] = {
     "demo": demo.command,
@@ -57,6 +57,6 @@ def remanence(
 
 def main() -> None:
     """Entry point: run the command line."""
-    open_what_is_closed()
-    with answered_if_unwritable():
+    reopen_closed_streams()
+    with exit_if_unwritable():
         app(prog_name="remanence")

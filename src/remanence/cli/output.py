@@ -21,12 +21,12 @@ def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
     typer.echo(printable(text), nl=nl, err=err)
 
 
-def complain(message: object) -> None:
+def print_error(message: object) -> None:
     """Print an error as one line on stderr."""
     echo(f"remanence: {' '.join(str(message).splitlines())}", err=True)
 
 
-def open_what_is_closed() -> None:
+def reopen_closed_streams() -> None:
     """Redirect closed standard streams to the null device; otherwise files opened later get descriptors 0 to 2."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
@@ -37,7 +37,7 @@ def open_what_is_closed() -> None:
 
 
 @contextmanager
-def answered_if_unwritable() -> Iterator[None]:
+def exit_if_unwritable() -> Iterator[None]:
     """Report failed writes to stdout in one sentence and exit with code 2."""
     try:
         try:
@@ -52,7 +52,7 @@ def answered_if_unwritable() -> Iterator[None]:
 
 def _give_up(error: OSError) -> NoReturn:
     with suppress(OSError):
-        complain(f"expected to write to standard output, got: {error.strerror}")
+        print_error(f"expected to write to standard output, got: {error.strerror}")
         sys.stderr.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):  # otherwise Python reports an error when it flushes them at exit

@@ -23,7 +23,7 @@ def cell_of(text: str, gate: Gate) -> GatedCell:
     return found
 
 
-def look_here() -> None:
+def import_from_current_folder() -> None:
     """Let modules be imported from the current folder as well."""
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -32,7 +32,7 @@ def look_here() -> None:
 def _found(kind: str, text: str, wanted: type, *arguments: Any) -> Any:
     """The object `module:Name`, or an instance if it is a class. The current folder is searched as well."""
     module_name, _, name = text.partition(":")
-    look_here()
+    import_from_current_folder()
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # a user's module may raise anything

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .answers import writing
-from .run import answered
+from .run import exit_on_error
 
 
 def command(
@@ -28,13 +28,13 @@ def command(
     from ..report import page
     from ..sweeps import Sweep
     from ..sweeps.section import sections as of_sweep
-    from .tables import say
+    from .tables import print_text
 
-    with answered():
+    with exit_on_error():
         places = dict.fromkeys(place for folder in folders for place in sweeps_in(folder))
         swept = [one for place in places for one in of_sweep(Sweep.open(place))]
         sections = [*gather(folders, none=bool(swept)), *swept]
         with writing(out):
             out.parent.mkdir(parents=True, exist_ok=True)
             page.write(sections, out)
-    say(f"Report: {out}")
+    print_text(f"Report: {out}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, read_seeds, refuse, split
+from .answers import exit_on_bad_input, read_seeds, refuse, split
 from .output import echo
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ def command(
     from .. import experiments
     from ..engines import check_name
     from ..training import Budget, Progress, Quiet, Ranks, Silent, Stopped, loggers
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         ranks = Ranks.join()
 
     def asked() -> tuple[experiments.Experiment, experiments.Way, list[str], list[int], list[str]]:
@@ -123,11 +123,11 @@ def command(
         way = experiments.Way(out, place, limit, together, progress, also, ranks, engine)
         return experiment, way, chosen, numbers, several
 
-    with bad_input_is_answered(ranks):
+    with exit_on_bad_input(ranks):
         experiment, way, chosen, numbers, several = ranks.alike(asked)
     if several:
         spread(id, preset, chosen, numbers, set_ or [], several, together, out)
-    with answered(ranks), way.progress as progress:
+    with exit_on_error(ranks), way.progress as progress:
         try:
             tables = experiments.run(experiment, way, chosen, numbers)
         except Stopped as stopped:
@@ -139,8 +139,8 @@ def command(
         echo()
     if ranks.first:
         for claim in experiment.claims:
-            say(f"{'To be tested' if experiment.paper == 'own' else 'Published'}: {claim}")
-        say(f"Results: {out / experiment.id / experiment.preset}")
+            print_text(f"{'To be tested' if experiment.paper == 'own' else 'Published'}: {claim}")
+        print_text(f"Results: {out / experiment.id / experiment.preset}")
     ranks.leave()
 
 
@@ -159,16 +159,16 @@ def spread(
     from ..sweeps.grid import digest, slug
     from . import sweep as sweep_command
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         values = {path: [value] for path, _, value in (word.partition("=") for word in sets)}
         grid = sweeps.Grid([id], [preset], models, seeds, dict(values))
-        places = sweep_command.where("local", ",".join(devices), 1, None)
+        places = sweep_command.places_for("local", ",".join(devices), 1, None)
         one = 1 if places.devices[0] == "cpu" else None
         name = f"{slug(f'{id}-{preset}')}-{digest(repr((grid, together, places.devices)))}"
         sweep = sweeps.Sweep(out / ".sweeps" / name, grid, together or one, out)
         sweep.make()
         sweep.forgive()
-    with sweep_command.answered(), sweep_command.live(sweep, as_json=False) as look:
+    with sweep_command.exit_on_launch_error(), sweep_command.live(sweep, as_json=False) as look:
         sweeps.launcher_named("local")(sweep, places, look)
     for unit in sweep.units:
         reason = sweep.failure(unit)
@@ -178,7 +178,7 @@ def spread(
 
 
 @contextmanager
-def answered(ranks: Ranks | None = None) -> Iterator[None]:
+def exit_on_error(ranks: Ranks | None = None) -> Iterator[None]:
     """Turn errors of files, configuration or device memory into one sentence and exit code 2."""
     import torch
 

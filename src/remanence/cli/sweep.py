@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, expect_alone, read_seeds, split
-from .output import complain, echo
+from .answers import exit_on_bad_input, expect_single_process, read_seeds, split
+from .output import echo, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,14 +109,14 @@ def command(
     from .. import sweeps
     from ..experiments.results import SWEEP
 
-    with bad_input_is_answered():
-        expect_alone()
+    with exit_on_bad_input():
+        expect_single_process()
         if status:
-            shown(sweeps.Sweep.open(out), as_json)
+            show_status(sweeps.Sweep.open(out), as_json)
             return
         ranges = ranges_of(search, range_, launcher)
         start = sweeps.launcher_named(launcher)
-        places = where(launcher, devices, workers, option)
+        places = places_for(launcher, devices, workers, option)
         grid = grid_of(what or [], preset, models, seeds, set_)
         one = 1 if places.devices == ["cpu"] else None
         if together is None and (out / SWEEP).is_file():  # started elsewhere, perhaps on another kind of device
@@ -131,9 +131,9 @@ def command(
         if retry:
             sweep.forgive()
     if ranges:
-        searched(sweep, ranges, trials, places.devices[0])
+        run_search(sweep, ranges, trials, places.devices[0])
         return
-    with answered(), live(sweep, as_json) as look:
+    with exit_on_launch_error(), live(sweep, as_json) as look:
         start.launch(sweep, places, look)
     finish(sweep, as_json, places.devices[0])
 
@@ -175,14 +175,14 @@ def expect_known(sweep: Sweep, ranges: dict[str, Range]) -> None:
             experiments.find(unit.id, unit.preset, [*unit.sets, *lowest])
 
 
-def searched(sweep: Sweep, ranges: dict[str, Range], trials: int, device: str) -> None:
+def run_search(sweep: Sweep, ranges: dict[str, Range], trials: int, device: str) -> None:
     """Run the search and print its results."""
     from ..sweeps.search import search, table
     from ..sweeps.work import owner_of_this_process
     from ..training import Progress, Stopped
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
-    with answered(), Progress() as progress:
+    with exit_on_launch_error(), Progress() as progress:
         try:
             search(sweep, ranges, trials, device, owner_of_this_process(), progress)
         except Stopped as stopped:
@@ -191,7 +191,7 @@ def searched(sweep: Sweep, ranges: dict[str, Range], trials: int, device: str) -
     for one in table(sweep, ranges):
         show_table(one)
         echo()
-    say(f"Results: {sweep.folder}")
+    print_text(f"Results: {sweep.folder}")
 
 
 def grid_of(
@@ -214,11 +214,11 @@ def grid_of(
         path, equals, rest = word.partition("=")
         if not equals or not path.strip():
             raise ValueError(f"expected --set PATH=VALUE,.., such as train.lr=1e-3,3e-4, got {word!r}")
-        values.setdefault(path.strip(), []).extend(apart(rest))
+        values.setdefault(path.strip(), []).extend(split_values(rest))
     return sweeps.Grid(list(dict.fromkeys(what)), split(preset) or ["short"], split(models), read_seeds(seeds), values)
 
 
-def apart(words: str) -> list[str]:
+def split_values(words: str) -> list[str]:
     """Split at commas, except inside brackets and quotes."""
     found, depth, quote = [""], 0, ""
     for letter in words:
@@ -232,7 +232,7 @@ def apart(words: str) -> list[str]:
     return [word.strip() for word in found if word.strip()]
 
 
-def where(launcher: str, devices: str | None, workers: int | None, options: list[str] | None) -> Places:
+def places_for(launcher: str, devices: str | None, workers: int | None, options: list[str] | None) -> Places:
     """The devices, workers and launcher options that units run with."""
     import os
 
@@ -263,7 +263,7 @@ def where(launcher: str, devices: str | None, workers: int | None, options: list
 
 
 @contextmanager
-def answered() -> Iterator[None]:
+def exit_on_launch_error() -> Iterator[None]:
     """Exit with one sentence and code 2 if a launcher cannot start; Ctrl-C is not an error."""
     try:
         yield
@@ -273,7 +273,7 @@ def answered() -> Iterator[None]:
     except ValueError as error:
         if not str(error).startswith("expected "):
             raise
-        complain(error)
+        print_error(error)
         raise typer.Exit(2) from None
 
 
@@ -326,7 +326,7 @@ def live(sweep: Sweep, as_json: bool) -> Iterator[Callable[[], None]]:
             yield table
 
 
-def shown(sweep: Sweep, as_json: bool) -> None:
+def show_status(sweep: Sweep, as_json: bool) -> None:
     """Print the progress of a sweep."""
     from ..sweeps import tables
     from .tables import show_table
@@ -343,7 +343,7 @@ def finish(sweep: Sweep, as_json: bool, device: str) -> None:
     from ..experiments import results
     from ..sweeps import tables
     from ..sweeps.work import close
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
     close(sweep, device)
     results.save(sweep.folder / "table.json", tables.plain_outcomes(sweep))
@@ -353,7 +353,7 @@ def finish(sweep: Sweep, as_json: bool, device: str) -> None:
         for table in tables.outcomes(sweep):
             show_table(table, wrap=("single runs",))
             echo()
-        say(f"Results: {sweep.folder}")
+        print_text(f"Results: {sweep.folder}")
     failures = [(unit, reason) for unit in sweep.units if (reason := sweep.failure(unit)) is not None]
     for unit, reason in failures:
         echo(f"remanence: {unit} failed: {reason}", err=True)

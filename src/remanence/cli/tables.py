@@ -55,7 +55,7 @@ def show_rich(table: Table, console: Console, wrap: Sequence[str] | None = None)
         console.print(f"  {printable(note)}", markup=False)
 
 
-def say(words: str, indent: int = 0, hang: int = 2) -> None:
+def print_text(words: str, indent: int = 0, hang: int = 2) -> None:
     """Print a line of text: unchanged in a pipe; on a terminal wrapped, with later lines indented by `hang` more."""
     if not on_terminal():
         echo(" " * indent + words)

@@ -27,7 +27,7 @@ Data = Literal["mnist", "cifar-10", "digits"]
 CLASSES = 10
 
 
-class PictureSet(NamedTuple):
+class ImageSet(NamedTuple):
     """Properties of an image data set that are known before it is read."""
 
     pixels: int
@@ -40,10 +40,10 @@ class PictureSet(NamedTuple):
     test: int
 
 
-KNOWN: dict[str, PictureSet] = {
-    "mnist": PictureSet(784, 1, 255, 60_000, 10_000, 10_000),  # 50K / 10K / 10K: pLSTM paper
-    "cifar-10": PictureSet(1024, 3, 255, 50_000, 5_000, 10_000),  # 45K / 5K / 10K: ours
-    "digits": PictureSet(64, 1, 16, 1_200, 200, 597),  # 1000 / 200 / 597: ours
+KNOWN: dict[str, ImageSet] = {
+    "mnist": ImageSet(784, 1, 255, 60_000, 10_000, 10_000),  # 50K / 10K / 10K: pLSTM paper
+    "cifar-10": ImageSet(1024, 3, 255, 50_000, 5_000, 10_000),  # 45K / 5K / 10K: ours
+    "digits": ImageSet(64, 1, 16, 1_200, 200, 597),  # 1000 / 200 / 597: ours
 }
 
 
@@ -108,22 +108,22 @@ class Pixels(Classification):
         return torch.from_numpy(np.random.RandomState(self.permutation_seed).permutation(pixels))
 
     def source(self, split: Split, seed: int, device: torch.device) -> FixedSet:
-        pictures = self._pictures(device)
+        images = self._images(device)
         known = KNOWN[self.data]
         cut = known.train - self._held
         if split == "test":
-            return pictures.some("test", 0, self.test_size or known.test)
+            return images.some("test", 0, self.test_size or known.test)
         if split == "validation":
-            return pictures.some("train", cut, self._held)
-        return pictures.some("train", 0, self.train_size or cut)
+            return images.some("train", cut, self._held)
+        return images.some("train", 0, self.train_size or cut)
 
-    def _pictures(self, device: torch.device) -> Pictures:
+    def _images(self, device: torch.device) -> LoadedImages:
         key = (self.data, self.permuted and self.permutation_seed, str(device))
-        pictures = _LOADED.get(key)
-        if pictures is None:
-            pictures = Pictures(read(self.data), self.order(), KNOWN[self.data], device)
-            _LOADED[key] = pictures
-        return pictures
+        images = _LOADED.get(key)
+        if images is None:
+            images = LoadedImages(read(self.data), self.order(), KNOWN[self.data], device)
+            _LOADED[key] = images
+        return images
 
     @property
     def references(self) -> dict[str, float]:
@@ -131,14 +131,14 @@ class Pixels(Classification):
         return {"loss": float(np.log(CLASSES)), "accuracy": 1 / CLASSES}
 
 
-class Pictures:
+class LoadedImages:
     """An image data set on a device, shared by all its splits and by all seeds that are trained in parallel.
 
     Pixels are bytes with time as the first dimension, so that picking a batch is one gather. For one replica the result
     has the layout that a recurrent layer reads; for several it is transposed in the conversion to float32.
     """
 
-    def __init__(self, images: Images, order: Tensor, known: PictureSet, device: torch.device) -> None:
+    def __init__(self, images: Images, order: Tensor, known: ImageSet, device: torch.device) -> None:
         self.white = known.white
         self.pixels = {  # (T, N, C)
             "train": as_sequences(images.train_images, order, known).to(device),
@@ -163,7 +163,7 @@ class Pictures:
         return Batch(inputs, self.labels[which].index_select(0, numbers.flatten()).view(numbers.shape).long())
 
 
-_LOADED: WeakValueDictionary[tuple[str, int, str], Pictures] = WeakValueDictionary()
+_LOADED: WeakValueDictionary[tuple[str, int, str], LoadedImages] = WeakValueDictionary()
 """Image data sets that are in use by a source."""
 
 
@@ -179,7 +179,7 @@ def read(data: Data) -> Images:
     return readers[data]()
 
 
-def as_sequences(images: np.ndarray, order: Tensor, known: PictureSet) -> Tensor:
+def as_sequences(images: np.ndarray, order: Tensor, known: ImageSet) -> Tensor:
     """Images `(N, height, width)` or `(N, height, width, C)` as bytes `(T, N, C)`, with pixels in that order."""
     pixels = torch.from_numpy(np.asarray(images).astype(np.uint8, copy=False))
     return pixels.reshape(len(images), known.pixels, known.channels).transpose(0, 1)[order].contiguous()

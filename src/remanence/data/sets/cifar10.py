@@ -51,10 +51,10 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 def batches(raw: list[bytes]) -> Images:
     """Parse the files of the binary version: each image is a label, then its red, green and blue channels."""
     records = np.frombuffer(b"".join(raw), np.uint8).reshape(-1, 1 + 3 * 32 * 32)
-    pictures = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    images = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     labels = records[:, 0].copy()
     test = len(raw[-1]) // records.shape[1]
-    return Images(pictures[:-test], labels[:-test], pictures[-test:], labels[-test:])
+    return Images(images[:-test], labels[:-test], images[-test:], labels[-test:])
 
 
 def read_archive(folder: Path) -> Images:
@@ -81,10 +81,10 @@ def mosaic(path: Path) -> NDArray[np.uint8]:
 
 def read_mosaics(folder: Path) -> Images:
     """Read the mosaics."""
-    pictures = [mosaic(folder / f"{name}.webp") for name in BATCHES]
+    images = [mosaic(folder / f"{name}.webp") for name in BATCHES]
     # Opened here because np.load leaves a damaged file open.
     with (folder / "labels.npz").open("rb") as file, np.load(file, allow_pickle=False) as labels:
-        return Images(np.concatenate(pictures[:-1]), labels["train"], pictures[-1], labels["test"])
+        return Images(np.concatenate(images[:-1]), labels["train"], images[-1], labels["test"])
 
 
 def unpacked(under: str) -> Form[Images]:
