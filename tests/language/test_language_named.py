@@ -1,4 +1,4 @@
-"""Corpora by name: small ones in the form of the real ones, and the real ones against the known figures."""
+"""Corpora by name: small ones in the form of the real ones, and the real ones against the known numbers."""
 
 import dataclasses
 import itertools
@@ -44,7 +44,7 @@ TREEBANK = {
 }
 
 
-def test_words_with_ends_of_lines(accepted):
+def test_words_with_end_of_line_symbols(accepted):
     accepted("ptb", **TREEBANK)
     corpus = language.load("ptb")
     assert corpus.name == "ptb"
@@ -90,7 +90,7 @@ def dump(articles):
     return b"".join(b'<text xml:space="preserve">' + text + b"</text>\n" for text in articles)
 
 
-def test_text8_is_the_full_file_where_it_is_there(accepted):
+def test_text8_is_the_full_file_if_it_is_found(accepted):
     accepted("enwik8", enwik8=dump([b"abc"] * 10))
     accepted("text8", text8=b" ab c" * 20)
     corpus = language.load("text8")
@@ -100,7 +100,7 @@ def test_text8_is_the_full_file_where_it_is_there(accepted):
     assert corpus.vocabulary.end is None
 
 
-def test_else_text8_is_made_from_enwik8_and_says_so(accepted):
+def test_otherwise_text8_is_made_from_enwik8_and_the_note_says_so(accepted):
     accepted("enwik8", enwik8=dump([b"A b, 1!"] * 25))
     corpus = language.load("text8")
     assert corpus.name == "text8-from-enwik8"
@@ -135,7 +135,7 @@ def test_a_data_folder_can_be_given(accepted, own, monkeypatch):
         language.load("ptb", data=own / "nowhere")
 
 
-def test_it_is_numbered_once(accepted, monkeypatch):
+def test_it_is_encoded_once(accepted, monkeypatch):
     accepted("ptb", **TREEBANK)
     language.load("ptb")
 

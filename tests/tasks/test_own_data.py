@@ -1,4 +1,4 @@
-"""Tasks from sequences of one's own: what is made of tensors, data sets and tables, and what is refused."""
+"""Tasks on the user's own data: from tensors, data sets and tables, and what is refused."""
 
 import numpy
 import pytest
@@ -16,7 +16,7 @@ def ragged(*lengths, features=2):
 
 
 def same(one, other):
-    """Whether two hold the same, to the bit."""
+    """Whether two are bitwise equal."""
     return one.digest == other.digest
 
 
@@ -34,7 +34,7 @@ def test_a_list_of_sequences_is_the_padded_tensor_with_lengths():
     assert found.batch.dt.dtype == torch.float32
 
 
-def test_the_first_step_counts_as_one_and_others_take_what_is_between_times():
+def test_dt_from_times_is_one_at_the_first_step_and_their_difference_later():
     found = SequenceData(torch.zeros(1, 4), [0.5], times=[[7.0, 7.5, 7.5, 9.0]])
     assert found.batch.dt[:, 0].tolist() == [1.0, 0.5, 0.0, 1.5]
     assert same(found, SequenceData(torch.zeros(1, 4), [0.5], dt=[1.0, 0.5, 0.0, 1.5]))
@@ -116,7 +116,7 @@ def test_a_batch_in_which_nothing_counts_has_no_loss_and_no_nan():
     assert task.loss(torch.randn(1, 2, 1, 1), batch).tolist() == [0.0]
 
 
-def test_a_digest_tells_every_change():
+def test_every_change_changes_the_digest():
     x, y = torch.randn(3, 4, 2), torch.tensor([0, 1, 0])
     base = SequenceData(x, y, dt=torch.ones(4)).digest
     changed = x.clone()
@@ -293,7 +293,7 @@ X = torch.zeros(2, 3, 2)
         (lambda: Described("a:B", {}), "expected the interface of task 'a:B' to have input_size, output_size, readout"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(call, sentence):
+def test_invalid_data_is_refused_in_one_sentence(call, sentence):
     with pytest.raises((TypeError, ValueError), match=sentence) as caught:
         call()
     assert "\n" not in str(caught.value)
