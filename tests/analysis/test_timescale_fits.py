@@ -80,7 +80,7 @@ def test_layers_are_taken_together_and_infinity_is_a_timescale():
         ([], {}, "expected timescales of at least one unit"),
         ([1.0, math.nan], {}, "expected timescales of at least one unit"),
         ([-1.0], {}, "none below zero"),
-        ([1.0], {"alphas": []}, "expected alphas to be finite numbers"),
+        ([1.0], {"alphas": []}, "expected alphas to have at least one value, all finite"),
         ([1.0], {"alphas": [0.0]}, "expected shapes and a standard deviation above zero"),
         ([1.0], {"sigma": 0.0}, "expected shapes and a standard deviation above zero"),
     ],

@@ -115,7 +115,7 @@ def test_a_word_with_the_vector_of_the_unknown_token_leaves_no_trace():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"words": 400}, "expected a text with a known word that has 70 before and 400 after it, got 400 words"),
+        ({"words": 400}, "expected a text with a known word that has 70 words before and 400 after it, got 400 words"),
         ({"positions": 0}, "expected at least one position"),
         ({"warm_up": -1}, "a non-negative number of words"),
         ({"layer": 1}, "expected a layer from 0 to 0, got 1"),
