@@ -50,7 +50,7 @@ def groups_of_units(timescales: Any, size: int) -> Groups:
 
 
 def numbered_layer(model: LanguageModel, number: int) -> Recurrent:
-    """A recurrent layer by its number, counted from zero at the input."""
+    """A recurrent layer by its index, counted from zero at the input."""
     layers = [layer for layer in model.layers if isinstance(layer, Recurrent)]
     if not 0 <= number < len(layers):
         raise ValueError(f"expected a layer from 0 to {len(layers) - 1}, got {number}")

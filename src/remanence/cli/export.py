@@ -35,7 +35,7 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON instead of text.")] = False,
 ) -> None:
-    """Export a trained model to ONNX or a torch.export program, and check it against the model."""
+    """Export a trained model to ONNX or a torch.export program, verified against the model."""
     from ..experiments.checkpoints import open_checkpoint
     from ..models.exporting import KNOWN, TOLERANCE, expect_installed, expect_path, export
     from ..names import lookup

@@ -109,7 +109,7 @@ class DataSet(Generic[Data]):
         """Find or download the files, and verify them.
 
         Args:
-            again: whether to read files again that were verified before.
+            again: whether to verify large files again that were verified before.
         """
         found = self.find() or self.fetch()
         for file, path in found.files:
@@ -160,7 +160,7 @@ class DataSet(Generic[Data]):
         """Find or download the files, verify them and read them.
 
         Args:
-            again: whether to read files again that were verified before.
+            again: whether to verify large files again that were verified before.
         """
         found = self.get(again=again)
         try:
