@@ -1,4 +1,4 @@
-"""Models set by hand, whose behaviour is known."""
+"""Hand-built models whose behaviour is known."""
 
 import pytest
 import torch

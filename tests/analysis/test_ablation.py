@@ -46,7 +46,7 @@ def step_by_step(model, inputs, kept):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "nru"])
-def test_ablated_models_say_what_a_loop_that_zeroes_hidden_values_says(name):
+def test_ablated_models_equal_a_loop_that_zeroes_hidden_values(name):
     model = SequenceModel(MAKERS[name](), 6).eval()
     inputs = torch.randn(12, 4, 6, dtype=torch.float64)
     for units in ((), (3,), (0, 2, 7, 8), range(9)):
@@ -57,7 +57,7 @@ def test_ablated_models_say_what_a_loop_that_zeroes_hidden_values_says(name):
 
 
 @torch.no_grad()
-def test_the_memory_of_an_nru_does_not_hear_ablated_units_either():
+def test_ablated_units_do_not_write_the_memory_of_an_nru():
     """It is written from the hidden values of the same step, before a loop over steps could zero them."""
     model = SequenceModel(MAKERS["nru"](), 6).eval()
     kept = torch.ones(9, dtype=torch.bool)
@@ -69,7 +69,7 @@ def test_the_memory_of_an_nru_does_not_hear_ablated_units_either():
     torch.testing.assert_close(other(inputs)[0], expected)
 
 
-def test_each_lost_unit_of_a_model_set_by_hand_costs_its_symbol(storing, copy_at):
+def test_each_ablated_unit_of_a_hand_built_model_costs_its_symbol(storing, copy_at):
     model, task = storing(units=8), copy_at(6)
     order = [5, 2, 0, 7, 1, 3]
     found = analysis.unit_ablation(model, task, orders=[order], step=1, sequences=120)
@@ -85,7 +85,7 @@ def test_each_lost_unit_of_a_model_set_by_hand_costs_its_symbol(storing, copy_at
     assert found.mean == pytest.approx(expected)
 
 
-def test_units_given_first_go_first_and_cost_the_most(storing, copy_at):
+def test_units_passed_as_first_are_ablated_first_and_cost_the_most(storing, copy_at):
     model = storing(units=24)
     arguments = {"orders": 6, "ablated": 12, "step": 4, "sequences": 60, "seed": 1}
     random = analysis.unit_ablation(model, copy_at(4), **arguments)
@@ -102,7 +102,7 @@ def test_units_given_first_go_first_and_cost_the_most(storing, copy_at):
 
 @pytest.mark.parametrize("where", ["everywhere", "head"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_many_variants_in_batches_give_what_one_after_the_other_gives(name, where, copy_at):
+def test_variants_in_batches_equal_variants_one_by_one(name, where, copy_at):
     model, task = SequenceModel(MAKERS[name](), 6), copy_at(4, length=2)
     arguments = {"orders": 3, "ablated": 7, "step": 3, "sequences": 20, "where": where}
     one = analysis.unit_ablation(model, task, variants=1, **arguments)
@@ -116,7 +116,7 @@ def test_many_variants_in_batches_give_what_one_after_the_other_gives(name, wher
 
 @torch.no_grad()
 @pytest.mark.parametrize("readout", ["every", "last"])
-def test_at_the_head_the_recurrence_goes_on_as_before(readout, copy_at):
+def test_ablation_at_the_head_leaves_the_recurrence_unchanged(readout, copy_at):
     model = SequenceModel(rm.PowerLawLSTM(6, 9), 6, readout=readout)
     inner = copy_at(4, length=2)
 
@@ -184,10 +184,10 @@ def test_a_hundred_of_128_units_or_the_same_share_are_ablated(copy_at):
     [
         ({"where": "nowhere"}, "expected where to be 'everywhere' or 'head', got 'nowhere'"),
         ({"ablated": 9}, "expected to ablate between 1 and 8 units, got 9"),
-        ({"first": [0, 0]}, "expected every order to name different units from 0 to 7"),
-        ({"first": [8]}, "expected every order to name different units from 0 to 7"),
-        ({"orders": []}, "expected at least one order, all of the same number of units"),
-        ({"orders": [[1], [2, 3]]}, "expected at least one order, all of the same number of units"),
+        ({"first": [0, 0]}, "expected every order to have distinct units from 0 to 7"),
+        ({"first": [8]}, "expected every order to have distinct units from 0 to 7"),
+        ({"orders": []}, "expected at least one order, and all orders of the same length"),
+        ({"orders": [[1], [2, 3]]}, "expected at least one order, and all orders of the same length"),
         ({"orders": [[1]], "first": [2]}, "expected either orders of units, or their number"),
         ({"step": 0}, "expected step to be at least 1, got 0"),
         ({"variants": 0}, "expected variants to be at least 1, got 0"),
@@ -198,9 +198,9 @@ def test_wrong_arguments_are_refused(storing, copy_at, arguments, message):
         analysis.unit_ablation(storing(), copy_at(3), sequences=2, **arguments)
 
 
-def test_models_whose_units_cannot_be_told_apart_are_refused(copy_at):
+def test_bidirectional_and_projected_models_are_refused(copy_at):
     both = SequenceModel(rm.LSTM(6, 4, bidirectional=True), 6)
-    with pytest.raises(ValueError, match="expected a model that runs in one direction and does not project"):
+    with pytest.raises(ValueError, match="expected a unidirectional model without projection"):
         analysis.unit_ablation(both, copy_at(3))
 
 

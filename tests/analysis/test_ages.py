@@ -28,7 +28,7 @@ def test_units_set_to_hold_are_found_the_oldest_first(found, holding, copy_at):
     assert found.sequences == 30
 
 
-def test_ages_before_the_signal_are_known(found):
+def test_ages_before_the_signal_of_hand_built_units(found):
     leaking = 0.0
     for _ in range(LENGTH + DELAY):
         leaking = 0.9 * (leaking + 1)
@@ -36,7 +36,7 @@ def test_ages_before_the_signal_are_known(found):
     numpy.testing.assert_allclose(found.share_held, found.age_at_signal / DELAY)
 
 
-def test_steps_at_which_units_let_go_are_known(found):
+def test_reset_steps_of_hand_built_units(found):
     age, last = 0.0, LENGTH
     for step in range(1, SIGNAL):
         age = 0.9 * (age + 1)
@@ -49,7 +49,7 @@ def test_steps_at_which_units_let_go_are_known(found):
     assert found.example_signal == SIGNAL
 
 
-def test_reference_times_stand_still_between_resets_and_jump_at_them(found):
+def test_reference_times_are_constant_between_resets_and_jump_at_them(found):
     steps = numpy.arange(1, 2 * LENGTH + DELAY + 1)
     holds = numpy.minimum(steps, LENGTH)
     holds[SIGNAL - 1 :] = SIGNAL
@@ -70,7 +70,7 @@ def test_exponents_and_their_summary(found, holding):
     assert analysis.exponents(fixed).tolist() == [1.5] * 3
 
 
-def test_no_later_reset_units_is_an_answer_too(holding, copy_at):
+def test_there_may_be_no_later_reset_units(holding, copy_at):
     found = analysis.ages_and_resets(holding, copy_at(DELAY, LENGTH), sequences=5, share=2.0)
     assert found.later.tolist() == []
     assert found.p_later_mean is None
@@ -128,11 +128,11 @@ def test_reset_steps_are_those_of_the_definition(sequences, units, delay, shown,
     assert found.tolist() == expected
 
 
-def test_what_has_no_ages_is_refused(storing, copy_at, holding):
+def test_models_without_ages_are_refused(storing, copy_at, holding):
     with pytest.raises(ValueError, match="expected a model with gate power_law, whose units have ages, got sigmoid"):
         analysis.ages_and_resets(storing(), copy_at(5))
     stacked = SequenceModel(rm.PowerLawLSTM(6, 3, 2), 6)
-    with pytest.raises(ValueError, match="expected a model with one layer in one direction, got 2"):
+    with pytest.raises(ValueError, match="expected a model with one unidirectional layer, got 2"):
         analysis.exponents(stacked)
     with pytest.raises(ValueError, match="expected a signal on input -1 of every sequence"):
         analysis.signal_steps(Batch(torch.zeros(4, 2, 3), torch.zeros(4, 2)))

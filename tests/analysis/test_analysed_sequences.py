@@ -20,7 +20,7 @@ def test_validation_sequences_serve_where_there_is_no_test_split(copy_at):
     assert not torch.equal(other[0].inputs, again[0].inputs)
 
 
-def test_all_there_are_is_enough(copy_at):
+def test_a_split_may_have_fewer_sequences_than_requested(copy_at):
     assert sum(batch.inputs.shape[1] for batch in analysis.sequences_of(copy_at(5), 10_000)) == 200
 
 
@@ -52,7 +52,7 @@ def test_a_task_without_such_a_split_and_no_sequences_are_refused(copy_at):
         analysis.sequences_of(copy_at(5), 0)
 
 
-def test_measuring_gives_the_mode_back(storing):
+def test_measuring_restores_the_mode(storing):
     training, evaluating = storing(), storing().eval()
     with measuring(training, evaluating):
         assert not training.training
@@ -62,7 +62,7 @@ def test_measuring_gives_the_mode_back(storing):
     assert torch.is_grad_enabled()
 
 
-def test_one_batch_for_several_models_has_them_in_front(copy_at):
+def test_a_batch_for_several_models_has_them_as_first_dimension(copy_at):
     (batch,) = analysis.sequences_of(copy_at(5), 3)
     together = repeated(batch, 4)
     assert together.inputs.shape == (4, *batch.inputs.shape)
@@ -70,10 +70,10 @@ def test_one_batch_for_several_models_has_them_in_front(copy_at):
     assert together.dt is None
 
 
-def test_plain_data_are_what_json_knows():
+def test_plain_data_is_json_serialisable():
     value = {1: numpy.float32(0.5), "a": torch.arange(3), "b": (numpy.int64(2), math.inf, None, True), "c": math.nan}
     plain = analysis.as_plain(value)
     assert plain == {"1": 0.5, "a": [0, 1, 2], "b": [2, None, None, True], "c": None}
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    with pytest.raises(TypeError, match="expected numbers, text or arrays"):
+    with pytest.raises(TypeError, match="expected numbers, strings or arrays"):
         analysis.as_plain(object())

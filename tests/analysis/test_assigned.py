@@ -39,13 +39,13 @@ def test_zero_and_infinity_have_ranks_but_no_logarithms():
 
 
 @pytest.mark.parametrize("pair", [([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([1.0, -2.0], [1.0, 2.0])])
-def test_what_cannot_be_is_refused(pair):
+def test_invalid_timescales_are_refused(pair):
     with pytest.raises(ValueError, match="expected"):
         assigned_against_estimated(*pair)
 
 
 @torch.no_grad()
-def test_units_that_hear_nothing_keep_the_timescales_they_were_assigned():
+def test_units_without_input_keep_their_assigned_timescales():
     assigned = timescales.InverseGamma(0.56, freeze=True)
     model = LanguageModel(11, 6, (8, 24), 2, timescales=[None, assigned], tie=False, dtype=torch.float64)
     layer = model.layers[1]

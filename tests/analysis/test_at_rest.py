@@ -1,4 +1,4 @@
-"""Gates of units that hear nothing."""
+"""Gates of units without input."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whether a model forgets how it began."""
+"""Whether a model forgets its initial state."""
 
 import json
 
@@ -32,7 +32,7 @@ def inputs_that_push(ways, steps=60, until=20, dtype=torch.float64):
     return inputs
 
 
-def test_sequences_that_never_come_back_are_found(undecided):
+def test_sequences_that_never_recover_are_found(undecided):
     found = analysis.attractors(undecided, inputs_that_push([1.0, -1.0, 1.0, -1.0, 1.0]), warm=20)
     assert found.locked.tolist() == [1, 3]
     assert found.share == 0.4
@@ -43,7 +43,7 @@ def test_sequences_that_never_come_back_are_found(undecided):
     assert json.loads(json.dumps(found.plain()))["locked"] == [1, 3]
 
 
-def test_what_others_have_is_a_start_too(undecided):
+def test_the_state_of_another_sequence_as_initial_state(undecided):
     found = analysis.attractors(undecided, inputs_that_push([1.0, 1.0, -1.0]), warm=20, start="others", every=7)
     assert found.locked.tolist() == [0, 2]  # the first has what the last had, the last what the second had
     assert found.steps.tolist() == [7, 14, 21, 28, 35, 40]
@@ -59,7 +59,7 @@ def test_what_others_have_is_a_start_too(undecided):
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_a_model_that_forgets_has_none(model):
+def test_a_model_that_forgets_has_no_second_attractor(model):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(0.3)  # small weights, gates at a half: it forgets
@@ -70,14 +70,14 @@ def test_a_model_that_forgets_has_none(model):
     assert (found.distance[-1] < 1e-4).all()
 
 
-def test_of_words_as_well():
+def test_language_models_work_as_well():
     model = LanguageModel(11, 4, 6, 2)
     found = analysis.attractors(model, torch.randint(11, (200, 3)), warm=100)
     assert found.distance.shape == (10, 3)
     assert found.share == 0.0
 
 
-def test_one_that_keeps_everything_stays_where_it_began():
+def test_a_model_that_never_forgets_keeps_its_initial_state():
     layer = rm.LSTM(1, 1)
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -102,17 +102,17 @@ def test_nothing_changes_and_the_mode_stays(undecided):
 @pytest.mark.parametrize(
     ("keywords", "sentence"),
     [
-        ({"warm": 0}, "expected warm to be between 1 and 59, for there are 60 steps, got 0"),
+        ({"warm": 0}, "expected warm to be between 1 and 59 for 60 steps, got 0"),
         ({"warm": 60}, "expected warm to be between 1 and 59"),
         ({"warm": 9, "every": 0}, "expected every to be at least 1, got 0"),
         ({"warm": 9, "start": "noise"}, "expected start to be 'zeros' or 'others', got 'noise'"),
     ],
 )
-def test_what_cannot_be_is_refused(undecided, keywords, sentence):
+def test_invalid_arguments_are_refused(undecided, keywords, sentence):
     with pytest.raises(ValueError, match=sentence):
         analysis.attractors(undecided, inputs_that_push([1.0]), **keywords)
 
 
-def test_two_directions_have_no_start():
-    with pytest.raises(ValueError, match="expected a model of one direction"):
+def test_bidirectional_models_are_refused():
+    with pytest.raises(ValueError, match="expected a unidirectional model"):
         analysis.attractors(rm.LSTM(1, 2, bidirectional=True), inputs_that_push([1.0], dtype=torch.float32), warm=9)

@@ -79,7 +79,7 @@ def test_order_statistics_5_and_9996_of_10001_leave_out_a_thousandth(monkeypatch
     assert (found.low[-1], found.high[-1]) == pytest.approx((250.975, 9750.025))
 
 
-def test_the_wide_interval_holds_the_other():
+def test_the_999_interval_contains_the_95_interval():
     found = paired_bootstrap(*text(), COUNTS)
     assert (found.low_999 < found.low).all()
     assert (found.low < found.mean).all()
@@ -99,7 +99,7 @@ def test_perplexities_are_those_of_the_whole_blocks():
     numpy.testing.assert_allclose(found.difference, found.first - found.second)
 
 
-def test_the_seed_decides_and_memory_does_not(monkeypatch):
+def test_the_result_depends_on_the_seed_and_not_on_memory(monkeypatch):
     arguments = (*text(), COUNTS)
     one = paired_bootstrap(*arguments, resamples=300, seed=1)
     same = paired_bootstrap(*arguments, resamples=300, seed=1)
@@ -141,7 +141,7 @@ def test_resamples_without_a_rare_word_are_counted_and_left_out():
         ({"resamples": 1}, "two resamples"),
     ],
 )
-def test_what_cannot_be_is_refused(change, message):
+def test_invalid_arguments_are_refused(change, message):
     given = {"first": [1.0] * 4, "second": [1.0] * 4, "targets": [0] * 4, "counts": [1], "block": 2}
     with pytest.raises(ValueError, match=message):
         paired_bootstrap(**{**given, **change})

@@ -12,7 +12,7 @@ STEPS = numpy.arange(201)
 
 
 @pytest.mark.parametrize("timescale", [1.5, 20.0, 3000.0])
-def test_an_exponential_is_known_again(timescale):
+def test_an_exponential_is_recognised(timescale):
     found = analysis.fit_decay(STEPS, 0.8 * numpy.exp(-STEPS / timescale))
     assert found.better == ["exponential"]
     assert found.timescale == pytest.approx([timescale], rel=1e-6)
@@ -23,7 +23,7 @@ def test_an_exponential_is_known_again(timescale):
 
 @pytest.mark.parametrize("exponent", [0.05, 0.3, 2.0])
 @pytest.mark.parametrize("age", [1.0, 12.0, 150.0])
-def test_a_power_law_is_known_again_whatever_its_age(exponent, age):
+def test_a_power_law_is_recognised_at_any_age(exponent, age):
     curve = 2 * (1 + STEPS / age) ** -exponent
     found = analysis.fit_decay(STEPS, curve)
     assert found.better == ["power law"]
@@ -33,7 +33,7 @@ def test_a_power_law_is_known_again_whatever_its_age(exponent, age):
     numpy.testing.assert_allclose(found.power_law(STEPS)[:, 0], curve, rtol=1e-4)
 
 
-def test_the_curves_of_the_first_figure_are_told_apart():
+def test_the_curves_of_the_first_figure_are_distinguished():
     curves = analysis.decay_curves(steps=200, rate=0.97, exponent=0.3)
     found = analysis.fit_decay(curves.steps, numpy.stack((curves.exponential, curves.power_law), 1))
     assert found.better == ["exponential", "power law"]
@@ -61,7 +61,7 @@ def test_rounding_is_no_reason_to_prefer_the_form_with_more_parameters():
     assert analysis.fit_decay(STEPS, curve).better == ["exponential"]
 
 
-def test_what_does_not_decay_has_no_timescale_and_no_exponent():
+def test_a_constant_has_infinite_timescale_and_zero_exponent():
     found = analysis.fit_decay(STEPS, numpy.stack((numpy.ones(201), numpy.linspace(1, 2, 201)), 1))
     assert found.timescale.tolist() == [math.inf, math.inf]
     assert found.exponent.tolist() == [0, 0]
@@ -86,8 +86,8 @@ def test_curves_are_fitted_down_to_the_floor():
     ("steps", "curves", "floor", "message"),
     [
         ([0, 1, 2], [1.0, 0.5], 1e-6, "expected one value of every curve for every step"),
-        ([0, 0, 1], [1.0, 0.5, 0.2], 1e-6, "expected different steps of zero or more"),
-        ([-1, 0, 1], [1.0, 0.5, 0.2], 1e-6, "expected different steps of zero or more"),
+        ([0, 0, 1], [1.0, 0.5, 0.2], 1e-6, "expected distinct steps of zero or more"),
+        ([-1, 0, 1], [1.0, 0.5, 0.2], 1e-6, "expected distinct steps of zero or more"),
         ([0, 1, 2], [1.0, 0.5, 0.2], 0, "expected a floor above zero"),
     ],
 )

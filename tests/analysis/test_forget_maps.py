@@ -55,7 +55,7 @@ def test_values_are_those_of_the_record_from_the_step_asked_for(first):
     assert found.first == first
 
 
-def test_a_text_brings_its_words():
+def test_the_labels_of_a_text_are_its_words():
     vocabulary = Vocabulary(["a", "b", "c", "d"])
     model = LanguageModel(vocabulary, 4, 6, dtype=torch.float64)
     text = ["a", "b", "c", "d", "d", "c", "b", "a", "a", "b"]

@@ -22,7 +22,7 @@ STEPS = 60
 
 @torch.no_grad()
 def remembering(layer=rm.LSTM, **arguments):
-    """A layer whose units have set timescales, do not hear each other, and write nothing in silence."""
+    """A layer whose units have set timescales, receive no input from each other, and write nothing without input."""
     made = layer(3, len(TIMESCALES), timescales=Fixed(TIMESCALES), dtype=torch.float64, **arguments)
     made.weight_hh_l0.zero_()
     units = len(TIMESCALES)
@@ -85,7 +85,7 @@ def test_power_law_units_decay_by_their_age_and_exponent(since, off):
 
 
 @torch.no_grad()
-def test_what_biases_write_in_silence_is_no_memory():
+def test_cells_written_by_biases_do_not_count_as_memory():
     model = remembering()
     model.bias_hh_l0[8:12] = 1.0  # the candidate: in silence cells go to a value that is not zero
     heard = torch.randn(30, 5, 3, dtype=torch.float64)
@@ -98,7 +98,7 @@ def test_what_biases_write_in_silence_is_no_memory():
     numpy.testing.assert_allclose(by_gates.remaining, numpy.exp(-n[:, None] / TIMESCALES), rtol=1e-9)
 
 
-def test_silence_is_what_the_layer_itself_does_with_zeros():
+def test_free_decay_equals_running_the_layer_on_zeros():
     model = SequenceModel(rm.LSTM(3, 6, 2), 4)
     heard = torch.randn(70, 4, 3)  # more than is watched at a time
     found = analysis.free_decay(model, heard, steps=57, against="zero")
@@ -111,7 +111,7 @@ def test_silence_is_what_the_layer_itself_does_with_zeros():
     assert model.training
 
 
-def test_torchs_own_layers_are_taken_as_they_are():
+def test_torch_layers_are_accepted():
     theirs = nn.LSTM(3, 5, 2, batch_first=True)
     heard = torch.randn(4, 20, 3)
     ours = rm.LSTM.from_torch(theirs)
@@ -126,7 +126,7 @@ def test_torchs_own_layers_are_taken_as_they_are():
     assert gru.layers[0].fits.better == ["exponential"] * 5
 
 
-def test_sequences_of_different_lengths_are_each_heard_to_their_end():
+def test_sequences_of_different_lengths_are_each_run_to_their_end():
     layer = rm.LSTM(3, 4)
     parts = [torch.randn(length, 3) for length in (5, 12, 9)]
     together = analysis.free_decay(layer, pack_sequence(parts, enforce_sorted=False), steps=10, against="zero")
@@ -137,7 +137,7 @@ def test_sequences_of_different_lengths_are_each_heard_to_their_end():
     numpy.testing.assert_allclose(together.layers[0].remaining, sizes / starts.sum(0), rtol=1e-4)
 
 
-def test_a_batch_of_a_task_is_heard_to_the_end_of_every_sequence():
+def test_a_batch_of_a_task_is_run_to_the_end_of_every_sequence():
     task = CopyVariable(shortest=3, longest=9, symbols=4, length=2, train_size=None, validation_size=6)
     (batch,) = analysis.sequences_of(task, 6)
     model = SequenceModel(rm.PowerLawLSTM(6, 5), 6)
@@ -150,7 +150,7 @@ def test_a_batch_of_a_task_is_heard_to_the_end_of_every_sequence():
     numpy.testing.assert_allclose(found.start, torch.stack(cells).abs().mean((0, 1, 2)), rtol=1e-5)
 
 
-def test_times_between_steps_are_heard_with_the_rest():
+def test_dt_is_used_while_driving_the_model():
     task = Frequency(sampling="async", validation_size=5)
     (batch,) = analysis.sequences_of(task, 5)
     model = SequenceModel(rm.PowerLawLSTM(task.input_size, 4), task.output_size, readout="last")
@@ -187,7 +187,7 @@ def holds_nothing(decay):
 @pytest.mark.parametrize("off", ["input", "gates"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("layer", [rm.LSTM, rm.GRU, rm.PowerLawLSTM])
-def test_silence_before_the_switch_leaves_nothing_to_forget(layer, dtype, off):
+def test_zero_input_before_the_switch_leaves_nothing_to_forget(layer, dtype, off):
     model, silence = layer(3, 64, 2, dtype=dtype), torch.zeros(40, 33, 3, dtype=dtype)
     found = analysis.free_decay(model, silence, steps=20, off=off, against="rest")
     assert all(map(holds_nothing, found.layers))
@@ -197,7 +197,7 @@ def test_silence_before_the_switch_leaves_nothing_to_forget(layer, dtype, off):
 
 
 @pytest.mark.parametrize("eps", [torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps])
-def test_a_distance_that_is_only_rounding_is_no_distance(eps):
+def test_a_distance_within_rounding_counts_as_zero(eps):
     rest = torch.tensor([0.7, 1e-4, -0.3, 0.5], dtype=torch.float64).expand(3, 2, 4)
     heard = rest.clone()
     heard[:, 0] += 3 * eps * torch.tensor([1, -1, 0, 0])  # of the largest cell, so for the small one too
@@ -219,20 +219,20 @@ def test_models_are_not_changed():
 @pytest.mark.parametrize(
     ("model", "arguments", "message"),
     [
-        (lambda: rm.LSTM(3, 4, bidirectional=True), {}, "expected a model that runs in one direction"),
+        (lambda: rm.LSTM(3, 4, bidirectional=True), {}, "expected a unidirectional model, got a bidirectional one"),
         (lambda: rm.NRU(3, 4), {}, "expected layers with cells, got NRU, which has none"),
         (lambda: rm.PhasedLSTM(3, 4), {"off": "gates"}, "expected off='input' with a PhasedLSTM"),
         (lambda: rm.LSTM(3, 4), {"off": "everything"}, "expected off to be 'input' or 'gates', got 'everything'"),
         (lambda: rm.LSTM(3, 4), {"against": "one"}, "expected against to be 'rest' or 'zero', got 'one'"),
-        (lambda: rm.LSTM(3, 4), {"steps": 0}, "expected at least one step of silence, got 0"),
+        (lambda: rm.LSTM(3, 4), {"steps": 0}, "expected at least one step without input, got 0"),
         (lambda: rm.LSTM(2, 4), {}, "expected sequences of 2 features"),
     ],
 )
-def test_what_cannot_be_watched_is_refused(model, arguments, message):
+def test_unsupported_models_are_refused(model, arguments, message):
     with pytest.raises(ValueError, match=message):
         analysis.free_decay(model(), torch.randn(5, 2, 3), **arguments)
 
 
-def test_what_is_no_model_is_refused():
+def test_something_that_is_not_a_model_is_refused():
     with pytest.raises(TypeError, match="expected a recurrent layer, a SequenceModel, a LanguageModel"):
         analysis.free_decay(nn.Linear(3, 4), torch.randn(5, 2, 3))

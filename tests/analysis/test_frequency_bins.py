@@ -45,7 +45,7 @@ def test_without_bounds_there_is_one_column_of_all_words():
     assert found.perplexity == pytest.approx([math.exp(2)])
 
 
-def test_tensors_do_as_well_as_arrays():
+def test_tensors_work_as_well_as_arrays():
     generator = torch.Generator().manual_seed(0)
     losses, targets = torch.rand(50, generator=generator), torch.randint(8, (50,), generator=generator)
     found = perplexity_by_frequency(losses, targets.int(), torch.tensor(COUNTS))
@@ -94,11 +94,11 @@ def test_both_countings_ask_the_corpus():
         ([], [], COUNTS, BOUNDS, "expected one loss for every target"),
         ([1.0], [8], COUNTS, BOUNDS, "expected words of a vocabulary of 8, got 8"),
         ([1.0], [-1], COUNTS, BOUNDS, "expected words of a vocabulary of 8, got -1"),
-        ([1.0], [0.5], COUNTS, BOUNDS, "expected targets to be one row of whole numbers"),
+        ([1.0], [0.5], COUNTS, BOUNDS, "expected targets to be a one-dimensional array of integers"),
         ([1.0], [0], COUNTS, (100, 1000), "expected bounds of bins in descending order"),
         ([[1.0], [2.0]], [0], COUNTS, BOUNDS, "expected losses of one text"),
     ],
 )
-def test_what_cannot_be_is_refused(losses, targets, counts, bounds, message):
+def test_invalid_arguments_are_refused(losses, targets, counts, bounds, message):
     with pytest.raises(ValueError, match=message):
         perplexity_by_frequency(losses, targets, counts, bounds=bounds)

@@ -79,7 +79,7 @@ def test_a_layer_and_a_read_out_become_a_model_for_all_analyses(layer, readout, 
 
 
 def test_a_read_out_of_another_width_is_refused():
-    with pytest.raises(ValueError, match="expected a read-out of 10 hidden values, got one of 5"):
+    with pytest.raises(ValueError, match="expected a read-out with 10 input features, got 5"):
         analysis.as_model(nn.LSTM(6, 5, bidirectional=True), nn.Linear(5, 6))
     without_bias = analysis.as_model(nn.LSTM(6, 5), nn.Linear(5, 6, bias=False))
     assert without_bias.head.bias.tolist() == [0] * 6

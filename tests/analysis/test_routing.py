@@ -105,7 +105,7 @@ def test_ratios_are_binned_perplexities_over_those_of_the_whole_model(model, str
 
 
 @torch.no_grad()
-def test_units_that_nobody_reads_cost_nothing_and_the_others_do(model, stream):
+def test_only_units_that_the_next_layer_reads_matter(model, stream):
     silent = [1, 5, 8]
     model.layers[2].weight_ih_l0[:, silent] = 0
     found = routing(model, stream, [0] * WORDS, bounds=(), group=1)
@@ -113,7 +113,7 @@ def test_units_that_nobody_reads_cost_nothing_and_the_others_do(model, stream):
     assert numpy.flatnonzero(costs_nothing).tolist() == silent
 
 
-def test_the_model_is_left_as_it_was(model, stream):
+def test_the_model_is_unchanged(model, stream):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     losses = model.token_losses(stream)
     routing(model, stream, [0] * WORDS)
@@ -142,6 +142,6 @@ def test_given_timescales_group_units_of_a_layer_without_assigned_ones(model, st
         ({"counts": [1]}, "expected words of a vocabulary of 1"),
     ],
 )
-def test_what_cannot_be_is_refused(model, stream, options, message):
+def test_invalid_arguments_are_refused(model, stream, options, message):
     with pytest.raises(ValueError, match=message):
         routing(**{"model": model, "stream": stream, "counts": [0] * WORDS, **options})

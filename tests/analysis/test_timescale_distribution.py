@@ -78,7 +78,7 @@ def test_torchs_own_layer():
     numpy.testing.assert_allclose(found.from_gates, rm.timescales.estimate(ours, heard)[0])
 
 
-def test_a_power_law_has_exponents_in_the_place_of_bias_timescales():
+def test_a_power_law_has_exponents_instead_of_bias_timescales():
     layer = rm.PowerLawLSTM(3, 3)
     with torch.no_grad():
         layer.p_hat_l0.copy_(torch.logit(torch.tensor([0.2, 0.9, 0.4])))

@@ -20,7 +20,7 @@ def test_the_grids_are_those_of_the_specification():
 
 
 @pytest.mark.parametrize("alpha", [0.55, 1.4, 2.5])
-def test_samples_of_an_inverse_gamma_are_known_again(alpha):
+def test_samples_of_an_inverse_gamma_are_recognised(alpha):
     sample = invgamma.rvs(alpha, size=2700, random_state=5)
     found = timescale_fits(sample)
     assert found.inverse_gamma.best == pytest.approx(alpha, abs=0.101)
@@ -58,7 +58,7 @@ def test_quantile_curves_are_those_of_the_specification():
     assert (numpy.diff(found.timescales) <= 0).all()
 
 
-def test_assigned_timescales_fit_what_they_were_taken_from():
+def test_assigned_timescales_fit_their_own_distribution():
     found = timescale_fits(InverseGamma(0.55).timescales(1150))
     assert found.inverse_gamma.best == 0.55
     assert found.inverse_gamma.statistic < 2 / 1150
@@ -80,11 +80,11 @@ def test_layers_are_taken_together_and_infinity_is_a_timescale():
         ([], {}, "expected timescales of at least one unit"),
         ([1.0, math.nan], {}, "expected timescales of at least one unit"),
         ([-1.0], {}, "none below zero"),
-        ([1.0], {"alphas": []}, "expected alphas to be finite numbers"),
+        ([1.0], {"alphas": []}, "expected alphas to have at least one value, all finite"),
         ([1.0], {"alphas": [0.0]}, "expected shapes and a standard deviation above zero"),
         ([1.0], {"sigma": 0.0}, "expected shapes and a standard deviation above zero"),
     ],
 )
-def test_what_cannot_be_is_refused(timescales, options, message):
+def test_invalid_arguments_are_refused(timescales, options, message):
     with pytest.raises(ValueError, match=message):
         timescale_fits(timescales, **options)

@@ -33,6 +33,6 @@ def test_effect_and_t_of_equal_counts_belong_together_as_in_the_paper():
 
 
 @pytest.mark.parametrize("samples", [([1], [1, 2]), ([1, 2], [1, math.nan]), ([1, 1], [2, 2])])
-def test_samples_that_say_nothing_are_refused(samples):
+def test_degenerate_samples_are_refused(samples):
     with pytest.raises(ValueError, match=r"^expected "):
         two_samples(*samples)

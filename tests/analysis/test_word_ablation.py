@@ -70,7 +70,7 @@ def by_hand(model, stream, position, words, warm_up, pick):
     return ((one - two).norm(dim=-1) / one.norm(dim=-1)).numpy()
 
 
-def test_positions_in_batches_give_what_one_after_the_other_gives(stream, monkeypatch):
+def test_positions_in_batches_equal_positions_one_by_one(stream, monkeypatch):
     torch.manual_seed(1)
     model = LanguageModel(
         WORDS, 5, 7, 3, timescales=[None, InverseGamma(0.56), None], initial_range=1.0, dtype=torch.float64
@@ -115,15 +115,15 @@ def test_a_word_with_the_vector_of_the_unknown_token_leaves_no_trace():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"words": 400}, "expected a text with a known word that has 70 before and 400 after it, got 400 words"),
+        ({"words": 400}, "expected a text with a known word that has 70 words before and 400 after it, got 400 words"),
         ({"positions": 0}, "expected at least one position"),
-        ({"warm_up": -1}, "no negative number of words"),
+        ({"warm_up": -1}, "a non-negative number of words"),
         ({"layer": 1}, "expected a layer from 0 to 0, got 1"),
         ({"layer": 0, "group": 0}, "expected groups of at least one unit"),
         ({"unknown": 9}, "expected the unknown token to be one of 9 words, got 9"),
     ],
 )
-def test_what_cannot_be_is_refused(stream, options, message):
+def test_invalid_arguments_are_refused(stream, options, message):
     with pytest.raises(ValueError, match=message):
         word_ablation(**{"model": unhearing([1.0]), "stream": stream, "unknown": UNKNOWN, "words": 20, **options})
 

@@ -1,4 +1,4 @@
-"""What commands answer where there was a traceback: strange values, names, folders, streams and disks."""
+"""What commands print instead of a traceback: for odd values, names, folders, streams and disks."""
 
 import errno
 import os
@@ -37,7 +37,7 @@ def run(*words):
 
 
 def refused(*words):
-    """The sentence that comes instead of a traceback."""
+    """The sentence that is printed instead of a traceback."""
     done = run(*words)
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
@@ -55,7 +55,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def folder(finished, tmp_path):
-    """A copy of a finished run without digests, as if somebody had written its files by hand."""
+    """A copy of a finished run without digests, as if its files had been written manually."""
     import shutil
 
     out = tmp_path / "runs"
@@ -80,20 +80,20 @@ MANY = "9" * 400
     [f"train.lr={DEEP}", f"train.lr={MANY}", f"train.batch={MANY}", "train.lr=2024-99-99", f"report.digits={MANY}"],
     ids=["deep", "many digits", "many digits of a whole number", "a date that is none", "digits"],
 )
-def test_values_that_are_none_are_one_sentence(tmp_path, value):
+def test_an_invalid_value_gives_one_sentence(tmp_path, value):
     said = refused(*TRAINS, "--set", value, "--out", tmp_path / "runs")
     assert len(said) < 300
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("name", ["report.score", "train.best_by"])
-def test_a_score_that_the_task_has_not_is_refused_before_training(tmp_path, name):
+def test_an_unknown_score_is_refused_before_training(tmp_path, name):
     said = refused(*TRAINS, *SMALL, "--set", f"{name}=zz", "--out", tmp_path / "runs")
     assert "to be one of loss, accuracy, sequence_accuracy, got 'zz'" in said
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_score_that_the_task_has_is_taken(tmp_path):
+def test_a_known_score_is_accepted(tmp_path):
     done = run(*TRAINS, *SMALL, "--set", "report.score=sequence_accuracy", "--out", tmp_path / "runs")
     assert done.exit_code == 0
     assert "sequence_accuracy" in done.stdout
@@ -103,21 +103,21 @@ def test_a_score_that_the_task_has_is_taken(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", DEEP.encode(), b"layer: 2024-99-99", b"- 1", b""])
-def test_a_broken_configuration_is_one_sentence(folder, content):
+def test_a_broken_configuration_gives_one_sentence(folder, content):
     (folder / "config.yaml").write_bytes(content)
     assert "config.yaml" in refused("inspect", folder)
     again(folder)
 
 
 @pytest.mark.parametrize("content", ['{"status": NaN}', "[]", "{", DEEP, '"words"', ""])
-def test_a_broken_result_is_one_sentence(folder, content):
+def test_a_broken_result_gives_one_sentence(folder, content):
     (folder / "result.json").write_text(content)
     assert "result.json" in again(folder)
     assert "result.json" in refused("report", folder, "--out", folder / "report.html")
 
 
 @pytest.mark.parametrize("content", ["[]", "7", '"words"', "{", DEEP])
-def test_a_machine_of_another_type_costs_neither_the_table_nor_the_report(folder, content):
+def test_table_and_report_work_with_a_malformed_machine_file(folder, content):
     (folder / "machine.json").write_text(content)
     assert run(*TRAINS, *SMALL, "--out", folder.parents[4]).exit_code == 0
     assert run("report", folder, "--out", folder / "report.html").exit_code == 0
@@ -125,14 +125,14 @@ def test_a_machine_of_another_type_costs_neither_the_table_nor_the_report(folder
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "result.json", "metrics.jsonl"])
-def test_a_folder_where_a_file_should_be_is_one_sentence(folder, name):
+def test_a_folder_in_place_of_a_file_gives_one_sentence(folder, name):
     (folder / name).unlink()
     (folder / name).mkdir()
     assert name in again(folder)
 
 
 @pytest.mark.parametrize("name", ["machine.json", "times.jsonl", "metrics.jsonl", "checkpoints", "SHA256SUMS"])
-def test_a_folder_or_a_file_in_the_way_of_a_training_is_one_sentence(tmp_path, name):
+def test_a_folder_or_file_in_the_way_of_a_run_gives_one_sentence(tmp_path, name):
     path = tmp_path / "plstm/copy-200/smoke/plstm/seed-1" / name
     if name == "checkpoints":
         path.parent.mkdir(parents=True)
@@ -142,7 +142,7 @@ def test_a_folder_or_a_file_in_the_way_of_a_training_is_one_sentence(tmp_path, n
     assert str(path.parent) in refused(*TRAINS, *SMALL, "--out", tmp_path)
 
 
-def test_a_finished_run_on_a_disk_that_can_only_be_read_shows_its_table(finished, monkeypatch):
+def test_a_finished_run_on_a_read_only_disk_shows_its_table(finished, monkeypatch):
     def read_only(path):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
@@ -154,7 +154,7 @@ def test_a_finished_run_on_a_disk_that_can_only_be_read_shows_its_table(finished
     assert "summary.json, got: Read-only file system" in second.stderr
 
 
-def test_what_killed_processes_left_is_removed_in_time(tmp_path):
+def test_leftovers_of_killed_processes_are_removed_eventually(tmp_path):
     left, young = tmp_path / ".writing-00000000-other.json", tmp_path / ".writing-11111111-other.json"
     for path in (left, young):
         path.write_text("half of it")
@@ -168,7 +168,7 @@ def test_what_killed_processes_left_is_removed_in_time(tmp_path):
 RED = "\x1b[31mred\x1b]0;title\x07"
 
 
-def test_control_characters_are_written_out():
+def test_control_characters_are_escaped():
     assert printable(f"{RED}\n\tß █ \u202e") == "\\x1b[31mred\\x1b]0;title\\x07\n\tß █ \\u202e"
 
 
@@ -232,7 +232,7 @@ def test_a_device_that_is_busy_for_a_moment_is_waited_for(monkeypatch):
 
 
 def process(words, redirected):
-    """A command of a shell."""
+    """A shell command."""
     command = f'"$@" {redirected}'
     environment = os.environ | {"PYTHONPATH": str(Path(remanence.__file__).parents[1])}
     arguments = ["sh", "-c", command, "sh", sys.executable, "-m", "remanence", *map(str, words)]
@@ -242,7 +242,7 @@ def process(words, redirected):
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("words", [["list"], ["show", "plstm/copy-200", "--yaml"], ["--version"]], ids=lambda w: w[0])
-def test_a_full_standard_output_is_one_sentence(words):
+def test_a_full_stdout_gives_one_sentence(words):
     done = process(words, "> /dev/full")
     assert done.returncode == 2
     assert done.stderr == "remanence: expected to write to standard output, got: No space left on device\n"
@@ -252,7 +252,7 @@ def test_a_full_standard_output_is_one_sentence(words):
 @pytest.mark.parametrize(
     "closed", [*(pytest.param(some, marks=pytest.mark.slow) for some in (">&-", ">&- 2>&-")), "<&- >&- 2>&-"]
 )
-def test_a_training_without_standard_streams_goes_its_way(tmp_path, closed, finished):
+def test_training_works_with_closed_standard_streams(tmp_path, closed, finished):
     done = process([*TRAINS, *SMALL, "--out", tmp_path], closed)
     assert (done.returncode, done.stdout) == (0, "")
     assert "Traceback" not in done.stderr
@@ -262,7 +262,7 @@ def test_a_training_without_standard_streams_goes_its_way(tmp_path, closed, fini
 
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_log_on_a_full_disk_does_not_end_a_training(tmp_path):
+def test_a_log_on_a_full_disk_does_not_stop_training(tmp_path):
     done = process([*TRAINS, *SMALL, "--out", tmp_path], "2> /dev/full")
     assert done.returncode == 0
     assert "plstm" in done.stdout

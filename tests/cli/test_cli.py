@@ -26,7 +26,7 @@ def call(*words):
 
 
 def only_engine(monkeypatch, run, refuses=lambda task: None):
-    """An engine that runs LSTMs in float32, in the place of all but the loop."""
+    """Replace all engines except the loop by one that runs LSTMs in float32."""
     fake = SimpleNamespace(name="fake", run=run, refuses=refuses)
     for module in (engines.choice, import_module("remanence.engines.check")):
         monkeypatch.setattr(module, "KNOWN", {"fake": fake, "loop": loop})
@@ -113,7 +113,7 @@ def test_check_is_exit_code_1_when_an_engine_is_wrong(monkeypatch):
     assert result.stdout.endswith("6 checked, 6 wrong\n")
 
 
-def test_check_says_which_engine_was_not_checked_and_why(monkeypatch):
+def test_check_reports_which_engine_was_not_checked_and_why(monkeypatch):
     only_engine(monkeypatch, wrong, lambda task: "it is picky")
     result = call("check", "--device", "cpu")
     assert result.exit_code == 0
@@ -122,7 +122,7 @@ def test_check_says_which_engine_was_not_checked_and_why(monkeypatch):
 
 @pytest.fixture
 def nothing_compiled(monkeypatch, tmp_path):
-    """As if no kernel had been compiled yet, and for one cell only; the folder where they will be."""
+    """No kernels compiled yet, and only one cell to compile; the folder of kernels."""
     known = (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
     for each in known:
         each.cache_clear()
@@ -136,13 +136,13 @@ def nothing_compiled(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(engine.lacks() is not None, reason="no C++ compiler")
-def test_check_warm_compiles_ahead_and_says_how_much_and_where(nothing_compiled, monkeypatch):
+def test_check_warm_compiles_ahead_of_time_and_reports_the_kernels_and_their_folder(nothing_compiled, monkeypatch):
     words = ["check", "--warm", "--device", "cpu", "--engines", "c++", "--gate", "fast"]
     result = call(*words)
     assert result.exit_code == 0
     libraries = list(nothing_compiled.glob("*.so"))
     assert len(libraries) >= 4  # products, the backward pass, and the forward pass with and without it
-    assert "engine c++ on cpu: kernels for 1 kinds of layers\n" in result.stdout
+    assert "engine c++ on cpu: kernels for 1 layer configuration(s)\n" in result.stdout
     assert result.stdout.endswith(f"{len(libraries)} kernels in {nothing_compiled}\n")
     monkeypatch.setattr(compiler, "_compile", None)  # nothing is left to do
     for each in (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products):
@@ -150,7 +150,7 @@ def test_check_warm_compiles_ahead_and_says_how_much_and_where(nothing_compiled,
     assert call(*words).stdout == result.stdout
 
 
-def test_check_warm_is_exit_code_1_where_an_engine_is_wrong(monkeypatch, tmp_path):
+def test_check_warm_is_exit_code_1_when_an_engine_is_wrong(monkeypatch, tmp_path):
     fake = only_engine(monkeypatch, wrong)
     fake.made_of = lambda device: ()
     monkeypatch.setattr(import_module("remanence.engines.check"), "_seen", {})
@@ -161,7 +161,7 @@ def test_check_warm_is_exit_code_1_where_an_engine_is_wrong(monkeypatch, tmp_pat
     assert result.stdout.endswith(f"0 kernels in {tmp_path / 'kernels'}\n")
 
 
-def test_check_warm_says_which_engine_has_no_kernels_here_and_why(monkeypatch, tmp_path):
+def test_check_warm_reports_which_engine_has_no_kernels_here_and_why(monkeypatch, tmp_path):
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
     result = call("check", "--warm", "--device", "cpu", "--engines", "cuda")
     assert result.exit_code == 0
@@ -220,7 +220,7 @@ squashed = Squashed(Sigmoid())
 
 @pytest.fixture
 def own_gates(monkeypatch, tmp_path):
-    """A module with gates, in the present folder."""
+    """A module with gates in the current folder."""
     (tmp_path / "gates_of_mine.py").write_text(OWN_GATES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])
@@ -229,7 +229,7 @@ def own_gates(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("gate", ["gates_of_mine:Cauchy", "gates_of_mine:made"])
-def test_check_of_a_gate_of_ones_own(gate, own_gates):
+def test_check_of_a_custom_gate(gate, own_gates):
     result = call("check", "--device", "cpu", "--engines", "cpu", "--gate", gate)
     assert result.exit_code == 0
     assert "cauchy" in result.stdout
@@ -238,7 +238,7 @@ def test_check_of_a_gate_of_ones_own(gate, own_gates):
 
 
 @pytest.mark.parametrize("cell", ["gates_of_mine:Squashed", "gates_of_mine:squashed"])
-def test_check_of_a_cell_of_ones_own(cell, own_gates):
+def test_check_of_a_custom_cell(cell, own_gates):
     result = call("check", "--device", "cpu", "--engines", "cpu", "--cell", cell)
     assert result.exit_code == 0
     assert "squashed" in result.stdout
@@ -246,7 +246,7 @@ def test_check_of_a_cell_of_ones_own(cell, own_gates):
     assert len(engines.check("cpu", ["cpu"], cell=sys.modules["gates_of_mine"].squashed)) == 2
 
 
-def test_check_of_a_cell_of_ones_own_with_a_gate(own_gates):
+def test_check_of_a_custom_cell_with_a_gate(own_gates):
     result = call("check", "--device", "cpu", "--engines", "cpu", "--cell", "gates_of_mine:Squashed", "--gate", "fast")
     assert result.exit_code == 0
     assert "fast" in result.stdout
@@ -265,19 +265,19 @@ def test_check_says_why_a_cell_runs_on_the_loop(own_gates):
         (("--cell", "no_such_module:Cell"), "expected --cell 'no_such_module:Cell' to name a module"),
         (
             ("--cell", "gates_of_mine:number"),
-            "to be a cell or a class of cells, got int",
+            "to be a cell or a cell class, got int",
         ),
-        (("--cell", "gates_of_mine:Greedy"), "expected 'gates_of_mine:Greedy' to need no argument but a gate"),
-        (("--cell", "gates_of_mine:Squashed", "--warm"), "expected --warm with --gate or neither, got --cell"),
+        (("--cell", "gates_of_mine:Greedy"), "expected 'gates_of_mine:Greedy' to require no argument but a gate"),
+        (("--cell", "gates_of_mine:Squashed", "--warm"), "expected --warm alone or with --gate, got --cell"),
     ],
 )
-def test_a_bad_cell_is_answered(arguments, sentence, own_gates):
+def test_a_bad_cell_gives_one_sentence(arguments, sentence, own_gates):
     result = call("check", "--device", "cpu", *arguments)
     assert result.exit_code == 2
     assert sentence in " ".join(result.stderr.split())
 
 
-def test_check_of_a_named_gate_is_of_that_one_alone(monkeypatch):
+def test_check_of_a_named_gate_checks_only_that_gate(monkeypatch):
     only_engine(monkeypatch, wrong, few)
     result = call("check", "--device", "cpu", "--gate", "fast")
     assert result.exit_code == 1
@@ -296,20 +296,20 @@ def test_check_says_why_a_gate_runs_on_the_loop(own_gates):
     [
         ("sigmid", "expected gate to be one of"),
         ("no_such_module:Gate", "to name a module that can be imported, got No module named 'no_such_module'"),
-        ("gates_of_mine:Missing", "to be a gate or a class of gates, got nothing of that name"),
-        ("gates_of_mine:number", "to be a gate or a class of gates, got int"),
-        ("gates_of_mine:Demanding", "to need no arguments, got"),
+        ("gates_of_mine:Missing", "to be a gate or a gate class, got nothing of that name"),
+        ("gates_of_mine:number", "to be a gate or a gate class, got int"),
+        ("gates_of_mine:Demanding", "to require no arguments, got"),
         ("gates_of_mine:Bare", "expected gate 'bare' to return a Forgetting, got Tensor"),
     ],
 )
-def test_check_of_what_is_no_gate_is_one_sentence(gate, sentence, own_gates):
+def test_check_of_something_that_is_not_a_gate_gives_one_sentence(gate, sentence, own_gates):
     result = call("check", "--device", "cpu", "--gate", gate)
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_check_of_a_gate_in_a_module_that_fails_is_one_sentence(own_gates, tmp_path, monkeypatch):
+def test_check_of_a_gate_in_a_module_that_fails_gives_one_sentence(own_gates, tmp_path, monkeypatch):
     (tmp_path / "broken_gates.py").write_text("this is no Python")
     monkeypatch.syspath_prepend(tmp_path)
     result = call("check", "--device", "cpu", "--gate", "broken_gates:Gate")
@@ -353,7 +353,7 @@ def test_bench_writes_json(tmp_path):
         assert row["training_ratio"] == pytest.approx(row["torch_training_ms"] / row["training_ms"])
 
 
-def test_a_file_that_cannot_be_written_in_the_end_costs_no_numbers(tmp_path, monkeypatch):
+def test_bench_prints_its_tables_even_if_the_json_file_cannot_be_written(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 

@@ -21,18 +21,18 @@ def call(*words):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A finished demo: where it is, and what was said."""
+    """A finished demo: its folder and its output."""
     out = tmp_path_factory.mktemp("runs")
     return out, call("--out", out)
 
 
 @pytest.fixture
 def copied(finished, tmp_path):
-    """Where a finished demo is that may be changed."""
+    """A copy of a finished demo, which may be changed."""
     return shutil.copytree(finished[0], tmp_path / "runs")
 
 
-def test_it_tells_races_and_shows(finished):
+def test_it_introduces_the_task_trains_and_reports(finished):
     out, result = finished
     assert result.exit_code == 0, result.output
     shown = result.stdout.splitlines()
@@ -60,7 +60,7 @@ def test_a_finished_demo_is_shown_again(finished):
     assert (result.exit_code, result.stdout, result.stderr) == (0, before.stdout, "")
 
 
-def test_it_goes_on_where_it_was(finished, copied):
+def test_it_resumes(finished, copied):
     run = copied / "own" / "demo" / "smoke" / "fast" / "seed-2"
     (run / "result.json").unlink()
     result = call("--out", copied)
@@ -74,17 +74,19 @@ def test_it_goes_on_where_it_was(finished, copied):
 @pytest.mark.parametrize(
     ("missing", "what", "other"), [("matplotlib", "Picture", "Report"), ("jinja2", "Report", "Picture")]
 )
-def test_without_what_draws_or_writes_it_says_so_and_goes_on(finished, monkeypatch, missing, what, other):
+def test_a_missing_package_for_figures_or_reports_is_named_and_the_rest_still_works(
+    finished, monkeypatch, missing, what, other
+):
     monkeypatch.setitem(sys.modules, missing, None)
     result = call("--out", finished[0])
     assert result.exit_code == 0
     ends = result.stdout.splitlines()[-3:]
-    assert f"{what}: none, for {missing} is not installed; pip install 'remanence-rnn[report]' brings it" in ends
+    assert f"No {what.lower()}: {missing} is not installed (pip install 'remanence-rnn[report]')" in ends
     assert any(line.startswith(f"{other}: {finished[0]}") for line in ends)
     assert ends[-1].startswith("Results: ")
 
 
-def test_without_plotly_the_page_has_pictures_and_says_so(copied, monkeypatch):
+def test_without_plotly_the_page_has_static_figures_and_says_so(copied, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     result = call("--out", copied)
@@ -94,7 +96,7 @@ def test_without_plotly_the_page_has_pictures_and_says_so(copied, monkeypatch):
     assert 'src="data:image/svg+xml' in page
 
 
-def test_runs_of_another_configuration_are_answered_by_one_sentence(copied):
+def test_runs_of_another_configuration_give_one_sentence(copied):
     config = copied / "own" / "demo" / "smoke" / "lstm" / "seed-1" / "config.yaml"
     config.write_text(config.read_text().replace("hidden_size: 8", "hidden_size: 9"))
     config.with_name("SHA256SUMS").unlink()  # else it would be damage, which is mended

@@ -73,7 +73,7 @@ def test_list_fits_a_narrow_terminal_and_keeps_ids_whole():
 # show
 
 
-def test_show_says_what_there_is_to_know():
+def test_show_describes_the_experiment():
     result = call("show", "plstm/freq-async", "--preset", "paper")
     assert result.exit_code == 0
     shown = lines(result)
@@ -110,7 +110,7 @@ def test_show_applies_overrides():
 # run
 
 
-def test_run_prints_a_table_and_again_at_once(tmp_path):
+def test_run_prints_a_table_and_prints_it_again_without_training(tmp_path):
     words = ["run", "plstm/copy-200", *TINY, "--out", str(tmp_path)]
     first = call(*words)
     assert first.exit_code == 0, first.output
@@ -122,7 +122,7 @@ def test_run_prints_a_table_and_again_at_once(tmp_path):
     assert "starts" not in again.stderr
 
 
-def test_run_stops_when_its_budget_is_spent_and_goes_on(tmp_path):
+def test_run_stops_when_its_budget_is_spent_and_resumes(tmp_path):
     words = ["run", "plstm/copy-200", *TINY, "--out", str(tmp_path)]
     stopped = call(*words, "--budget", "0.000001")
     assert stopped.exit_code == 0
@@ -229,7 +229,7 @@ def test_seeds(words, seeds):
     assert read_seeds(words) == seeds
 
 
-def test_running_out_of_memory_is_one_sentence(tmp_path, monkeypatch):
+def test_running_out_of_memory_gives_one_sentence(tmp_path, monkeypatch):
     import torch
 
     from remanence import experiments

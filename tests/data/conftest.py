@@ -8,7 +8,7 @@ from remanence.data.checksums import checksum_of
 
 @pytest.fixture
 def accepting():
-    """Makes a data set take the test's own small files: with their checksums and counts."""
+    """Makes a data set accept the small files of a test, with their checksums and counts."""
 
     def accept(known, folder, counts, places=()):
         def take(file):

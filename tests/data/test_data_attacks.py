@@ -1,4 +1,4 @@
-"""Archives made to do harm, and files that are not what their names say: one sentence, and nothing is written."""
+"""Malicious archives and mislabelled files give one sentence, and nothing is written."""
 
 import gzip
 import io
@@ -37,7 +37,7 @@ def everything(folder):
     return sorted(folder.parents[1].rglob("*"))
 
 
-def test_names_that_lead_out_of_a_tar_archive_lead_nowhere(tmp_path):
+def test_path_traversal_in_a_tar_archive_has_no_effect(tmp_path):
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
     tar(folder / "x.tar.gz", *map(plain, NAMES))
@@ -54,11 +54,11 @@ def test_links_and_devices_in_a_tar_archive_are_not_followed(tmp_path, kind, to)
     folder = tmp_path / "folder"
     folder.mkdir()
     tar(folder / "x.tar.gz", link("wanted", to, kind))
-    with pytest.raises(DataError, match=r"^expected .* to hold wanted, got an archive without it"):
+    with pytest.raises(DataError, match=r"^expected .* to contain wanted, got an archive without it"):
         archives.tar_members(folder / "x.tar.gz", ["wanted"])
 
 
-def test_names_that_lead_out_of_a_zip_archive_lead_nowhere(tmp_path):
+def test_path_traversal_in_a_zip_archive_has_no_effect(tmp_path):
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
     with zipfile.ZipFile(folder / "x.zip", "w") as archive:
@@ -83,7 +83,7 @@ def zipped(path, name, content):
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_grows_without_bound_is_refused(tmp_path, monkeypatch, name):
+def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.setattr(archives, "LARGEST", 10**5)
     path = tmp_path / name
     BOMBS[name](path)
@@ -91,7 +91,7 @@ def test_what_grows_without_bound_is_refused(tmp_path, monkeypatch, name):
         "x.tar.gz": lambda: archives.tar_members(path, ["wanted"]),
         "x.zip": lambda: archives.zip_member(path, "wanted"),
     }.get(name, lambda: archives.contents(path))
-    with pytest.raises(DataError, match=r"^expected .* to hold at most 100,000 bytes in a file, got more"):
+    with pytest.raises(DataError, match=r"^expected files of at most 100,000 bytes in .*, got a larger one"):
         read()
 
 
@@ -154,7 +154,7 @@ def other(content):
 @pytest.mark.parametrize("damage", [cut, nothing, other])
 @pytest.mark.parametrize("put", [put_mnist, put_ptb, put_cifar, put_labels, put_archive, put_zip])
 def test_damaged_files_are_one_sentence_even_with_the_right_checksum(own, accepting, put, damage):
-    """As if somebody had published them so: a reader gets what no checksum refuses."""
+    """As if the damaged file had been published: its checksum matches, so only the reader can refuse it."""
     known, path = put(next_folder(own, put))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=r"^expected ") as said:
@@ -168,7 +168,7 @@ def test_damaged_files_are_refused_by_their_checksum(own, accepting, put, damage
     known, path = put(next_folder(own, put))
     known = accepting(known, path.parent, {})
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=rf"^expected .*{path.name} to have checksum .* is damaged or another one"):
+    with pytest.raises(DataError, match=rf"^expected .*{path.name} to have checksum .* is damaged or a different one"):
         known.load()
 
 
@@ -182,7 +182,7 @@ def test_a_text_that_is_not_utf_8_is_one_sentence(own, accepting, monkeypatch):
     counts = {"train": counted | {"words with <eos>": 800, "characters with <eos>": 1800}}
     counts |= {"validation": counted, "test": counted}
     monkeypatch.setitem(named.data.KNOWN, "ptb", accepting(known, folder, counts))
-    with pytest.raises(DataError, match=r"^expected text in UTF-8 in .*ptb, got byte 0xff; copy it again$"):
+    with pytest.raises(DataError, match=r"^expected UTF-8 text in .*ptb, got byte 0xff; copy it again$"):
         named.KNOWN["ptb"].load()
 
 

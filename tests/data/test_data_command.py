@@ -32,7 +32,7 @@ def test_all_data_sets_are_listed(own):
     assert str(data.cache_folder()) in done.output
 
 
-def test_what_is_there_is_listed_with_its_place(own):
+def test_a_data_set_that_is_found_is_listed_with_its_folder(own):
     (own / "text8").mkdir()
     (own / "text8" / "text8").write_bytes(b"")
     assert str(own / "text8") in run().output
@@ -78,7 +78,7 @@ def test_a_damaged_file_is_one_sentence(small_mnist):
     assert done.stderr.count("\n") == 1
 
 
-def test_all_that_are_there_are_verified(small_mnist):
+def test_all_data_sets_that_are_found_are_verified(small_mnist):
     result = run("--verify")
     assert result.exit_code == 0
     assert "sha256 as expected" in result.stdout
@@ -99,7 +99,7 @@ def test_an_unknown_name_is_one_sentence(own):
     assert done.stderr.strip().endswith("got 'mnits'; did you mean 'mnist'?")
 
 
-def test_a_data_folder_that_is_none_is_one_sentence(own, monkeypatch):
+def test_an_invalid_data_folder_gives_one_sentence(own, monkeypatch):
     monkeypatch.setenv("REMANENCE_DATA", str(own / "nowhere"))
     for words in ((), ("mnist",)):
         done = run(*words)

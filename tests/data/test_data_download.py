@@ -89,7 +89,7 @@ def test_a_file_with_another_checksum_is_refused(online, server):
     place, folder = server
     (folder / "numbers.bin").write_bytes(BYTES[::-1])
     with pytest.raises(
-        DataError, match=r"numbers\.bin could not be downloaded from 127\.0\.0\.1:\d+ \(its file has another"
+        DataError, match=r"numbers\.bin could not be downloaded from 127\.0\.0\.1:\d+ \(its file has a different"
     ):
         known(place).load()
     nothing_stays(online)
@@ -101,13 +101,13 @@ def test_a_download_that_breaks_off_leaves_nothing(online, server):
     nothing_stays(online)
 
 
-def test_a_place_without_the_file_says_so(online, server):
+def test_a_mirror_without_the_file_is_reported(online, server):
     with pytest.raises(DataError, match=r"\(status 404\).*; put numbers\.bin there, or set REMANENCE_DATA"):
         known(server[0]).load()
     nothing_stays(online)
 
 
-def test_the_next_place_is_tried(online, server):
+def test_the_next_mirror_is_tried(online, server):
     place, folder = server
     (folder / "numbers.bin").write_bytes(BYTES)
     assert known(place + "nowhere/", "http://127.0.0.1:9/", place + "cut/", place).load() == BYTES
@@ -136,7 +136,7 @@ def test_nothing_is_downloaded_offline(own, server):
 
 
 @pytest.mark.parametrize("value", ["", "0", "no"])
-def test_offline_can_be_said_not_to_be(own, server, monkeypatch, value):
+def test_values_that_mean_online(own, server, monkeypatch, value):
     monkeypatch.setenv("REMANENCE_OFFLINE", value)
     place, folder = server
     (folder / "numbers.bin").write_bytes(BYTES)
@@ -147,7 +147,7 @@ def test_a_cache_folder_that_cannot_be_written_is_named(online, server):
     place, folder = server
     (folder / "numbers.bin").write_bytes(BYTES)
     cache(online).write_text("a file where the folder should be")
-    with pytest.raises(DataError, match="to be a folder that can be written"):
+    with pytest.raises(DataError, match="to be a writable folder"):
         known(place).load()
 
 

@@ -1,4 +1,4 @@
-"""Where files are looked for, and what is said of those that are missing or damaged."""
+"""Where files are looked up, and the errors for missing or damaged ones."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def test_a_complete_form_in_the_cache_is_better_than_a_part_in_the_data_folder(o
     assert GREETING.load() == "hello"
 
 
-def test_a_data_folder_that_is_none_is_named(own, monkeypatch):
+def test_an_invalid_data_folder_is_named(own, monkeypatch):
     monkeypatch.setenv("REMANENCE_DATA", str(own / "nowhere"))
     with pytest.raises(DataError, match=r"expected REMANENCE_DATA to be a folder, got .*nowhere"):
         data.mnist()
@@ -150,7 +150,7 @@ def test_a_file_that_is_not_needed_is_verified_where_it_is(own):
 
 def test_a_folder_in_place_of_a_file_is_answered(own):
     (own / "greeting" / "hello.txt").mkdir(parents=True)
-    with pytest.raises(DataError, match=r"expected a file that can be read, got .*hello\.txt"):
+    with pytest.raises(DataError, match=r"expected a readable file, got .*hello\.txt"):
         GREETING.load()
 
 
@@ -223,7 +223,7 @@ def test_a_file_is_verified_again_when_another_checksum_is_expected(own):
         checksums.verify(path, OTHER)
 
 
-def test_a_damaged_stamp_is_as_none(own, large):
+def test_a_damaged_stamp_is_ignored(own, large):
     path = put(own / "greeting")
     checksums.verify(path, HELLO)
     checksums.stamp(path).write_text("{")
@@ -257,7 +257,7 @@ def test_whatever_can_be_missing_can_be_downloaded():
             assert all(place.startswith("http") for file in form.files for place in file.places)
 
 
-def test_importing_the_room_imports_nothing_slow():
+def test_importing_the_package_imports_nothing_slow():
     script = "import json, sys, remanence.data; print(json.dumps([name.split('.')[0] for name in sys.modules]))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert {"pooch", "requests", "sklearn", "PIL", "rich", "typer"} & set(json.loads(done.stdout)) == set()
@@ -287,7 +287,7 @@ def test_a_cached_file_is_made_once(own, cache):
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
-def test_a_file_whose_making_fails_is_not_there(own, cache, failure):
+def test_a_file_that_could_not_be_made_does_not_exist(own, cache, failure):
     def make(path):
         path.write_text("half")
         raise failure
@@ -318,7 +318,7 @@ def test_a_cached_file_stays_inside_the_cache_folder(own, name):
 
 def test_a_cache_folder_that_cannot_be_written_is_named(own, cache):
     cache.write_text("a file where the folder should be")
-    with pytest.raises(DataError, match=r"expected .*cache to be a folder that can be written.*REMANENCE_CACHE"):
+    with pytest.raises(DataError, match=r"expected .*cache to be a writable folder.*REMANENCE_CACHE"):
         data.cached("x.txt", lambda path: path.write_text("x") and None)
 
 

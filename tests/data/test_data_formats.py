@@ -108,7 +108,7 @@ def test_an_archive_without_a_member_is_named(own, accepting):
     folder.mkdir()
     tarred(folder / cifar10.ARCHIVE.name, {"readme.html": b"hello"})
     known = accepting(cifar10.CIFAR10, folder, {})
-    with pytest.raises(DataError, match=r"expected .*binary\.tar\.gz to hold .*data_batch_1\.bin"):
+    with pytest.raises(DataError, match=r"expected .*binary\.tar\.gz to contain .*data_batch_1\.bin"):
         known.load()
 
 
@@ -182,13 +182,13 @@ def test_imdb_folder(unpacked_imdb, accepting):
 
 def test_imdb_folder_with_another_text_is_refused(unpacked_imdb, accepting):
     (unpacked_imdb / "aclImdb/test/pos/9_10.txt").write_text("Oh")
-    with pytest.raises(DataError, match=r"test reviews as they were published.*; unpack aclImdb_v1.tar.gz again"):
+    with pytest.raises(DataError, match=r"the published test reviews.*; extract aclImdb_v1.tar.gz again"):
         small_imdb(accepting, unpacked_imdb).load()
 
 
 def test_imdb_folder_without_a_review_is_refused(unpacked_imdb, accepting):
     (unpacked_imdb / "aclImdb/train/pos/0_9.txt").unlink()
-    with pytest.raises(DataError, match=r"got 2 reviews with other content"):
+    with pytest.raises(DataError, match=r"got 2 reviews with different content"):
         small_imdb(accepting, unpacked_imdb).load()
 
 
@@ -303,7 +303,7 @@ def test_single_texts_are_cut_as_usual(own, accepting, name, form):
 def test_a_zip_without_its_text_is_named(own, accepting):
     (own / "text8").mkdir()
     zipped(own / "text8" / "text8.zip", {"other": b""})
-    with pytest.raises(DataError, match=r"expected .*text8\.zip to hold text8"):
+    with pytest.raises(DataError, match=r"expected .*text8\.zip to contain text8"):
         accepting(data.KNOWN["text8"], own / "text8", {}).load()
 
 

@@ -1,4 +1,4 @@
-"""Counts and first records of the real data sets against the known figures."""
+"""Counts and first records of the real data sets against the known numbers."""
 
 import hashlib
 import os
@@ -143,7 +143,7 @@ def test_text8(real):
     assert texts.train.startswith(b" anarchism originated as a term of abuse")
 
 
-def test_digits_are_always_there(own):
+def test_digits_need_no_download(own):
     images = data.digits()
     assert images.train_images.shape == (1200, 8, 8)
     assert images.test_images.shape == (597, 8, 8)
@@ -154,7 +154,7 @@ def test_digits_are_always_there(own):
     assert total.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
-def test_digits_are_cut_in_the_same_way_always(own):
+def test_digits_are_always_split_in_the_same_way(own):
     images = data.digits()
     assert images.train_labels[:10].tolist() == [2, 8, 2, 6, 6, 7, 1, 9, 8, 5]
     assert images.test_labels[:10].tolist() == [6, 1, 6, 0, 6, 4, 0, 1, 8, 2]

@@ -91,11 +91,11 @@ def test_a_folder_for_pictures_that_cannot_be_is_answered(runs, tmp_path):
     (tmp_path / "file").write_text("")
     result = call("plstm/fig1-decay", "--results", runs, "--out", tmp_path / "file")
     assert result.exit_code == 2
-    assert "expected a folder for pictures, got" in result.stderr
+    assert "expected a folder for the figures, got" in result.stderr
 
 
 def test_without_matplotlib_it_says_what_to_install(runs, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = call("plstm/fig1-decay", "--results", runs, "--out", tmp_path / "figures")
     assert result.exit_code == 2
-    assert "pip install 'remanence-rnn[report]' brings it" in result.stderr
+    assert "install it with pip install 'remanence-rnn[report]'" in result.stderr

@@ -26,7 +26,7 @@ def test_words_in_the_order_of_files_and_of_first_occurrence(texts):
     assert corpus.train.dtype == np.int32
 
 
-def test_characters_as_they_are(texts):
+def test_characters_are_unchanged(texts):
     folder = texts(train_txt="ab\n  a\n", valid_txt="b\nx", test_txt="\u00e4a")
     corpus = language.load(folder, "character")
     assert words(corpus) == ["a", "b", "<eos>", " ", " ", "a", "<eos>"]
@@ -60,7 +60,7 @@ def test_parts_by_patterns(texts):
     assert words(corpus, "test") == ["a", "<eos>"]
 
 
-def test_by_shares_a_tenth_is_for_validation_and_test(texts):
+def test_by_default_a_tenth_is_for_validation_and_test(texts):
     corpus = language.load(texts(a_txt="w " * 999))
     assert [len(corpus.split(split)) for split in ("train", "validation", "test")] == [900, 50, 50]
 
@@ -78,13 +78,13 @@ def test_the_line_end_is_never_rare(texts):
     assert corpus.vocabulary.words == ("a", "<eos>", "<unk>")
 
 
-def test_letters_stay_as_they_are_unless_asked(texts):
+def test_case_is_kept_by_default(texts):
     folder = texts(train_txt="The the", valid_txt="THE", test_txt="the")
     assert language.load(folder).vocabulary.words == ("The", "the", "<eos>", "<unk>")
     assert language.load(folder, lower=True).vocabulary.words == ("the", "<eos>", "<unk>")
 
 
-def test_other_line_ends_and_marks_of_order(texts):
+def test_other_line_ends_and_byte_order_marks(texts):
     folder = texts(train_txt="\ufeffa\r\nb\rc", valid_txt="a", test_txt="b")
     assert words(language.load(folder)) == ["a", "<eos>", "b", "<eos>", "c", "<eos>"]
 
@@ -137,7 +137,7 @@ def test_a_bad_file_is_named(texts, level, content, message):
         language.load(texts(a_txt="good", bad_txt=content), level)
 
 
-def test_folders_that_are_none(texts, tmp_path):
+def test_invalid_folders(texts, tmp_path):
     (tmp_path / "empty").mkdir()
     file = tmp_path / "a.txt"
     file.write_text("x")
@@ -153,27 +153,27 @@ def test_folders_that_are_none(texts, tmp_path):
 
 def test_test_text_never_slips_into_the_training_part(texts):
     folder = texts(train_txt="a", test_txt="b")
-    with pytest.raises(DataError, match="got none for validation; change that or give split="):
+    with pytest.raises(DataError, match="got none for validation; change that or set split="):
         language.load(folder)
     texts(valid_txt="c", readme_md="d")
-    with pytest.raises(DataError, match=r"alone, got .*readme\.md too"):
+    with pytest.raises(DataError, match=r"only, got .*readme\.md too"):
         language.load(folder)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"split": (0.5, 0.5)}, "three shares above 0 that sum to 1"),
-        ({"split": (0.9, 0.1, 0.0)}, "three shares above 0 that sum to 1"),
-        ({"split": (0.9, 0.2, 0.1)}, "three shares above 0 that sum to 1"),
-        ({"split": 0.9}, "three shares above 0 that sum to 1, got 0.9"),
+        ({"split": (0.5, 0.5)}, "three fractions above 0 that sum to 1"),
+        ({"split": (0.9, 0.1, 0.0)}, "three fractions above 0 that sum to 1"),
+        ({"split": (0.9, 0.2, 0.1)}, "three fractions above 0 that sum to 1"),
+        ({"split": 0.9}, "three fractions above 0 that sum to 1, got 0.9"),
         ({"split": {"train": "*"}}, "files for train, validation, test, got train"),
-        ({"split": {"train": "*", "validation": "a*", "test": "b*"}}, "every file in one part, got .*a.txt"),
+        ({"split": {"train": "*", "validation": "a*", "test": "b*"}}, "every file in one split only, got .*a.txt"),
         ({"split": {"train": "a*", "validation": "b*", "test": "c*"}}, r"files like 'c\*' for test in .*, found none"),
         ({"level": "byte"}, "level to be word or character, got 'byte'"),
         ({"least": 0}, "least to be at least 1, got 0"),
-        ({"encoding": "utf-99"}, "one that Python knows, such as utf-8, got 'utf-99'"),
-        ({"data": "."}, "data= with a corpus by name only"),
+        ({"encoding": "utf-99"}, "a Python codec, such as utf-8, got 'utf-99'"),
+        ({"data": "."}, "data= only with a named corpus"),
     ],
 )
 def test_wrong_options(texts, options, message):
@@ -199,7 +199,7 @@ def never_numbers(monkeypatch):
     return forbid
 
 
-def test_it_is_numbered_once_and_mapped_into_memory(texts, tmp_path, never_numbers):
+def test_it_is_encoded_once_and_memory_mapped(texts, tmp_path, never_numbers):
     folder = texts(train_txt="a b \u00e4", valid_txt="a", test_txt="b")
     first = language.load(folder)
     never_numbers()
@@ -214,7 +214,7 @@ def test_it_is_numbered_once_and_mapped_into_memory(texts, tmp_path, never_numbe
     assert description["vocabulary"]["words"] == ["a", "b", "\u00e4", "<eos>", "<unk>"]
 
 
-def test_other_texts_and_options_are_kept_apart(texts, tmp_path):
+def test_other_texts_and_options_are_cached_separately(texts, tmp_path):
     folder = texts(train_txt="a B", valid_txt="a", test_txt="B")
     language.load(folder)
     for options in ({"level": "character"}, {"lower": True}, {"least": 2}, {"split": (0.4, 0.3, 0.3)}):
@@ -239,7 +239,7 @@ def test_other_texts_and_options_are_kept_apart(texts, tmp_path):
         ("corpus.json", lambda content: b'{"checksums": {}}'),
     ],
 )
-def test_what_is_damaged_is_made_again(texts, tmp_path, name, damage):
+def test_damaged_cache_files_are_rebuilt(texts, tmp_path, name, damage):
     folder = texts(train_txt="a b", valid_txt="a", test_txt="b")
     first = language.load(folder)
     expected = [words(first, split) for split in ("train", "validation", "test")]

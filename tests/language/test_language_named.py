@@ -1,4 +1,4 @@
-"""Corpora by name: small ones in the form of the real ones, and the real ones against the known figures."""
+"""Corpora by name: small ones in the form of the real ones, and the real ones against the known numbers."""
 
 import dataclasses
 import itertools
@@ -44,7 +44,7 @@ TREEBANK = {
 }
 
 
-def test_words_with_ends_of_lines(accepted):
+def test_words_with_end_of_line_symbols(accepted):
     accepted("ptb", **TREEBANK)
     corpus = language.load("ptb")
     assert corpus.name == "ptb"
@@ -90,7 +90,7 @@ def dump(articles):
     return b"".join(b'<text xml:space="preserve">' + text + b"</text>\n" for text in articles)
 
 
-def test_text8_is_the_full_file_where_it_is_there(accepted):
+def test_text8_is_the_full_file_if_it_is_found(accepted):
     accepted("enwik8", enwik8=dump([b"abc"] * 10))
     accepted("text8", text8=b" ab c" * 20)
     corpus = language.load("text8")
@@ -100,11 +100,11 @@ def test_text8_is_the_full_file_where_it_is_there(accepted):
     assert corpus.vocabulary.end is None
 
 
-def test_else_text8_is_made_from_enwik8_and_says_so(accepted):
+def test_otherwise_text8_is_made_from_enwik8_and_the_note_says_so(accepted):
     accepted("enwik8", enwik8=dump([b"A b, 1!"] * 25))
     corpus = language.load("text8")
     assert corpus.name == "text8-from-enwik8"
-    assert "200 characters made from enwik8, cut 90/5/5" in corpus.note
+    assert "200 characters made from enwik8, split 90/5/5" in corpus.note
     assert corpus.vocabulary.text(corpus.train) == " a b one" * 22 + " a b"
     assert [len(part) for part in (corpus.train, corpus.validation, corpus.test)] == [180, 10, 10]
     assert language.load("text8-from-enwik8").note == corpus.note  # also when it comes from the cache folder
@@ -119,7 +119,7 @@ def test_a_damaged_text8_is_not_replaced(accepted):
     accepted("enwik8", enwik8=dump([b"abc"] * 10))
     folder = accepted("text8", text8=b" ab c" * 20)
     (folder / "text8").write_bytes(b"x")
-    with pytest.raises(DataError, match="the file is damaged or another one"):
+    with pytest.raises(DataError, match="the file is damaged or a different one"):
         language.load("text8")
 
 
@@ -131,11 +131,11 @@ def test_a_data_folder_can_be_given(accepted, own, monkeypatch):
     assert len(language.load("ptb", data=own).train) == 7
     with pytest.raises(DataError, match="expected data set 'ptb'"):
         language.load("ptb")
-    with pytest.raises(DataError, match=r"expected a folder that holds a folder for each data set, got .*nowhere"):
+    with pytest.raises(DataError, match=r"expected a folder with one subfolder per data set, got .*nowhere"):
         language.load("ptb", data=own / "nowhere")
 
 
-def test_it_is_numbered_once(accepted, monkeypatch):
+def test_it_is_encoded_once(accepted, monkeypatch):
     accepted("ptb", **TREEBANK)
     language.load("ptb")
 
@@ -155,7 +155,7 @@ def test_it_is_numbered_once(accepted, monkeypatch):
         ("ptb", {"level": "byte"}, "level of 'ptb' to be 'word', got 'byte'"),
         ("wikitext-2", {"level": "character"}, "level of 'wikitext-2' to be 'word', got 'character'"),
         ("enwik8", {"level": "word"}, "level of 'enwik8' to be 'byte', got 'word'"),
-        ("ptb", {"lower": True}, "for a folder only, got them for 'ptb'"),
+        ("ptb", {"lower": True}, "only with a folder, got them with the corpus 'ptb'"),
     ],
 )
 def test_wrong_names_and_options(own, name, options, message):

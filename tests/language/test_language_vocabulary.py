@@ -1,4 +1,4 @@
-"""Symbols and their numbers."""
+"""Symbols and their ids."""
 
 import json
 
@@ -14,7 +14,7 @@ CHARACTERS = Vocabulary(["a", "b", " ", "<eos>"], None, "character")
 BYTES = Vocabulary([chr(byte) for byte in range(256)], None, "byte")
 
 
-def test_numbers_follow_the_order_given():
+def test_ids_follow_the_given_order():
     assert len(WORDS) == 5
     assert WORDS.index["sat"] == 4
     assert WORDS.end == 2
@@ -22,7 +22,7 @@ def test_numbers_follow_the_order_given():
     assert "dog" not in WORDS
 
 
-def test_words_are_numbered_and_unknown_ones_stand_together():
+def test_words_have_ids_and_all_unknown_words_share_one():
     numbers = WORDS.encode(["the", "dog", "sat", "<eos>"])
     assert numbers.dtype == np.int32
     assert numbers.tolist() == [0, 3, 4, 2]
@@ -36,7 +36,7 @@ def test_a_text_is_split_first():
 
 
 def test_a_vocabulary_without_an_unknown_word_refuses_others():
-    with pytest.raises(ValueError, match=r"expected characters of a vocabulary of 4 .* got 'x'"):
+    with pytest.raises(ValueError, match=r"expected only characters of this vocabulary of 4, .* got 'x'"):
         CHARACTERS.encode("abx")
 
 
@@ -61,7 +61,7 @@ def test_text_of_bytes_comes_back(text):
     assert BYTES.text(BYTES.encode(text)) == text
 
 
-def test_half_a_character_in_bytes_is_no_error():
+def test_an_incomplete_utf_8_character_is_not_an_error():
     assert BYTES.text(BYTES.encode("é")[:1]) == "\ufffd"
 
 
@@ -87,6 +87,6 @@ def test_wrong_vocabularies(arguments, message):
 
 
 @pytest.mark.parametrize("number", [-1, 5])
-def test_numbers_outside_the_vocabulary(number):
-    with pytest.raises(ValueError, match=f"expected numbers from 0 to 4, got {number}"):
+def test_ids_outside_the_vocabulary(number):
+    with pytest.raises(ValueError, match=f"expected ids from 0 to 4, got {number}"):
         WORDS.decode([0, number])

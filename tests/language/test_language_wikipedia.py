@@ -42,28 +42,28 @@ def article(text):
         ("...", ""),
     ],
 )
-def test_what_a_reader_sees_stays(text, expected):
+def test_visible_text_is_kept(text, expected):
     assert article(text) == expected.encode()
 
 
-def test_articles_follow_each_other_with_one_blank():
+def test_articles_are_separated_by_one_space():
     dump = "".join(map(PAGE.format, ("One", "#redirect [[x]]", "", "Two."))).encode()
     assert clean(dump) == b" one two"
 
 
-def test_a_dump_that_breaks_off_keeps_its_last_article():
+def test_a_truncated_dump_keeps_its_last_article():
     whole, broken = PAGE.format("First").encode(), b'<text xml:space="preserve">Second, not fini'
     assert clean(whole + broken) == b" first second not fini"
 
 
 @given(st.binary())
-def test_nothing_but_letters_and_single_blanks_comes_out(noise):
+def test_the_result_has_only_letters_and_single_spaces(noise):
     text = clean(b"<text >" + noise)
     assert set(text) <= set(b" abcdefghijklmnopqrstuvwxyz")
     assert b"  " not in text
     assert not text or (text.startswith(b" ") and not text.endswith(b" "))
 
 
-def test_without_articles_nothing_comes_out():
+def test_without_articles_the_result_is_empty():
     assert clean(b"") == b""
     assert clean(b"<page><title>Title</title></page>") == b""

@@ -173,7 +173,7 @@ def test_the_command_searches_and_shows_the_best(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--range", "train.lr=1:2"], "expected --range with --search optuna, got it alone"),
+        (["--range", "train.lr=1:2"], "expected --search optuna with --range, got --range alone"),
         (["--search", "optuna"], "expected ranges to search"),
         (["--search", "grid", "--range", "train.lr=1:2"], "expected search to be"),
         (["--search", "optuna", "--range", "train.lr"], "expected --range PATH=LOW:HIGH"),
@@ -182,7 +182,10 @@ def test_the_command_searches_and_shows_the_best(tmp_path: Path) -> None:
             ["--search", "optuna", "--range", "train.lr=1:2", "--set", "train.lr=1"],
             "as a value or as a range, got both",
         ),
-        (["--search", "optuna", "--range", "train.lr=1:2", "--launcher", "ray"], "expected a search on this machine"),
+        (
+            ["--search", "optuna", "--range", "train.lr=1:2", "--launcher", "ray"],
+            "expected a search to run on this machine",
+        ),
     ],
 )
 def test_a_search_that_cannot_be_is_refused_in_a_sentence_and_writes_nothing(

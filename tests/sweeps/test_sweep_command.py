@@ -148,7 +148,7 @@ def test_what_is_left_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(sweeps, "launcher_named", lambda name: Launcher(lambda places: None, lambda *_: None))
     result = call("sweep", ID, *TINY, "--out", tmp_path)
     assert result.exit_code == 1
-    assert "2 units are not done; the same command goes on" in result.stderr
+    assert "2 units are not done; run the same command again to resume" in result.stderr
 
 
 def test_a_summary_that_lacks_a_run_is_mended(tmp_path, here):
@@ -198,7 +198,7 @@ def test_no_sweep_has_no_status(tmp_path):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ([], "expected experiments of `remanence list`, or a YAML file with the grid, got none"),
+        ([], "expected experiments from `remanence list`, or a YAML file with the grid, got none"),
         (["plstm/copy-20"], "did you mean 'plstm/copy-200'?"),
         ([ID, "--preset", "tiny"], "got 'tiny'"),
         ([ID, "--models", "plsmt"], "did you mean 'plstm'?"),
@@ -294,7 +294,7 @@ def test_a_signal_stops_it_and_the_same_command_goes_on(tmp_path, number):
     process.send_signal(number)
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, said
-    assert said.endswith("remanence: stopped; the same command goes on\n")
+    assert said.endswith("remanence: stopped; run the same command again to resume\n")
     sweep = Sweep.open(folder)
     assert not all(map(sweep.is_done, sweep.units))
     assert [sweep.state(unit).name for unit in sweep.units if not sweep.is_done(unit)].count("queued") > 0

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def own_corpus(tmp_path_factory):
-    """A function: the path of a folder with these texts by file name. The cache is one of the tests' own."""
+    """A function: the path of a folder with these texts by file name. The tests have their own cache."""
     root = tmp_path_factory.mktemp("corpora")
 
     def folder_of(**texts):

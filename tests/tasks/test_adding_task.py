@@ -55,11 +55,11 @@ def test_training_is_endless_and_validation_a_fixed_set():
     assert task.goal == "loss"
 
 
-def test_a_source_refuses_what_it_does_not_have():
+def test_a_source_refuses_a_method_it_does_not_support():
     task = Adding(length=30, validation_size=40)
-    with pytest.raises(TypeError, match=r"expected draw\(\), since this source makes new sequences, got pick\(\)"):
+    with pytest.raises(TypeError, match=r"expected draw\(\) because this source makes new sequences, got pick\(\)"):
         task.source("train", 1, CPU).pick(torch.arange(2))
-    with pytest.raises(TypeError, match=r"expected pick\(\), since .* fixed number of sequences, got draw\(\)"):
+    with pytest.raises(TypeError, match=r"expected pick\(\) because .* fixed number of sequences, got draw\(\)"):
         task.source("validation", 1, CPU).draw(2, generator(1, "train"))
 
 
@@ -74,7 +74,7 @@ def test_loss_is_the_mean_squared_error():
     assert score.count.item() == 5
 
 
-def test_reference_is_the_loss_of_always_saying_one():
+def test_reference_is_the_loss_of_always_predicting_one():
     task = Adding(length=10, validation_size=50_000)
     batch = side_by_side([task.source("validation", 1, CPU).pick(torch.arange(50_000))])
     loss = task.loss(torch.ones(1, 50_000, 1), batch).item()

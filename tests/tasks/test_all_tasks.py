@@ -93,7 +93,7 @@ def test_drawing_depends_on_the_generator_alone(task):
 
 
 @every_task
-def test_losses_and_scores_of_replicas_are_those_of_each_alone(task):
+def test_losses_and_scores_of_stacked_replicas_equal_those_of_single_replicas(task):
     batches = [made_up(task, seed) for seed in (1, 2, 3)]
     steps = (batches[0].inputs.shape[0],) if task.readout == "every" else ()
     outputs = torch.randn(3, *steps, 6, task.output_size)
@@ -113,7 +113,7 @@ def test_losses_and_scores_of_replicas_are_those_of_each_alone(task):
 
 
 @every_task
-def test_gradient_of_the_sum_of_losses_is_that_of_each_alone(task):
+def test_gradient_of_the_summed_losses_equals_that_of_single_replicas(task):
     batches = [made_up(task, seed) for seed in (1, 2)]
     steps = (batches[0].inputs.shape[0],) if task.readout == "every" else ()
     outputs = torch.randn(2, *steps, 6, task.output_size, requires_grad=True)
@@ -177,7 +177,7 @@ def test_models_of_the_task_run_and_learn(task):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @every_task
-def test_nothing_waits_for_the_device(task, never_waits):
+def test_nothing_synchronises_with_the_device(task, never_waits):
     device = torch.device("cuda")
     fixed = made_up(task, 1)
     there = Batch(**{name: value.to(device) for name, value in vars(fixed).items() if value is not None})

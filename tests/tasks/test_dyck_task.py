@@ -57,7 +57,7 @@ class TestGrammar:
         assert expand(iter([2, 1, 0, 3, 3]), 100) == coded("[()]").tobytes()
         assert expand(iter([3]), 100) == b""
 
-    def test_a_string_is_given_up_with_the_first_pair_that_is_too_much(self):
+    def test_a_string_is_abandoned_at_the_first_pair_too_many(self):
         assert expand(iter([0, 0, 3]), 2) == coded("(())").tobytes()
         assert expand(iter([0, 0, 0]), 2) is None
 
@@ -116,7 +116,7 @@ class TestGrammar:
 class TestReading:
     @settings(deadline=None)
     @given(st.lists(balanced, min_size=1, max_size=6))
-    def test_all_at_once_is_each_with_a_stack(self, strings):
+    def test_parallel_parsing_equals_parsing_each_string_with_a_stack(self, strings):
         steps = max(map(len, strings)) + 3
         reading = read(coded(*strings, steps=steps))
         for column, string in enumerate(strings):
@@ -148,7 +148,7 @@ class TestReading:
 
 
 class TestBins:
-    def test_nine_equal_ones_from_2_to_the_longest_as_numpy_has_them(self):
+    def test_nine_equal_bins_from_2_to_the_longest_as_in_numpy(self):
         for longest in (20, 56, 200):
             found = np.arange(2, longest + 1, 2)
             counts, _ = np.histogram(found, np.linspace(2, longest, BINS + 1))
@@ -208,7 +208,7 @@ class TestScores:
         assert by_bin["accuracy_6_6"] == (1, 1)
         assert by_bin["accuracy_18_20"] == (0, 0)
 
-    def test_an_answer_that_never_changes_is_never_right(self):
+    def test_a_constant_output_is_never_correct(self):
         batch = side_by_side([SMALL.source("train", 1, CPU).pick(torch.arange(60))])
         for answer in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
             outputs = torch.tensor(answer).float().expand(1, 30, 60, 2)

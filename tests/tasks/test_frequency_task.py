@@ -170,7 +170,7 @@ def test_reference_is_the_loss_of_a_model_that_knows_the_shares(periods):
     assert (hits.total / hits.count).item() == pytest.approx(share, abs=0.01)
 
 
-def test_what_comes_after_the_last_sample_has_no_influence():
+def test_padding_after_the_last_sample_has_no_influence():
     task = Frequency(sampling="async", validation_size=7)
     batch = task.source("validation", 1, CPU).pick(torch.arange(7))
     model = SequenceModel(rm.PowerLawLSTM(1, 4, eps=1e-5), 2, readout="last")

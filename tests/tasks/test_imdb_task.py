@@ -64,7 +64,7 @@ def test_only_frequent_words_are_known(made_up):
     assert two[2].eq(0).all()
 
 
-def test_words_without_a_vector_get_the_same_normal_one_always():
+def test_words_without_a_vector_always_get_the_same_random_one():
     known = SimpleNamespace(words=["a"], vectors=np.ones((1, 100), dtype=np.float32))
     words = [f"w{n}" for n in range(500)]
     vectors, again = (word_vectors(words, known) for _ in range(2))
@@ -165,14 +165,14 @@ class TestCache:
         assert self.same(first, encode(TRAIN, TEST))
         assert [path.suffix for path in (folder / "imdb").iterdir()] == [".npz"]
 
-    def test_other_texts_are_encoded_anew(self, calls):
+    def test_other_texts_are_encoded_again(self, calls):
         encoded_once(TRAIN, TEST)
         encoded_once(TEST, TRAIN)
         encoded_once([*TRAIN, TEST[0]], TEST[1:])
         assert len(calls) == 3
 
     @pytest.mark.parametrize("damage", ["cut", "noise", "empty", "other"])
-    def test_a_damaged_file_is_made_anew(self, calls, folder, damage):
+    def test_a_damaged_file_is_rebuilt(self, calls, folder, damage):
         first = encoded_once(TRAIN, TEST)
         (path,) = (folder / "imdb").iterdir()
         content = path.read_bytes()

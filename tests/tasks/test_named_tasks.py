@@ -1,4 +1,4 @@
-"""Tasks by name, and what they answer to wrong arguments."""
+"""Tasks by name, and their errors for wrong arguments."""
 
 import dataclasses
 import inspect
@@ -50,7 +50,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "field"), WRONG)
-def test_wrong_argument_is_answered_by_a_sentence_with_its_name(name, arguments, field):
+def test_the_error_for_a_wrong_argument_names_it(name, arguments, field):
     with pytest.raises(ValueError, match=f"^expected {field} to be [^\n]*, got [^\n]*$"):
         tasks.make(name, **arguments)
 
@@ -67,7 +67,7 @@ def test_every_task_has_defaults_and_plain_fields(name):
     assert inspect.getdoc(type(task))
 
 
-def test_known_are_all():
+def test_known_lists_every_task():
     classes = {
         *(tasks.Copy, tasks.CopyVariable, tasks.Adding, tasks.Pixels, tasks.IMDB, tasks.Frequency, tasks.Dyck2),
         *(tasks.Text, tasks.NextWord),

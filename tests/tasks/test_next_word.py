@@ -50,7 +50,7 @@ def test_perplexity_is_the_exponential_of_the_loss(folder):
     assert task.derived({"loss": loss})["perplexity"] == pytest.approx(float(chances.log().mean().neg().exp()))
 
 
-def test_a_model_that_takes_all_words_for_equally_likely_has_their_number_as_its_perplexity(folder):
+def test_the_perplexity_of_a_uniform_prediction_is_the_vocabulary_size(folder):
     task = next_word(folder)
     source = task.source("validation", 1, CPU)
     batch = side_by_side([source.pick(torch.arange(source.size))])  # the last chunk is not full
@@ -61,7 +61,7 @@ def test_a_model_that_takes_all_words_for_equally_likely_has_their_number_as_its
     assert task.references["perplexity"] == task.symbols
 
 
-def test_a_loss_beyond_all_numbers_has_an_infinite_perplexity():
+def test_a_loss_that_overflows_has_infinite_perplexity():
     assert make("next-word").derived({"loss": 1e4}) == {"perplexity": math.inf}
 
 
@@ -79,7 +79,7 @@ def test_every_word_but_the_first_counts_once_whatever_the_number_of_lanes(folde
         assert sorted(counted) == sorted(text[1:].tolist())
 
 
-def test_what_is_trained_on_has_whole_chunks_alone(folder):
+def test_training_uses_complete_chunks_only(folder):
     source = next_word(folder).source("train", 1, CPU)
     assert source.size == len(WORDS) // 7
     assert source.pick(torch.arange(source.size)).counts is None

@@ -1,4 +1,4 @@
-"""Tasks from sequences of one's own: what is made of tensors, data sets and tables, and what is refused."""
+"""Tasks on the user's own data: from tensors, data sets and tables, and what is refused."""
 
 import numpy
 import pytest
@@ -16,7 +16,7 @@ def ragged(*lengths, features=2):
 
 
 def same(one, other):
-    """Whether two hold the same, to the bit."""
+    """Whether two are bitwise equal."""
     return one.digest == other.digest
 
 
@@ -34,7 +34,7 @@ def test_a_list_of_sequences_is_the_padded_tensor_with_lengths():
     assert found.batch.dt.dtype == torch.float32
 
 
-def test_the_first_step_counts_as_one_and_others_take_what_is_between_times():
+def test_dt_from_times_is_one_at_the_first_step_and_their_difference_later():
     found = SequenceData(torch.zeros(1, 4), [0.5], times=[[7.0, 7.5, 7.5, 9.0]])
     assert found.batch.dt[:, 0].tolist() == [1.0, 0.5, 0.0, 1.5]
     assert same(found, SequenceData(torch.zeros(1, 4), [0.5], dt=[1.0, 0.5, 0.0, 1.5]))
@@ -116,7 +116,7 @@ def test_a_batch_in_which_nothing_counts_has_no_loss_and_no_nan():
     assert task.loss(torch.randn(1, 2, 1, 1), batch).tolist() == [0.0]
 
 
-def test_a_digest_tells_every_change():
+def test_every_change_changes_the_digest():
     x, y = torch.randn(3, 4, 2), torch.tensor([0, 1, 0])
     base = SequenceData(x, y, dt=torch.ones(4)).digest
     changed = x.clone()
@@ -217,15 +217,18 @@ X = torch.zeros(2, 3, 2)
     [
         (
             lambda: SequenceData(X.clone().index_fill_(1, torch.tensor([1]), NAN), [0, 1]),
-            "expected finite inputs, got nan in sequence 0 at step 1, feature 0; mask='nan' says that values which are "
-            "NaN are missing",
+            "expected finite inputs, got nan in sequence 0 at step 1, feature 0; use mask='nan' if NaN marks missing "
+            "values",
         ),
         (lambda: SequenceData(X - float("inf"), [0, 1], mask="nan"), "expected finite inputs, got -inf in sequence 0"),
         (lambda: SequenceData(X, [0.5, NAN]), "expected finite targets, got nan in sequence 1"),
-        (lambda: SequenceData(X, torch.full((2, 3, 1), NAN)), "at step 0; counts= leaves steps out"),
+        (lambda: SequenceData(X, torch.full((2, 3, 1), NAN)), "at step 0; exclude steps with counts="),
         (lambda: SequenceData(X, [0, -1]), "expected classes of 0 or more, got -1"),
-        (lambda: SequenceData(X, [0, 3], classes=3), "expected classes to be 4 or more, since the largest is 3, got 3"),
-        (lambda: SequenceData(X, [0.0, 3.0], classes=3), "expected classes for targets that are whole numbers, got 3"),
+        (
+            lambda: SequenceData(X, [0, 3], classes=3),
+            "expected classes to be at least 4, since the largest is 3, got 3",
+        ),
+        (lambda: SequenceData(X, [0.0, 3.0], classes=3), "expected classes only with integer targets, got classes=3"),
         (lambda: SequenceData(X, [0, 1, 1]), r"expected targets of shape \(2,\) for readout 'last', got \(3,\)"),
         (
             lambda: SequenceData(X, torch.zeros(2, 4), readout="every"),
@@ -235,8 +238,11 @@ X = torch.zeros(2, 3, 2)
             lambda: SequenceData([X[0], X[1, :2]], [[0, 1], [1, 1, 1]]),
             "expected a target for each of the 3 steps of sequence 0, got 2",
         ),
-        (lambda: SequenceData(X, [0, 1], counts=torch.ones(2, 3)), "expected counts with targets of steps"),
-        (lambda: SequenceData(X, torch.zeros(2, 3, 1), counts=torch.zeros(2, 3)), "expected a step that counts, got"),
+        (lambda: SequenceData(X, [0, 1], counts=torch.ones(2, 3)), "expected counts only with one target per step"),
+        (
+            lambda: SequenceData(X, torch.zeros(2, 3, 1), counts=torch.zeros(2, 3)),
+            "expected at least one step that counts",
+        ),
         (lambda: SequenceData(X, readout="last"), "expected targets with readout='last' or counts, got none"),
         (lambda: SequenceData(X, [0, 1], readout="first"), "expected readout to be 'every' or 'last', got 'first'"),
         (lambda: SequenceData(X, [0, 1], lengths=[3, 4]), "expected lengths from 1 to 3"),
@@ -257,34 +263,37 @@ X = torch.zeros(2, 3, 2)
         (lambda: SequenceData([["a", "b"]]), r"expected inputs to hold numbers, got \['a', 'b'\]"),
         (
             lambda: SequenceData([torch.zeros(2, 2), torch.zeros(2, 3)]),
-            r"all of them of one width, got shapes \(2, 2\)",
+            r"and all the same width, got shapes \(2, 2\)",
         ),
-        (lambda: SequenceData(torch.zeros(2, 1, 2)), "expected sequences of two steps or more to predict the next one"),
+        (lambda: SequenceData(torch.zeros(2, 1, 2)), "expected sequences of at least two steps to predict the next"),
         (lambda: SequenceData(X, [0, 1]).split(1.0), "expected the fraction of a split to be above 0 and below 1"),
-        (lambda: SequenceData(X, [0, 1])[:1].split(0.5), "expected two sequences or more to split, got one"),
+        (lambda: SequenceData(X, [0, 1])[:1].split(0.5), "expected at least two sequences to split, got one"),
         (lambda: SequenceData.from_dataset([]), "expected a data set of at least one sequence, got an empty one"),
         (lambda: SequenceData.from_dataset(3), "expected a data set with items, got int"),
-        (lambda: SequenceData.from_dataset([{"input": X[0]}]), "expected items with inputs, and others among targets"),
-        (lambda: SequenceData.from_dataset([(1, 2, 3)]), "a pair of input and target, or a mapping, got tuple"),
+        (lambda: SequenceData.from_dataset([{"input": X[0]}]), "expected items with inputs, and optionally targets"),
+        (lambda: SequenceData.from_dataset([(1, 2, 3)]), r"an \(input, target\) pair or a mapping, got tuple"),
         (
             lambda: SequenceData.from_dataset([{"inputs": X[0], "targets": 1}, {"inputs": X[1]}]),
             "expected targets in every item or in none, got it in 1 of 2",
         ),
         (lambda: SequenceData.from_table({"a": [[1.0]]}, "b"), "expected a column out of a, got 'b'"),
-        (lambda: GivenData({"test": SequenceData(X)}).splits, "expected sequences for train, and maybe validation and"),
+        (
+            lambda: GivenData({"test": SequenceData(X)}).splits,
+            "expected sequences for train, and optionally validation",
+        ),
         (lambda: GivenData({"train": X}).splits, "expected SequenceData for train, got Tensor"),
         (
             lambda: GivenData({"train": SequenceData(X), "test": SequenceData(X, [0, 1])}).splits,
-            "expected test to have learned 'next step' as train has, got 'classification'",
+            "expected test to have learned='next step' like train, got 'classification'",
         ),
         (
             lambda: GivenData({"train": SequenceData(X), "test": SequenceData(X[..., :1])}).splits,
-            r"expected test with inputs and outputs as wide as in train, \(2, 2\), got \(1, 1\)",
+            r"expected test to have the input and output sizes of train, \(2, 2\), got \(1, 1\)",
         ),
         (lambda: Described("a:B", {}), "expected the interface of task 'a:B' to have input_size, output_size, readout"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(call, sentence):
+def test_invalid_data_is_refused_in_one_sentence(call, sentence):
     with pytest.raises((TypeError, ValueError), match=sentence) as caught:
         call()
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Pictures as sequences of pixels."""
+"""Images as sequences of pixels."""
 
 import math
 import os
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from remanence.tasks import Batch, Pixels, pixels, side_by_side
-from remanence.tasks.pixels import KNOWN, PictureSet
+from remanence.tasks.pixels import KNOWN, ImageSet
 
 CPU = torch.device("cpu")
 SPLITS = ("train", "validation", "test")
@@ -19,7 +19,7 @@ with_data = pytest.mark.skipif("REMANENCE_DATA" not in os.environ, reason="needs
 
 @pytest.fixture
 def small(monkeypatch):
-    """Made-up pictures of 2 x 3 pixels with 2 colours: 7 for training, 4 for testing."""
+    """Made-up images of 2 x 3 pixels with 2 channels: 7 for training, 4 for testing."""
     rng = np.random.default_rng(1)
     images = SimpleNamespace(
         train_images=rng.integers(0, 256, (7, 2, 3, 2), dtype=np.uint8),
@@ -28,7 +28,7 @@ def small(monkeypatch):
         test_labels=np.arange(4, dtype=np.uint8),
     )
     loads = []
-    monkeypatch.setitem(KNOWN, "small", PictureSet(6, 2, 255, 7, 2, 4))
+    monkeypatch.setitem(KNOWN, "small", ImageSet(6, 2, 255, 7, 2, 4))
     monkeypatch.setattr(pixels, "read", lambda data: loads.append(data) or images)
     images.loads = loads
     return images
@@ -74,7 +74,7 @@ def test_permuted_shows_the_same_pixels_in_one_order_in_all_splits(small):
 
 
 def pictures(source):
-    """Where a source looks its pictures up."""
+    """The images that a source uses."""
     return source.show.func.__self__
 
 
@@ -91,7 +91,7 @@ def test_files_are_read_once_for_all_splits_and_seeds_in_use(small):
     assert small.loads == ["small"] * 3
 
 
-def test_the_order_is_the_same_for_ever():
+def test_the_permutation_never_changes():
     # First steps of numpy's legacy generator, which is frozen.
     assert Pixels(permuted=True).order()[:8].tolist() == [768, 769, 656, 363, 29, 10, 286, 421]
     assert sorted(Pixels(permuted=True).order().tolist()) == list(range(784))
@@ -119,7 +119,7 @@ class TestDigits:
             assert set((batch.inputs * 16).unique().tolist()) == set(range(17))
             assert set(batch.targets.tolist()) == set(range(10))
 
-    def test_no_picture_is_lost(self):
+    def test_no_image_is_lost(self):
         from sklearn.datasets import load_digits
 
         task = Pixels(data="digits")

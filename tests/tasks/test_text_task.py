@@ -27,7 +27,7 @@ def text(folder, **arguments):
     return make("text", corpus=folder, level="character", **{"chunk": 7, **arguments})
 
 
-def test_sequences_are_pieces_of_the_stream_and_targets_what_comes_next(folder):
+def test_sequences_are_chunks_of_the_stream_and_targets_the_next_symbols(folder):
     task = text(folder)
     stream = torch.tensor(language.load(folder, "character").train.tolist())
     source = task.source("train", 1, CPU)
@@ -40,7 +40,7 @@ def test_sequences_are_pieces_of_the_stream_and_targets_what_comes_next(folder):
 
 @settings(deadline=None, max_examples=20)
 @given(chunk=st.integers(1, 40), lanes=st.integers(1, 5))
-def test_lanes_go_on_where_they_ended(folder, chunk, lanes):
+def test_lanes_continue_where_they_ended(folder, chunk, lanes):
     source = text(folder, chunk=chunk).source("train", 1, CPU)
     per_lane = source.size // lanes
     if per_lane < 2:
@@ -75,7 +75,7 @@ def test_bits_are_the_loss_in_base_two_and_uniform_guesses_have_the_reference(fo
     assert scores["bits"] == pytest.approx(scores["loss"] / math.log(2))
 
 
-def test_an_embedded_model_runs_alone_and_side_by_side(folder):
+def test_a_model_with_an_embedding_runs_alone_and_in_parallel(folder):
     task = text(folder)
     models = [SequenceModel(rm.LSTM(5, 6), task.symbols, symbols=task.symbols) for _ in range(2)]
     batches = [task.source("train", 1, CPU).pick(torch.arange(3) + start) for start in (0, 4)]

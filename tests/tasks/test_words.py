@@ -32,7 +32,7 @@ def test_tokens(text, expected):
     assert tokenise(text) == expected.split()
 
 
-def test_no_character_but_blanks_and_line_breaks_is_lost():
+def test_no_character_except_whitespace_is_lost():
     text = "Mixed_up: “quotes” – dashes, 50% of $7.50; e-mail@home.com & so on… \x96 ¿qué? don't"  # noqa: RUF001
     assert "".join(tokenise(text)) == "".join(text.lower().split())
 
@@ -47,7 +47,7 @@ def test_ranks_follow_frequency_then_alphabet():
     assert encoded.train.dtype == np.uint16
 
 
-def test_only_so_many_words_keep_a_number(monkeypatch):
+def test_only_the_most_frequent_words_have_their_own_id(monkeypatch):
     monkeypatch.setattr(words, "KEPT", 2)
     encoded = encode(["b b a a a c"], ["c b"])
     assert encoded.words == ["a", "b"]

@@ -99,7 +99,7 @@ def test_killed_and_stopped_it_goes_on_bit_for_bit(tmp_path):
         (["run", "own/digits", "--seeds", "one"], "expected seeds such as 1,2,3 or 1-5, got 'one'"),
         (
             ["run", "own/digits", "--devices", "cpu,cpu"],
-            "expected --devices for a plain training, got it with torchrun",
+            "expected --devices only with a training experiment, got it with torchrun",
         ),
         (["run", "own/digits", "--device", "cuda:1"], "expected cpu or cuda under torchrun, .* got cuda:1"),
         (
@@ -145,7 +145,7 @@ def test_a_file_in_place_of_the_folder_is_refused_by_all(tmp_path):
 def test_a_sweep_is_not_for_torchrun(tmp_path):
     codes, said = in_ranks(tmp_path, 2, ["sweep", "own/digits", "--out", str(tmp_path / "sweep")])
     assert codes == [2, 2]
-    assert all(words.startswith("remanence: expected one process, got one of 2") for words in said)
+    assert all(words.startswith("remanence: expected a single process, got one of 2") for words in said)
     assert not (tmp_path / "sweep").exists()
 
 

@@ -1,7 +1,7 @@
-"""What the papers look at, as numbers: functions on trained models, on metrics, or on nothing but the equations.
+"""The analyses of the papers: functions of trained models, of training metrics, or of the equations alone.
 
-Every function returns a dataclass of arrays with a method `plain()` for a JSON file. Nothing here knows of files,
-commands or figures.
+Every function returns a dataclass of arrays with a method `plain()`, which returns JSON-serialisable data. Nothing here
+depends on files, commands or figures.
 """
 
 from .ablation import UnitAblation, random_orders, scores_without, unit_ablation

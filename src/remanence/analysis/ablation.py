@@ -1,8 +1,8 @@
-"""How much does a model lose with its units (pLSTM figure 5)?
+"""Ablation of units: scores of a model as it loses units (pLSTM figure 5).
 
-Forcing the hidden value of a unit to zero at every step is the same as taking its columns out of everything that reads
-hidden values: the recurrent matrix and the read-out. So an ablated model is the same model with masked weights, and
-many of them run side by side.
+Forcing the hidden value of a unit to zero at every step is the same as zeroing its columns in every weight matrix that
+reads hidden values: the recurrent matrix and the read-out. So an ablated model is the same model with masked weights,
+and many of them run in parallel.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from ..models import SequenceModel
 from ..models.sequence import last
 from ..tasks.base import Batch, Task
 from .plain import Result
-from .sequences import AT_ONCE, heard_by, home_of, layer_of, measuring, outputs_of, repeated, scored, sequences_of
+from .sequences import AT_ONCE, home_of, layer_input_of, layer_of, measuring, outputs_of, repeated, scored, sequences_of
 
 Where = Literal["everywhere", "head"]
 Units = NDArray[numpy.int64]
 
 MEMORY = 2**33
-"""Bytes that the values of models run side by side may take on a GPU."""
+"""Memory limit in bytes on a GPU for the activations of models that run in parallel."""
 MEMORY_ON_CPU = 2**28
-"""The same on a CPU: little, because caches are small."""
+"""The same on a CPU: small, to fit into caches."""
 
 
 @dataclass(frozen=True, eq=False)
 class UnitAblation(Result):
-    """Scores of a model as it loses more and more units."""
+    """Scores of a model with an increasing number of ablated units."""
 
     counts: Units
-    """How many units are ablated, `(P,)`, from none on."""
+    """Number of ablated units, `(P,)`, starting at 0."""
     orders: Units
-    """In which order they are, `(N, units)`."""
+    """Orders of ablation, `(N, units)`."""
     goal: str
-    """Name of the score that matters."""
+    """Name of the task's main score."""
     scores: dict[str, NDArray[numpy.float64]]
     """`(N, P)` by name of score."""
     mean: NDArray[numpy.float64]
-    """Of the goal over orders, `(P,)`."""
+    """Mean of the goal over orders, `(P,)`."""
     std: NDArray[numpy.float64]
     """Sample standard deviation of the goal over orders; zero for one order."""
 
@@ -66,21 +66,21 @@ def unit_ablation(
     at_once: int = AT_ONCE,
     variants: int | None = None,
 ) -> UnitAblation:
-    """Ablate units of the last layer, more and more of them, in several orders.
+    """Ablate an increasing number of units of the last layer, in several orders.
 
     Args:
         model: a trained model.
-        task: what it is scored on.
+        task: task to score it on.
         orders: number of random orders, or the orders themselves.
-        ablated: how many units are ablated in the end; None for 100 of 128, or the same share of any other number.
-        step: units more from one point to the next.
+        ablated: number of units ablated in the end; None for 100 of 128, or the same fraction of any other number.
+        step: additional units from one point to the next.
         first: units that come first in every random order, such as `later_reset_units`.
-        where: "everywhere" if an ablated unit reaches neither the read-out nor the recurrence, "head" if only the
-            read-out loses it.
-        sequences: sequences to score on.
-        seed: of the random orders, and which sequences.
+        where: "everywhere" if an ablated unit reaches neither the read-out nor the recurrence, "head" if it is removed
+            only from the read-out.
+        sequences: number of sequences to score on.
+        seed: seed of the random orders and of the sequences.
         at_once: sequences run at a time.
-        variants: models run side by side; None for one on a CPU, and as many as memory allows on a GPU.
+        variants: models run in parallel; None for one on a CPU, and as many as memory allows on a GPU.
     """
     if where not in ("everywhere", "head"):
         raise ValueError(f"expected where to be 'everywhere' or 'head', got {where!r}")
@@ -93,7 +93,7 @@ def unit_ablation(
     else:
         chosen = _expect_orders(orders, units)
     counts = numpy.unique(numpy.append(numpy.arange(0, chosen.shape[1], _positive("step", step)), chosen.shape[1]))
-    # Points without units, and those within `first`, are the same in every order: run once.
+    # Points without ablated units, and those within `first`, are the same in every order: run them once.
     kept = numpy.ones((len(chosen), len(counts), units), dtype=bool)
     for order, row in zip(chosen, kept, strict=True):
         for count, mask in zip(counts, row, strict=True):
@@ -115,7 +115,7 @@ def unit_ablation(
 
 
 def random_orders(units: int, orders: int, ablated: int, *, seed: int = 0, first: Sequence[int] | Units = ()) -> Units:
-    """Orders in which to ablate units, `(orders, ablated)`: those in `first` in their order, then random others."""
+    """Orders in which to ablate units, `(orders, ablated)`: first those of `first`, then the others at random."""
     _positive("orders", orders)
     if not 1 <= ablated <= units:
         raise ValueError(f"expected to ablate between 1 and {units} units, got {ablated}")
@@ -141,14 +141,14 @@ def scores_without(
 
     Args:
         model: a trained model.
-        task: what it is scored on.
+        task: task to score it on.
         batches: sequences to score on.
-        kept: `(V, H)`, the units that are left.
+        kept: `(V, H)`, the units that are kept.
         where: see `unit_ablation`.
-        variants: models run side by side.
+        variants: models run in parallel.
 
     Returns:
-        A list of V numbers for every score.
+        A list of V values for every score.
     """
     _units(model)
     kept = kept.to(home_of(model)[0])
@@ -157,7 +157,7 @@ def scores_without(
     found: dict[str, list[float]] = {}
     run = _everywhere if where == "everywhere" else _at_the_head
     with measuring(model):
-        if where == "head":  # the recurrence is the same for all: once is enough
+        if where == "head":  # the recurrence is the same for all variants: run it once
             batches = [_hidden(model, batch) for batch in batches]
         for start in range(0, len(kept), _positive("variants", variants)):
             part = kept[start : start + variants]
@@ -167,14 +167,14 @@ def scores_without(
 
 
 def without(model: SequenceModel, kept: Tensor) -> SequenceModel:
-    """A copy of a model in which nothing reads the units that are not kept, a mask `(H,)`."""
+    """A copy of a model in which nothing reads the units outside the mask `kept`, `(H,)`."""
     ablated = copy.deepcopy(model)
     layer = layer_of(ablated)
     suffix = layer.places[-1].suffix
     with torch.no_grad():
         ablated.head.weight.mul_(kept)
         getattr(layer, "weight_hh" + suffix).mul_(kept)
-        if isinstance(layer.cell, NRUCell):  # it also writes its memory from its hidden values
+        if isinstance(layer.cell, NRUCell):  # NRU also writes its memory from hidden values
             getattr(layer, "weight_write" + suffix)[:, : len(kept)].mul_(kept)
     return ablated
 
@@ -200,27 +200,29 @@ def _at_the_head(model: SequenceModel, kept: Tensor) -> Callable[[Batch], Tensor
 
 
 def _hidden(model: SequenceModel, batch: Batch) -> Batch:
-    """What the read-out sees: the hidden values of the layer as inputs, `(T, B, H)`."""
-    vectors, dt = heard_by(model, batch)
+    """The input of the read-out: the hidden values of the layer, `(T, B, H)`."""
+    vectors, dt = layer_input_of(model, batch)
     return replace(batch, inputs=layer_of(model)(vectors, None, dt, lengths=batch.lengths)[0], mask=None)
 
 
 def _units(model: SequenceModel) -> int:
     layer = layer_of(model)
     if layer.bidirectional or layer.proj_size:
-        raise ValueError("expected a model that runs in one direction and does not project, got another")
+        raise ValueError("expected a unidirectional model without projection, got a bidirectional or projected one")
     if not isinstance(layer.cell, GatedCell | NRUCell):
-        raise ValueError(f"expected a gated cell or NRU, got {layer.cell.name}: it is not known what reads its units")
+        raise ValueError(
+            f"expected a gated cell or NRU, got {layer.cell.name}: which weights read its units is not known"
+        )
     return layer.hidden_size
 
 
 def _side_by_side(model: SequenceModel, batch: Batch, where: Where) -> int:
-    """Models to run at a time, so that they fit into memory."""
+    """Number of models to run in parallel, so that they fit into memory."""
     on_cpu = batch.inputs.device.type == "cpu"
     if on_cpu and where == "everywhere":
-        return 1  # layers run one after the other there
+        return 1  # layers run one after the other on a CPU
     steps = batch.inputs.shape[0] * batch.inputs.shape[1]
-    # Hidden values twice, cells, up to five blocks of pre-activations; outputs and what scores make of them.
+    # Hidden values twice, cells, up to five blocks of pre-activations; outputs and the intermediates of scores.
     numbers = 8 * model.layer.hidden_size + 4 * model.head.out_features
     if where == "head":
         numbers = 4 * model.head.out_features
@@ -229,10 +231,10 @@ def _side_by_side(model: SequenceModel, batch: Batch, where: Where) -> int:
 
 def _expect_orders(orders: Sequence[Sequence[int] | Units], units: int) -> Units:
     if not len(orders) or len({len(order) for order in orders}) != 1 or not len(orders[0]):
-        raise ValueError("expected at least one order, all of the same number of units")
+        raise ValueError("expected at least one order, and all orders of the same length, got others")
     chosen = numpy.array(orders, dtype=numpy.int64)
     if chosen.min() < 0 or chosen.max() >= units or any(len(set(row)) != len(row) for row in chosen.tolist()):
-        raise ValueError(f"expected every order to name different units from 0 to {units - 1}, got {chosen.tolist()}")
+        raise ValueError(f"expected every order to have distinct units from 0 to {units - 1}, got {chosen.tolist()}")
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""Which units of a power-law LSTM hold on through a delay, and with which exponents (pLSTM figure A.4)."""
+"""Which units of a power-law LSTM hold their memory through a delay, and their exponents (pLSTM figure A.4)."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from ..tasks.base import Batch, Task
 from .arrays import Numbers, numbers
 from .opened import exponents_of
 from .plain import Result
-from .sequences import heard_by, home_of, layer_of, measuring, sequences_of
+from .sequences import home_of, layer_input_of, layer_of, measuring, sequences_of
 
 
 @dataclass(frozen=True, eq=False)
 class UnitAges(Result):
-    """What H units do with their ages between the symbols and the signal. Steps are counted from one."""
+    """Ages and resets of H units between the symbols and the signal. Steps are counted from one."""
 
     sequences: int
-    """Number of sequences that means are over."""
+    """Number of sequences averaged over."""
     p: Numbers
     """Exponent of every unit, `(H,)`."""
     age_at_signal: Numbers
     """Mean age at the last step before the signal, `(H,)`."""
     share_held: Numbers
-    """The same in units of the delay, `(H,)`."""
+    """The same as a fraction of the delay, `(H,)`."""
     reset_step: Numbers
-    """Mean step at which a unit lets go, `(H,)`: see `reset_steps`."""
+    """Mean step at which a unit resets, `(H,)`: see `reset_steps`."""
     later: NDArray[numpy.int64]
-    """The later-reset units: those whose `share_held` is large enough, the oldest first."""
+    """The later-reset units: those whose `share_held` is large enough, oldest first."""
     p_mean: float
     p_later_mean: float | None
-    """Mean exponent of the later-reset units; None where there are none."""
+    """Mean exponent of the later-reset units; None if there are none."""
     p_below_half: int
     """Number of units with p < 0.5."""
     example_k: Numbers
-    """Reference time k_t of every unit over the first sequence, `(T, H)`, to a hundredth of a step."""
+    """Reference time k_t of every unit over the first sequence, `(T, H)`, rounded to a hundredth of a step."""
     example_order: NDArray[numpy.int64]
-    """Units by the step at which they let go in that sequence, the first first."""
+    """Units sorted by the step at which they reset in that sequence, earliest first."""
     example_signal: int
     """Step of the signal in that sequence."""
 
@@ -61,25 +61,27 @@ def ages_and_resets(
     channel: int = -1,
     at_once: int = 50,
 ) -> UnitAges:
-    """Watch the ages of all units over test sequences of a copy task.
+    """Record the ages of all units over test sequences of a copy task.
 
-    A sequence shows symbols, makes the model wait, and then gives a signal. A unit is later-reset if at the last step
-    before the signal it is at least as old as `share` of the delay, on average over sequences.
+    A sequence shows symbols, then a delay, then a signal. A unit is later-reset if its age at the last step before the
+    signal is at least `share` of the delay, on average over sequences.
 
     Args:
         model: a model with one layer with a power_law gate.
         task: the copy task.
-        sequences: sequences to watch.
-        seed: which ones.
-        share: the part of the delay that a later-reset unit has held for.
-        shown: steps at the start at which symbols are shown; None takes the task's `length`.
-        channel: the input that is one at the signal.
-        at_once: sequences watched at a time.
+        sequences: number of sequences.
+        seed: seed of the sequences.
+        share: fraction of the delay for which a later-reset unit has held its memory.
+        shown: number of initial steps that show symbols; None for the task's `length`.
+        channel: index of the input that is one at the signal.
+        at_once: sequences run at a time.
     """
     if shown is None:
         shown = getattr(task, "length", None)
     if shown is None:
-        raise ValueError(f"expected shown, the number of steps with symbols: task {task.name!r} has no length")
+        raise ValueError(
+            f"expected shown, the number of steps with symbols, got none: task {task.name!r} has no length"
+        )
     p = exponents(model)
     device, _ = home_of(model)
     ages, shares, resets = [], [], []
@@ -123,14 +125,14 @@ def ages_and_resets(
 def later_reset_units(
     model: SequenceModel, task: Task, *, sequences: int = 100, seed: int = 0, share: float = 0.5
 ) -> NDArray[numpy.int64]:
-    """The units that hold on until the signal, the oldest first: `ages_and_resets(...).later`."""
+    """The units that hold their memory until the signal, oldest first: `ages_and_resets(...).later`."""
     return ages_and_resets(model, task, sequences=sequences, seed=seed, share=share).later
 
 
 def reference_times(model: SequenceModel, batch: Batch) -> Numbers:
-    """k_t, the time at which what a unit holds began, of every unit over some sequences, `(T, B, H)`.
+    """k_t, the time at which the memory of a unit began, of every unit over the sequences of a batch, `(T, B, H)`.
 
-    Time starts at zero before the first step. Between resets k_t stands still, at a reset it jumps to t.
+    Time starts at zero before the first step. Between resets k_t is constant; at a reset it jumps to t.
     """
     return _reference_times(_ages(model, batch), batch.dt).cpu().numpy()
 
@@ -155,19 +157,19 @@ def signal_steps(batch: Batch, channel: int = -1) -> Tensor:
 
 
 def reset_steps(age: Tensor, signal: Tensor, shown: int, share: float = 0.5, lengths: Tensor | None = None) -> Tensor:
-    """The step, counted from one, at which every unit lets go of what it held since the symbols, `(B, H)`.
+    """The step, counted from one, at which every unit resets after holding its memory since the symbols, `(B, H)`.
 
-    At step t a unit holds if its age is at least `share` of the steps since the last symbol. One that holds at the last
-    step before the signal lets go at the first step from the signal on at which it does not, or one step after the end
-    of the sequence. One that does not let go at the step after the last one before the signal at which it held, at the
-    earliest right after the symbols.
+    At step t a unit holds if its age is at least `share` of the number of steps since the last symbol. There are two
+    cases. If it holds at the last step before the signal, it resets at the first step from the signal on at which it
+    does not hold, or one step after the end of the sequence. Otherwise it resets one step after the last step before
+    the signal at which it held, at the earliest right after the symbols.
 
     Args:
         age: `(T, B, H)`.
         signal: `(B,)`, steps counted from one.
-        shown: steps with symbols.
-        share: the part of the time since the symbols that a unit must have held for.
-        lengths: `(B,)` steps of every sequence, None where all have T.
+        shown: number of steps with symbols.
+        share: fraction of the time since the symbols for which a unit must have held.
+        lengths: `(B,)` length of every sequence; None if all have T steps.
     """
     steps = torch.arange(1, len(age) + 1, device=age.device).view(-1, 1, 1)
     signal = signal.view(1, -1, 1)
@@ -182,7 +184,7 @@ def _ages(model: SequenceModel, batch: Batch) -> Tensor:
     """`(T, B, H)`."""
     _expect_power_law(model)
     with measuring(model):
-        vectors, dt = heard_by(model, batch)
+        vectors, dt = layer_input_of(model, batch)
         seen = record(layer_of(model), vectors, dt=dt, lengths=batch.lengths)
     return cast("dict[str, Tensor]", seen)["age"]
 
@@ -197,12 +199,14 @@ def _reference_times(age: Tensor, dt: Tensor | None) -> Tensor:
 def _expect_power_law(model: SequenceModel) -> None:
     layer = layer_of(model)
     if len(layer.places) > 1:
-        raise ValueError(f"expected a model with one layer in one direction, got {len(layer.places)}")
+        raise ValueError(
+            f"expected a model with one unidirectional layer, got {len(layer.places)} layers or directions"
+        )
     if not isinstance(layer.gate, PowerLaw):
         raise ValueError(f"expected a model with gate power_law, whose units have ages, got {layer.gate.name}")
 
 
 def _mean(parts: list[Tensor]) -> Numbers:
-    """Over sequences: `(B, H)` each to `(H,)`."""
+    """Mean over sequences: `(B, H)` each to `(H,)`."""
     mean: Numbers = torch.cat(parts).double().mean(0).cpu().numpy()
     return mean

@@ -1,4 +1,4 @@
-"""Numbers that come as lists, arrays or tensors, as NumPy arrays."""
+"""Conversion of lists, arrays and tensors to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Integers = NDArray[numpy.int64]
 
 
 def numbers(values: Any) -> Numbers:
-    """As float64, whatever the shape and wherever they are."""
+    """Values as float64, of any shape and from any device."""
     return numpy.asarray(_array(values), dtype=numpy.float64)
 
 
 def integers(name: str, values: Any) -> Integers:
-    """Whole numbers in one row."""
+    """Values as a one-dimensional array of integers."""
     array = _array(values)
     if array.ndim != 1 or (array.size and not numpy.issubdtype(array.dtype, numpy.integer)):
-        raise ValueError(f"expected {name} to be one row of whole numbers, got {array.dtype} {array.shape}")
+        raise ValueError(f"expected {name} to be a one-dimensional array of integers, got {array.dtype} {array.shape}")
     return array.astype(numpy.int64)
 
 

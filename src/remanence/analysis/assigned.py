@@ -1,4 +1,4 @@
-"""Do units keep the timescales they were given (figure 4 of the multi-timescale paper)?"""
+"""Assigned timescales compared with those estimated on a text (figure 4 of the multi-timescale paper)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .plain import Result
 
 @dataclass(frozen=True, eq=False)
 class AssignedEstimated(Result):
-    """Timescales of the units of a layer from its biases, and from the forget values that occur on a text."""
+    """Timescales of the units of a layer from its biases, and from its forget values on a text."""
 
     assigned: Numbers
     """In the order of the units, `(H,)`."""
     estimated: Numbers
     """`(H,)`."""
     spearman: float
-    """Correlation of ranks."""
+    """Rank correlation."""
     log_pearson: float
-    """Correlation of logarithms."""
+    """Pearson correlation of the logarithms."""
     left_out: int
-    """Units with a timescale of zero or infinity, which has no logarithm; they count for the ranks alone."""
+    """Units with a timescale of zero or infinity, which has no finite logarithm; they count in the ranks only."""
 
 
 def assigned_against_estimated(assigned: Any, estimated: Any) -> AssignedEstimated:
@@ -47,7 +47,7 @@ def assigned_against_estimated(assigned: Any, estimated: Any) -> AssignedEstimat
         )
     pairs = numpy.stack((given, found))
     if numpy.isnan(pairs).any() or (pairs < 0).any():
-        raise ValueError("expected timescales of zero or more, got one that is not")
+        raise ValueError("expected timescales of zero or more, got a negative one or NaN")
     usable = (numpy.isfinite(pairs) & (pairs > 0)).all(0)
     return AssignedEstimated(
         assigned=given,
@@ -61,11 +61,11 @@ def assigned_against_estimated(assigned: Any, estimated: Any) -> AssignedEstimat
 def estimated_timescales(model: LanguageModel, stream: Text, *, chunk: int = 70) -> list[Tensor]:
     """Timescale of every unit from its mean forget value on a text, one float64 `(H,)` tensor per layer.
 
-    The text is read from zero state in one piece: the length of a chunk changes memory, and nothing else.
+    The text is read as one sequence from zero state: the chunk length affects only memory use.
 
     Args:
         model: a language model.
-        stream: a text, its words or their numbers `(N,)`.
+        stream: a text, its words or their token ids `(N,)`.
         chunk: words run at a time.
     """
     if chunk < 1:
@@ -76,7 +76,7 @@ def estimated_timescales(model: LanguageModel, stream: Text, *, chunk: int = 70)
 
 
 def _correlation(one: Numbers, two: Numbers) -> float:
-    """Pearson's, not a number where one of them does not vary."""
+    """Pearson's correlation; NaN if one of them is constant."""
     if len(one) < 2 or numpy.ptp(one) == 0 or numpy.ptp(two) == 0:
         return float("nan")
     return float(numpy.corrcoef(one, two)[0, 1])

@@ -1,4 +1,4 @@
-"""What the gates of a unit do that hears nothing: no input, no hidden values, its biases alone."""
+"""The gates of a unit that receives no input and no hidden values, only its biases."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class LayerAtRest(Result):
     name: str
     """l0, l0_reverse, l1, ..."""
     gates: dict[str, Numbers]
-    """From 0 to 1 by name, those that the cell has: forget, input, output, reset, refine, candidate_reset."""
+    """Values from 0 to 1, by name, of the gates that the cell has: forget, input, output, reset, refine,
+    candidate_reset."""
     ages: Numbers | None
-    """Of a power law, the age (1 - r) / r at which a unit with reset gate r comes to rest: up to that age it decays as
-    a power law, from then on exponentially. None for other gates."""
+    """For a power law, the age (1 - r) / r at which a unit with reset gate r comes to rest: up to that age it decays as
+    a power law, after it exponentially. None for other gates."""
 
 
 def gates_at_rest(model: AnyModel) -> list[LayerAtRest]:
-    """Gates of all units by their biases alone, layer by layer.
+    """Gates of all units from their biases alone, layer by layer.
 
     The forget value of a power-law unit is the one at its age at rest.
 
@@ -46,7 +47,7 @@ def gates_at_rest(model: AnyModel) -> list[LayerAtRest]:
 
 
 def _at_rest(name: str, layer: Recurrent, place: Place) -> LayerAtRest:
-    layer.gate  # noqa: B018  refuses a layer without one
+    layer.gate  # noqa: B018  raises for a layer without a gate
     cell = layer._cell_now()
     assert isinstance(cell, GatedCell)
     weights = {key: weight.double() for key, weight in layer._weights(place, torch.float64).items()}
@@ -57,7 +58,7 @@ def _at_rest(name: str, layer: Recurrent, place: Place) -> LayerAtRest:
     seen = cell.step(projected, tuple(state.values()), weights, None).seen
     ages = None
     if isinstance(layer.gate, PowerLaw):
-        # The fixed point of d = (1 - r)(d + 1); held finite, so that a unit that never resets has a forget value.
+        # The fixed point of d = (1 - r)(d + 1); clamped, so that a unit that never resets has a forget value.
         kept = torch.sigmoid(-layer.forget_biases()[layer.places.index(place)][0])
         reset = seen["reset"]
         at_rest = (kept / reset).clamp(max=1e15)
@@ -70,5 +71,5 @@ def _at_rest(name: str, layer: Recurrent, place: Place) -> LayerAtRest:
 
 
 def _has_gate(layer: Recurrent, name: str) -> bool:
-    """Whether a gate is more than the constant that records hold in its place."""
+    """Whether the cell has this gate, rather than a constant in its records."""
     return isinstance(layer.cell, GatedCell) and name in layer.cell.blocks

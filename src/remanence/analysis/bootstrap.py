@@ -1,8 +1,8 @@
-"""Is one language model better than another, or is it the test text? A paired bootstrap over blocks of the text.
+"""Paired bootstrap over blocks of the test text: is the difference between two language models significant?
 
-The text is cut into consecutive blocks. A resample draws as many blocks as there are, with replacement, the same for
-both models, and gives a perplexity of each, overall and by frequency of the word. Everything a resample needs of a
-block is its sums and numbers of words by bin, so all resamples are one matrix product.
+The text is split into consecutive blocks. A resample draws as many blocks as there are, with replacement, the same for
+both models, and gives the perplexity of each, overall and by word frequency. A resample needs only the sums of losses
+and word counts of each block by bin, so all resamples together are one matmul.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AT_ONCE = 2**22
 
 @dataclass(frozen=True, eq=False)
 class PairedBootstrap(Result):
-    """Perplexity of a first model less that of a second, positive where the second is better.
+    """Perplexity of a first model minus that of a second, positive if the second is better.
 
     Arrays have one entry for every bin and a last one for all words, `(C,)`.
     """
@@ -33,7 +33,7 @@ class PairedBootstrap(Result):
     columns: tuple[str, ...]
     """Names of the bins, and "all"."""
     first: Numbers
-    """Perplexities of the first model over all whole blocks."""
+    """Perplexities of the first model over all complete blocks."""
     second: Numbers
     difference: Numbers
     """`first - second`."""
@@ -41,23 +41,23 @@ class PairedBootstrap(Result):
     """Mean difference over resamples."""
     std: Numbers
     low: Numbers
-    """2.5 % of the resampled differences are below, and 2.5 % above `high`: the 95 % percentile interval."""
+    """The 95 % percentile interval from `low` to `high`: 2.5 % of the resampled differences are below, 2.5 % above."""
     high: Numbers
     significant: NDArray[numpy.bool_]
-    """Whether the 95 % interval leaves out zero."""
+    """Whether the 95 % interval excludes zero."""
     low_999: Numbers
-    """Of 10,000 differences in order, with the one of the text as it is added, number 5; `high_999` is number 9996.
+    """Of 10,000 sorted differences plus the one of the original text, number 5; `high_999` is number 9996.
 
-    The authors' program prints these two. They are a 99.9 % interval, not one of 95 %.
+    The authors' code prints these two. They are a 99.9 % interval, not a 95 % interval.
     """
     high_999: Numbers
     undefined: Integers
-    """Resamples in which a bin had no words; they count in none of the above."""
+    """Number of resamples in which a bin had no words; they are excluded from all of the above."""
     blocks: int
     block: int
-    """Words in a block."""
+    """Words per block."""
     left_out: int
-    """Words after the last whole block."""
+    """Words after the last complete block."""
     resamples: int
     seed: int
 
@@ -80,10 +80,10 @@ def paired_bootstrap(
         second: the same by the other, `(N,)`.
         targets: the words, `(N,)`.
         counts: occurrences of every word of the vocabulary, `(V,)`.
-        bounds: least number of occurrences in every bin but the last; none for all words alone.
-        block: words in a block. What is left at the end of the text is dropped.
-        resamples: how many.
-        seed: which ones.
+        bounds: least number of occurrences in every bin except the last; empty for all words only.
+        block: words per block. The remainder at the end of the text is dropped.
+        resamples: number of resamples.
+        seed: seed of the resamples.
     """
     one, two, targets = numbers(first), numbers(second), integers("targets", targets)
     if not one.shape == two.shape == targets.shape:
@@ -92,7 +92,7 @@ def paired_bootstrap(
         )
     losses = numpy.stack((one, two))
     if not numpy.isfinite(losses).all():
-        raise ValueError("expected finite losses of both models, got one that is not")
+        raise ValueError("expected finite losses of both models, got NaN or infinity")
     if block < 1 or resamples < 2:
         raise ValueError(f"expected blocks of at least one word and two resamples, got {block} and {resamples}")
     blocks = len(targets) // block
@@ -120,7 +120,7 @@ def paired_bootstrap(
 
 
 def _of_blocks(losses: Numbers, bins: Integers, blocks: int, block: int, number: int) -> tuple[Numbers, Numbers]:
-    """Sums of losses `(2, blocks, C)` and numbers of words `(blocks, C)`, by block and column."""
+    """Sums of losses `(2, blocks, C)` and word counts `(blocks, C)`, by block and column."""
     whole = blocks * block
     places = numpy.arange(whole) // block * number + bins[:whole]
 
@@ -148,7 +148,7 @@ def _resampled(sums: Numbers, tokens: Numbers, resamples: int, seed: int) -> Num
 
 
 def _summary(differences: Numbers, as_it_is: float) -> tuple[float, ...]:
-    """What is known of one column, from its resampled differences `(resamples,)`."""
+    """Statistics of one column, from its resampled differences `(resamples,)`."""
     found = numpy.sort(differences[numpy.isfinite(differences)])
     undefined = len(differences) - len(found)
     if len(found) < 2 or not math.isfinite(as_it_is):
@@ -156,6 +156,6 @@ def _summary(differences: Numbers, as_it_is: float) -> tuple[float, ...]:
     low, high = numpy.percentile(found, (2.5, 97.5))
     every = numpy.sort(numpy.append(found, as_it_is))
     rank = math.ceil(len(found) / 2000)
-    # Number 5 of 10,001 from below, and number 9996: one less than its mirror image, as the authors' program has it.
+    # Number 5 of 10,001 from below, and number 9996: one less than its mirror image, as in the authors' code.
     wide = every[rank - 1], every[len(found) - rank]
     return (as_it_is, float(found.mean()), float(found.std(ddof=1)), low, high, *wide, undefined)

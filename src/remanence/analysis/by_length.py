@@ -1,7 +1,7 @@
-"""How good are models on short and on long sequences (pLSTM figure 4)?
+"""Accuracy of models by sequence length (pLSTM figure 4).
 
-Every sequence is scored by itself, as a replica of its own: a task's scores are sums over the sequences of a replica,
-so one call gives the score of each of them, whatever the task.
+Every sequence is scored as its own replica: a task's scores are sums over the sequences of a replica, so one call gives
+the score of every sequence, for any task.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ class ScoresOfSequences(Result):
 
     score: str
     totals: Numbers
-    """Sum over what counts in a sequence, `(M, N)`."""
+    """Sum over the steps that count in a sequence, `(M, N)`."""
     counts: Numbers
-    """How much counts in it, `(M, N)`; `totals / counts` is its score."""
+    """Number of steps that count in it, `(M, N)`; `totals / counts` is its score."""
     lengths: Integers
     """Steps of every sequence, `(N,)`."""
     groups: Integers | None
-    """The kind of every sequence, `(N,)`, where the task knows kinds."""
+    """The group of every sequence, `(N,)`; None if the task has no groups."""
 
 
 @dataclass(frozen=True, eq=False)
 class AccuracyByLength(Result):
-    """A score by length of the sequence."""
+    """A score by sequence length."""
 
     score: str
     labels: list[str]
-    """Of K bins."""
+    """Labels of K bins."""
     shortest: Integers
-    """The shortest sequence in every bin, in steps, `(K,)`; 0 where it is empty."""
+    """Length of the shortest sequence in every bin, `(K,)`; 0 if it is empty."""
     longest: Integers
     sequences: Integers
-    """How many are in each, `(K,)`."""
+    """Number of sequences per bin, `(K,)`."""
     values: Numbers
-    """`(M, K)` by model and bin; not a number where a bin is empty."""
+    """`(M, K)` by model and bin; NaN if a bin is empty."""
     mean: Numbers
-    """Over all sequences of all models, `(K,)`."""
+    """Mean over all sequences of all models, `(K,)`."""
     standard_error: Numbers
-    """Of that mean, with every sequence of every model as one sample, `(K,)`."""
+    """Standard error of that mean, with every sequence of every model as one sample, `(K,)`."""
     overall: Numbers
-    """Of all sequences, `(M,)`."""
+    """Score on all sequences, `(M,)`."""
 
 
 def accuracy_by_length(
@@ -72,19 +72,19 @@ def accuracy_by_length(
     seed: int = 0,
     at_once: int = AT_ONCE,
 ) -> AccuracyByLength:
-    """Score trained models on sequences by their length, or by the groups a task puts them into.
+    """Score trained models by sequence length, or by the groups of a task.
 
     Args:
-        models: one, or several that differ in their weights alone, such as the seeds of an experiment.
-        task: what they were trained on. IMDB and Dyck-2 have groups: by length before the cut, and by longest
+        models: a model, or several that differ only in their weights, such as the seeds of an experiment.
+        task: task they were trained on. IMDB and Dyck-2 have groups: by length before truncation, and by longest
             dependency.
-        edges: a bin holds lengths from one edge up to, not including, the next; the last one its right edge too. None
-            for the groups of the task where it has some, else for equal bins.
-        bins: number of equal bins between the shortest and the longest sequence.
-        score: which one; None for the goal of the task.
+        edges: a bin has lengths from one edge up to, but not including, the next; the last one includes its right edge.
+            None for the groups of the task if it has any, else for equal-width bins.
+        bins: number of equal-width bins between the shortest and the longest sequence.
+        score: name of the score; None for the goal of the task.
         labels: names of the bins.
-        sequences: at most so many.
-        seed: which ones.
+        sequences: maximum number of sequences.
+        seed: seed of the sequences.
         at_once: sequences run at a time.
     """
     found = scores_of_sequences(models, task, score=score, sequences=sequences, seed=seed, at_once=at_once)
@@ -112,7 +112,7 @@ def scores_of_sequences(
     seed: int = 0,
     at_once: int = AT_ONCE,
 ) -> ScoresOfSequences:
-    """One score of every sequence by every model; arguments as of `accuracy_by_length`."""
+    """One score of every sequence by every model. Same arguments as `accuracy_by_length`."""
     models = [models] if isinstance(models, SequenceModel) else list(models)
     if not models:
         raise ValueError("expected at least one model, got none")
@@ -149,13 +149,13 @@ def _alone(outputs: Tensor) -> Tensor:
 
 
 def _each_alone(batch: Batch) -> Batch:
-    """Batches of R replicas as R B batches of one sequence, with these in front of every shape."""
+    """Batches of R replicas as R B batches of one sequence, with R B as the first dimension."""
 
     def one(name: str) -> Tensor | None:
         value: Tensor | None = getattr(batch, name)
         if value is None:
             return None
-        if value.dim() == 2:  # (R, B): one thing per sequence
+        if value.dim() == 2:  # (R, B): one value per sequence
             return value.flatten().unsqueeze(1)
         return value.transpose(1, 2).flatten(0, 1).unsqueeze(2)
 
@@ -176,11 +176,11 @@ def _bounds(lengths: Integers, edges: Sequence[int] | None, bins: int) -> list[i
 
 
 def _binned(found: ScoresOfSequences, inside: numpy.ndarray, labels: list[str]) -> AccuracyByLength:
-    """From sequences to bins, `(K, N)` booleans."""
+    """Average the scores of sequences in bins; `inside` is `(K, N)` booleans."""
     weights = inside.astype(numpy.float64)
     totals, counts = found.totals @ weights.T, found.counts @ weights.T  # (M, K)
     mean = _ratio(totals.sum(0), counts.sum(0))
-    # The error of a ratio of sums: that of the mean where everything counts the same.
+    # The error of a ratio of sums; equal to that of the mean if all counts are equal.
     residuals = found.totals[:, None] - numpy.nan_to_num(mean)[:, None] * found.counts[:, None]  # (M, K, N)
     squares = (numpy.square(residuals) * weights).sum((0, 2))
     samples = len(found.totals) * inside.sum(1)
@@ -200,6 +200,6 @@ def _binned(found: ScoresOfSequences, inside: numpy.ndarray, labels: list[str]) 
 
 
 def _ratio(sums: Numbers | Integers, counts: Numbers | Integers) -> Numbers:
-    """Not a number where there is nothing."""
+    """The ratio; NaN where the count is zero."""
     out = numpy.full(numpy.shape(sums), numpy.nan)
     return numpy.divide(sums, counts, out=out, where=numpy.asarray(counts) > 0)

@@ -1,4 +1,4 @@
-"""Exponential and power-law decay side by side (pLSTM figure 1)."""
+"""Exponential and power-law decay compared (pLSTM figure 1)."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from .plain import Result
 
 @dataclass(frozen=True, eq=False)
 class DecayCurves(Result):
-    """What stays of a cell that was one at step 0 and hears nothing, `(steps + 1,)` each."""
+    """The decay of a cell that is 1 at step 0 and receives no input, `(steps + 1,)` each."""
 
     steps: NDArray[numpy.int64]
     exponential: NDArray[numpy.float64]
     power_law: NDArray[numpy.float64]
     crossing: float | None
-    """Steps, not a whole number, after which the power law keeps more; None where it does from the start."""
+    """Number of steps, not an integer, after which the power law keeps more; None if it does from the start."""
 
 
 def decay_curves(steps: int = 200, rate: float = 0.97, exponent: float = 0.3) -> DecayCurves:
-    """Both forms of forgetting, step by step.
+    """Compute both forms of forgetting, step by step.
 
         exponential    c_n = rate * c_{n-1}
         power law      c_n = ((n + 1) / n)^(-p) * c_{n-1}
 
     Args:
-        steps: how many steps nothing is heard.
+        steps: number of steps without input.
         rate: forget value of the exponential.
         exponent: p of the power law.
     """
@@ -50,10 +50,10 @@ def decay_curves(steps: int = 200, rate: float = 0.97, exponent: float = 0.3) ->
 
 
 def _crossing(rate: float, exponent: float) -> float | None:
-    """Where rate^n = (n + 1)^-p beside n = 0.
+    """The solution n of rate^n = (n + 1)^-p other than n = 0.
 
-    With s = -log(rate) / p and u = n + 1 this is -s u exp(-s u) = -s exp(-s): one branch of Lambert's function gives
-    u = 1, the other the crossing, which lies after the start if s < 1.
+    With s = -log(rate) / p and u = n + 1 this is -s u exp(-s u) = -s exp(-s): one branch of the Lambert W function
+    gives u = 1, the other the crossing, which is after the start if s < 1.
     """
     from scipy.special import lambertw
 

@@ -1,11 +1,11 @@
-"""Is a decay exponential, or a power law?
+"""Fits of exponentials and power laws to decay curves.
 
     exponential    y_n = A exp(-n / T)
     power law      y_n = A (1 + n / a)^(-p)
 
-Both are fitted to the logarithm of a curve by least squares. The power law has an age a: what a unit holds when one
-begins to watch is older than that. With a = 1 it is (n + 1)^(-p). As a grows it becomes the exponential, so it always
-fits about as well; Akaike's criterion says whether the third parameter is worth it.
+Both are fitted to the logarithm of a curve by least squares. The power law has an age a, because the memory of a unit
+may be older than the first point of the curve. With a = 1 it is (n + 1)^(-p). As a grows it becomes the exponential, so
+it always fits about as well; Akaike's information criterion decides whether the third parameter is worth it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .arrays import Integers, Numbers, numbers
 from .plain import Result
 
 LEAST_POINTS = 5
-"""Fewer do not tell two curves with three parameters apart."""
+"""Fewer points cannot distinguish two curves with up to three parameters."""
 ROUNDING = 1e-4
-"""Relative errors below that are rounding, and no reason to prefer one form."""
+"""Relative errors below this are rounding, and no reason to prefer one form."""
 AGES = 121
-"""Ages tried before the best one is refined."""
+"""Number of ages on the grid before the best one is refined."""
 
 HALVINGS = 60
 GOLDEN = (5**0.5 - 1) / 2
@@ -31,33 +31,33 @@ GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True, eq=False)
 class DecayFits(Result):
-    """Both forms fitted to C curves, `(C,)` each; not a number where a curve has too few points above the floor."""
+    """Both forms fitted to C curves, `(C,)` each; NaN if a curve has too few points above the floor."""
 
     points: Integers
-    """Points fitted: those before a curve falls below the floor."""
+    """Number of fitted points, before a curve falls below the floor."""
     timescale: Numbers
-    """T of the exponential, in steps; infinite where nothing decays."""
+    """T of the exponential, in steps; infinite if nothing decays."""
     exponential_amplitude: Numbers
     exponential_error: Numbers
-    """Root mean square of the residuals of log y."""
+    """Root mean square residual of log y."""
     exponential_aic: Numbers
     exponent: Numbers
-    """p of the power law; zero where nothing decays."""
+    """p of the power law; zero if nothing decays."""
     age: Numbers
     """a of the power law, in steps."""
     power_law_amplitude: Numbers
     power_law_error: Numbers
     power_law_aic: Numbers
     better: list[str | None]
-    """"exponential" or "power law", whichever has the smaller criterion; None where neither was fitted."""
+    """"exponential" or "power law", whichever has the smaller AIC; None if neither was fitted."""
 
     def exponential(self, steps: Any) -> Numbers:
-        """The fitted exponentials at some steps, `(N, C)`."""
+        """The fitted exponentials at the given steps, `(N, C)`."""
         curves: Numbers = self.exponential_amplitude * numpy.exp(-numbers(steps)[:, None] / self.timescale)
         return curves
 
     def power_law(self, steps: Any) -> Numbers:
-        """The fitted power laws at some steps, `(N, C)`."""
+        """The fitted power laws at the given steps, `(N, C)`."""
         curves: Numbers = self.power_law_amplitude * (1 + numbers(steps)[:, None] / self.age) ** -self.exponent
         return curves
 
@@ -68,27 +68,27 @@ def fit_decay(steps: Any, curves: Any, *, floor: float = 1e-6) -> DecayFits:
     Args:
         steps: `(N,)`, from zero on.
         curves: `(N, C)`, or `(N,)` for one.
-        floor: a curve is fitted up to its first value below that, where rounding or nothing is left.
+        floor: a curve is fitted up to its first value below this, from which on it is rounding error or zero.
     """
     n, y = numbers(steps), numbers(curves)
     y = y[:, None] if y.ndim == 1 else y
     if n.ndim != 1 or y.ndim != 2 or len(n) != len(y) or not y.size:
         raise ValueError(f"expected one value of every curve for every step, got {n.shape} and {y.shape}")
     if not (n >= 0).all() or not numpy.isfinite(n).all() or len(set(n.tolist())) < len(n):
-        raise ValueError("expected different steps of zero or more, got others")
+        raise ValueError("expected distinct steps of zero or more, got negative, infinite or repeated ones")
     if not floor > 0:
         raise ValueError(f"expected a floor above zero, got {floor}")
-    with numpy.errstate(invalid="ignore"):  # a curve that is not a number has no point above the floor
+    with numpy.errstate(invalid="ignore"):  # a NaN curve has no point above the floor
         used = numpy.logical_and.accumulate(y >= floor, axis=0) & numpy.isfinite(y)
     points = used.sum(0)
     enough = points >= LEAST_POINTS
     logs = numpy.log(numpy.where(used, y, 1.0))
-    weights = used / numpy.maximum(points, 1)  # means over the points of every curve
+    weights = used / numpy.maximum(points, 1)  # weights of the mean over the points of every curve
     x = n[:, None]
     start, slope, squares = _line(x, logs, weights)
     age = _best_age(x, logs, weights)
     power_start, power, power_squares = _line(numpy.log1p(x / age), logs, weights)
-    with numpy.errstate(divide="ignore"):  # nothing decays: an infinite timescale
+    with numpy.errstate(divide="ignore"):  # no decay: an infinite timescale
         timescale = 1 / numpy.abs(slope)
     parts = {
         "timescale": timescale,
@@ -108,7 +108,7 @@ def fit_decay(steps: Any, curves: Any, *, floor: float = 1e-6) -> DecayFits:
 
 
 def _best_age(x: Numbers, logs: Numbers, weights: Numbers) -> Numbers:
-    """The age at which a power law fits best, `(C,)`: on a grid, then between its neighbours by golden section."""
+    """The age at which a power law fits best, `(C,)`: grid search, then golden-section search between neighbours."""
     ages = numpy.log(numpy.geomspace(0.1, 1000 * max(1.0, float(x.max())), AGES))
 
     def squares(age: Numbers) -> Numbers:
@@ -130,7 +130,7 @@ def _line(x: Numbers, y: Numbers, weights: Numbers) -> tuple[Numbers, Numbers, N
     Args:
         x: `(N, C)` or `(N, 1)`.
         y: `(N, C)`.
-        weights: `(N, C)`, of which every column adds up to one, or to zero where there is no point.
+        weights: `(N, C)`; every column sums to one, or to zero if it has no points.
     """
     x_mean, y_mean = (weights * x).sum(0), (weights * y).sum(0)
     centred = x - x_mean
@@ -141,6 +141,6 @@ def _line(x: Numbers, y: Numbers, weights: Numbers) -> tuple[Numbers, Numbers, N
 
 
 def _aic(squares: Numbers, points: Integers, parameters: int) -> Numbers:
-    """Akaike's criterion for Gaussian residuals; their variance is one parameter more."""
+    """Akaike's information criterion for Gaussian residuals; their variance is one more parameter."""
     found: Numbers = points * numpy.log(numpy.maximum(squares, ROUNDING**2)) + 2 * (parameters + 1)
     return found

@@ -1,7 +1,7 @@
-"""How long brackets stay open, and how good a model is where they stay open long (multi-timescale paper, figure 2).
+"""Timescales of bracket pairs, and accuracy by the longest one (multi-timescale paper, figure 2).
 
-The timescale of a pair of brackets is the number of symbols from the opening to the closing one, both included: 2 for
-"()". The longest one of a string is the longest dependency a model has to bridge in it.
+The timescale of a pair of brackets is the number of symbols from the opening to the closing bracket, both included: 2
+for "()". The longest timescale of a string is the longest dependency that a model has to bridge in it.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ Shares = NDArray[numpy.float64]
 
 @dataclass(frozen=True, eq=False)
 class AccuracyByDependency(Result):
-    """The share of strings that are right at every step, by longest timescale."""
+    """The fraction of strings that are correct at every step, by longest timescale."""
 
     edges: Shares
-    """Of the bins, `(bins + 1,)`. A bin begins with its left edge; the last one ends with its right edge, too."""
+    """Edges of the bins, `(bins + 1,)`. A bin includes its left edge; the last one also includes its right edge."""
     strings: Whole
-    """How many fall into each bin, `(bins,)`."""
+    """Number of strings per bin, `(bins,)`."""
     accuracy: Shares
-    """`(models, bins)`; NaN where there are no strings."""
+    """`(models, bins)`; NaN if a bin has no strings."""
     mean: Shares
-    """Over models, `(bins,)`."""
+    """Mean over models, `(bins,)`."""
     std: Shares
     """Sample standard deviation over models; zero for one model."""
     overall: Shares
-    """Of all strings, `(models,)`."""
+    """Accuracy on all strings, `(models,)`."""
 
 
 @dataclass(frozen=True, eq=False)
 class PairTimescales(Result):
-    """How frequent timescales are among all pairs of brackets."""
+    """The distribution of timescales over all pairs of brackets."""
 
     timescales: Whole
     """The even numbers from 2 to the length of the longest string."""
     pairs: Whole
-    """How many pairs have that timescale."""
+    """Number of pairs with that timescale."""
     share: Shares
-    """The same, divided by all pairs."""
+    """Fraction of all pairs."""
 
 
 def pair_timescales(string: str) -> Whole:
@@ -66,7 +66,7 @@ def pair_timescales(string: str) -> Whole:
             found.append(place + 1 - opened.pop()[1])
         else:
             raise ValueError(
-                f"expected balanced brackets of {SYMBOLS}, got {string!r}, wrong from {string[place:]!r} on"
+                f"expected balanced brackets of {SYMBOLS}, got {string!r}, which is wrong from {string[place:]!r} on"
             )
     if opened:
         raise ValueError(f"expected balanced brackets of {SYMBOLS}, got {string!r}, where {len(opened)} stay open")
@@ -74,7 +74,7 @@ def pair_timescales(string: str) -> Whole:
 
 
 def pair_timescale_distribution(task: Dyck2, split: Split = "train") -> PairTimescales:
-    """How frequent timescales are in the strings of a split."""
+    """The distribution of timescales in the strings of a split."""
     found = read(task.strings(split)).timescales
     pairs = numpy.bincount(found[found > 0], minlength=task.longest + 1)[2::2]
     return PairTimescales(numpy.arange(2, task.longest + 1, 2), pairs, pairs / max(1, pairs.sum()))
@@ -102,11 +102,11 @@ def accuracy_by_dependency(
     """Score trained models on strings of the test split by their longest dependency.
 
     Args:
-        models: one, or several that differ in their weights alone, such as the seeds of an experiment. All see the
-            same strings, side by side.
-        task: what they were trained on.
-        bins: equal bins of the longest timescale, from 2 to the length of the longest string.
-        sequences: only the first so many strings; None for all.
+        models: a model, or several that differ only in their weights, such as the seeds of an experiment. All run in
+            parallel on the same strings.
+        task: task they were trained on.
+        bins: number of equal-width bins of the longest timescale, from 2 to the length of the longest string.
+        sequences: use only this many strings, from the start; None for all.
         at_once: strings run at a time.
     """
     models = [models] if isinstance(models, SequenceModel) else list(models)

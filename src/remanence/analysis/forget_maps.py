@@ -1,4 +1,4 @@
-"""What forget gates do over a sequence, unit by unit (figure 5 of the multi-timescale paper)."""
+"""Forget values over a sequence, unit by unit (figure 5 of the multi-timescale paper)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from ..models.language import LanguageModel
 from ..models.text import tokens_of, words_of
 from .arrays import Integers, Numbers, numbers
-from .opened import AnyInput, AnyModel, Heard, Opened, opened
+from .opened import AnyInput, AnyModel, LayerInput, Opened, opened
 from .plain import Result
 
 
@@ -23,23 +23,23 @@ class ForgetMap(Result):
     name: str
     """l0, l1, ..."""
     values: Numbers
-    """Mean forget value of every group at every step, `(G, T)`; the group that keeps most comes first."""
+    """Mean forget value of every group at every step, `(G, T)`; the group with the largest values comes first."""
     units: list[Integers]
-    """The units of every group, that with the largest mean forget value first."""
+    """The units of every group, largest mean forget value first."""
     means: Numbers
-    """Mean forget value of every group, `(G,)`, falling."""
+    """Mean forget value of every group, `(G,)`, in descending order."""
     timescales: Numbers | None
-    """Mean timescale of every group by the biases, `(G,)`; None where the gate has none."""
+    """Mean timescale of every group from the biases, `(G,)`; None if the gate has none."""
 
 
 @dataclass(frozen=True, eq=False)
 class ForgetMaps(Result):
-    """A heat map for every layer of a model."""
+    """One heat map per layer of a model."""
 
     first: int
-    """Step at which the map begins, counted from zero."""
+    """First step of the map, counted from zero."""
     labels: list[str] | None
-    """What was heard at every step: the words, where a language model knows them."""
+    """Labels of the steps: the words, for a language model with a vocabulary."""
     layers: list[ForgetMap]
 
 
@@ -57,21 +57,21 @@ def forget_maps(
 
     Args:
         model: a layer, a `SequenceModel`, a `LanguageModel`, or torch's LSTM or GRU.
-        input: an input as the model takes it, a batch of a task, or a text. Values are means over its sequences, each
-            as long as it is.
-        group: units in a group; 1 for every unit by itself. The last group may be smaller.
-        first: the model hears the input from the start, the map begins after so many steps.
-        steps: of the map; None for all that are left.
-        labels: of all steps of the input; None for the words of a text.
-        dt: times between steps of the input.
+        input: an input of the model, a batch of a task, or a text. Values are means over its sequences; padding does
+            not count.
+        group: units per group; 1 for single units. The last group may be smaller.
+        first: first step of the map. The model still runs from the start of the input.
+        steps: number of steps of the map; None for all remaining ones.
+        labels: labels of all steps of the input; None for the words of a text.
+        dt: time between steps of the input.
     """
     if isinstance(group, bool) or not isinstance(group, int) or group < 1:
         raise ValueError(f"expected groups of at least one unit, got {group!r}")
     inside = opened(model)
     for layer in inside.layers:
-        layer.gate  # noqa: B018  refuses a layer without one
-    heard = inside.hear(input, dt)
-    whole = len(heard.vectors)
+        layer.gate  # noqa: B018  raises for a layer without a gate
+    drive = inside.layer_input(input, dt)
+    whole = len(drive.vectors)
     last = whole if steps is None else first + steps
     if not 0 <= first < last <= whole:
         raise ValueError(f"expected steps within the {whole} of the input, got {first} to {last - 1}")
@@ -80,7 +80,7 @@ def forget_maps(
     if labels is not None and len(labels) != whole:
         raise ValueError(f"expected a label for each of {whole} steps, got {len(labels)}")
     with inside.measuring():
-        means = _means(inside, heard, first, last)
+        means = _means(inside, drive, first, last)
     maps = [
         _map(name, values, assigned, group)
         for name, values, assigned in zip(inside.names, means, inside.timescales(), strict=True)
@@ -88,19 +88,19 @@ def forget_maps(
     return ForgetMaps(first=first, labels=None if labels is None else list(labels[first:last]), layers=maps)
 
 
-def _means(inside: Opened, heard: Heard, first: int, last: int) -> list[Numbers]:
+def _means(inside: Opened, drive: LayerInput, first: int, last: int) -> list[Numbers]:
     """Mean forget values over sequences, `(T, H)` for every place."""
     kept: list[list[Numbers]] = [[] for _ in inside.places]
-    for start, records, _ in inside.watched(heard):
+    for start, records, _ in inside.watched(drive):
         for rows, record in zip(kept, records, strict=True):
-            rows.append(_over_sequences(record["forget"], heard.lengths)[max(0, first - start) : last - start])
+            rows.append(_over_sequences(record["forget"], drive.lengths)[max(0, first - start) : last - start])
         if start + len(records[0]["forget"]) >= last:
             break
     return [numpy.concatenate(rows) for rows in kept]
 
 
 def _over_sequences(values: Tensor, lengths: Tensor | None) -> Numbers:
-    """The mean over the sequences that are still going on, `(T, B, H)` to `(T, H)`."""
+    """The mean over the sequences that have not ended, `(T, B, H)` to `(T, H)`."""
     if lengths is None:
         return numbers(values.double().mean(1))
     going_on = torch.arange(len(values)).unsqueeze(1) < lengths  # values past the end are zero
@@ -125,6 +125,6 @@ def _words(model: AnyModel, text: AnyInput) -> list[str] | None:
         return None
     if isinstance(text, Tensor) and text.dim() == 2:
         if text.shape[1] > 1:
-            return None  # several texts have no word in common
+            return None  # several texts have no common labels
         text = text[:, 0]
     return words_of(tokens_of(text, model.words, model.vocabulary).tolist(), model.vocabulary)

@@ -18,7 +18,7 @@ from .plain import Result
 
 @dataclass(frozen=True, eq=False)
 class GateFunctions(Result):
-    """Gates by name on two grids, in float64."""
+    """Gates by name, evaluated on two grids in float64."""
 
     z: NDArray[numpy.float64]
     """Pre-activations, `(points,)`."""
@@ -27,11 +27,11 @@ class GateFunctions(Result):
     slope: dict[str, NDArray[numpy.float64]]
     """phi'(z)."""
     complement: dict[str, NDArray[numpy.float64]]
-    """1 - phi(z), right to the last digits where phi rounds to one."""
+    """1 - phi(z), at full precision even where phi rounds to one."""
     tail_z: NDArray[numpy.float64]
     """Pre-activations of the tail, `(points,)`."""
     tail_log10: dict[str, NDArray[numpy.float64]]
-    """log10(1 - phi(z)) there; a logarithm, because 1 - phi of the fast gate is too small for any float from z = 8."""
+    """log10(1 - phi(z)) there; a logarithm, because 1 - phi of the fast gate underflows every float from z = 8."""
 
 
 def gate_functions(
@@ -41,14 +41,14 @@ def gate_functions(
     tail: tuple[float, float] = (0.0, 8.0),
     points: int = 481,
 ) -> GateFunctions:
-    """Forget values, slopes and what is left to one, as the package's own gates compute them.
+    """Forget values phi, slopes and complements 1 - phi, as computed by the gates of the package.
 
     Args:
-        gates: names or gates, of those that depend on the present pre-activation alone. The other rows of a gate that
-            has several stand where they start: 0 for `refine`, which makes it a sigmoid.
+        gates: names or gate objects that depend only on the current pre-activation. If a gate has several
+            pre-activations, the others have their initial value: 0 for `refine`, which makes it a sigmoid.
         span: first and last pre-activation.
-        tail: the same for the logarithm of 1 - phi.
-        points: points of each grid.
+        tail: first and last pre-activation for the logarithm of 1 - phi.
+        points: points per grid.
     """
     if points < 2:
         raise ValueError(f"expected at least two points, got {points}")
@@ -75,7 +75,7 @@ def _values(gate: Gate, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (rising,) = torch.autograd.grad(forgetting.forget.sum(), z, retain_graph=True)
         (falling,) = torch.autograd.grad(forgetting.complement.sum(), z)
     forget, complement = forgetting.forget.detach(), forgetting.complement.detach()
-    # The two slopes are one number; that of the smaller value keeps its digits.
+    # The two slopes are equal in exact arithmetic; the one of the smaller value is more precise.
     return forget, torch.where(forget < complement, rising, -falling), complement
 
 

@@ -1,4 +1,4 @@
-"""Trained on one delay, tested on others (pLSTM figure A.2)."""
+"""Generalisation to delays that were not trained on (pLSTM figure A.2)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Generalisation(Result):
 
     delays: NDArray[numpy.int64]
     goal: str
-    """Name of the score that matters."""
+    """Name of the task's main score."""
     scores: dict[str, NDArray[numpy.float64]]
     """`(models, delays)` by name of score."""
     mean: NDArray[numpy.float64]
-    """Of the goal over models, `(delays,)`."""
+    """Mean of the goal over models, `(delays,)`."""
     std: NDArray[numpy.float64]
     """Sample standard deviation of the goal over models; zero for one model."""
 
@@ -44,12 +44,12 @@ def generalisation(
     """Score trained models at delays they were not trained on.
 
     Args:
-        models: one, or several that differ in their weights alone, such as the seeds of an experiment. All see the
-            same sequences, side by side.
-        task_at: the task with a given delay.
+        models: a model, or several that differ only in their weights, such as the seeds of an experiment. All run in
+            parallel on the same sequences.
+        task_at: function that makes the task with a given delay.
         delays: delays to test.
         sequences: sequences per delay.
-        seed: which sequences.
+        seed: seed of the sequences.
         at_once: sequences run at a time.
     """
     models = [models] if isinstance(models, SequenceModel) else list(models)

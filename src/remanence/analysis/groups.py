@@ -1,4 +1,4 @@
-"""Units of a layer of a language model, in groups by their timescale."""
+"""Groups of units of a layer of a language model, by timescale."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .plain import Result
 
 @dataclass(frozen=True, eq=False)
 class Groups(Result):
-    """G groups of units from the longest timescales to the shortest."""
+    """G groups of units, from the longest timescales to the shortest."""
 
     units: list[Integers]
-    """The units of every group, the longest timescale first."""
+    """The units of every group, longest timescale first."""
     means: Numbers
     """Mean timescale of every group, `(G,)`."""
     longest: Numbers
-    """Longest timescale of every group, `(G,)`, by which the authors' program labels them."""
+    """Longest timescale of every group, `(G,)`; the authors' code labels groups by it."""
 
 
 def groups_of_units(timescales: Any, size: int) -> Groups:
-    """Units sorted by timescale, in groups of a size; the last one is smaller where the number does not divide.
+    """Sort units by timescale and group them; the last group may be smaller.
 
-    Units with assigned inverse gamma timescales are sorted already: these are groups of consecutive units.
+    Units with assigned inverse gamma timescales are already sorted, so their groups are consecutive units.
 
     Args:
         timescales: `(H,)`.
-        size: units in a group.
+        size: units per group.
     """
     values = numbers(timescales)
     if values.ndim != 1 or not len(values) or numpy.isnan(values).any():
@@ -49,8 +49,8 @@ def groups_of_units(timescales: Any, size: int) -> Groups:
     )
 
 
-def layer_of(model: LanguageModel, number: int) -> Recurrent:
-    """A recurrent layer by its number, counted from zero at the input."""
+def numbered_layer(model: LanguageModel, number: int) -> Recurrent:
+    """A recurrent layer by its index, counted from zero at the input."""
     layers = [layer for layer in model.layers if isinstance(layer, Recurrent)]
     if not 0 <= number < len(layers):
         raise ValueError(f"expected a layer from 0 to {len(layers) - 1}, got {number}")
@@ -58,7 +58,7 @@ def layer_of(model: LanguageModel, number: int) -> Recurrent:
 
 
 def timescales_of(layer: Recurrent, given: Any = None) -> Numbers:
-    """Timescales of the units of a layer, `(H,)`: those given, or those its biases say."""
+    """Timescales of the units of a layer, `(H,)`: the given ones, or those of its biases."""
     values = numbers(timescales.of(layer)[0] if given is None else given)
     if values.shape != (layer.hidden_size,):
         raise ValueError(f"expected timescales of {layer.hidden_size} units, got shape {values.shape}")

@@ -1,7 +1,7 @@
-"""Any model, opened: the recurrent layers inside it, and a way to run and watch them.
+"""Access to the recurrent layers inside any model, and a way to run them and record their gates.
 
-What an analysis of units needs is the same for a layer, a model with a read-out and a language model: vectors go in,
-and what every unit of every layer did comes out. torch's own LSTM and GRU are converted.
+An analysis of units needs the same for a layer, a model with a read-out and a language model: input vectors go in, and
+records of every unit of every layer come out. torch.nn.LSTM and torch.nn.GRU are converted.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from .arrays import Numbers, numbers
 
 AnyModel = Recurrent | SequenceModel | LanguageModel | nn.LSTM | nn.GRU
 AnyInput = Tensor | PackedSequence | Batch | Text
-"""What a model takes: vectors for a layer, vectors or symbols for a model with a read-out, a text for a language model;
-or a batch of a task."""
+"""An input of a model: vectors for a layer, vectors or symbols for a model with a read-out, a text for a language
+model; or a batch of a task."""
 Record = dict[str, Tensor]
 State = tuple[Any, ...]
 """The state of every layer, as the layer returns it."""
 STEPS = 50
-"""Steps watched at a time: what all gates of all layers do in them is in memory at once."""
+"""Steps recorded at a time: the gates of all layers at these steps are in memory together."""
 
 
 @dataclass(frozen=True)
-class Heard:
+class LayerInput:
     """An input as vectors for the first layer."""
 
     vectors: Tensor
     """`(T, B, I)`, padded at the end."""
     lengths: Tensor | None = None
-    """`(B,)` on the CPU; None where all have T steps."""
+    """`(B,)` on the CPU; None if all have T steps."""
     dt: Tensor | None = None
     """`(T, B)`."""
 
-    def silenced(self) -> Heard:
-        """As long, but nothing is heard: all vectors are zero."""
+    def without_input(self) -> LayerInput:
+        """The same lengths with zero input."""
         return replace(self, vectors=torch.zeros_like(self.vectors))
 
 
@@ -64,44 +64,44 @@ class Opened:
 
     @property
     def places(self) -> list[tuple[Recurrent, Place]]:
-        """Layers and directions in the order of records: that of `remanence.timescales.of`."""
+        """Layers and directions in the order of records, as in `remanence.timescales.of`."""
         return [(layer, place) for layer in self.layers for place in layer.places]
 
     @property
     def names(self) -> list[str]:
-        """Their names: l0, l0_reverse, l1, ..."""
+        """Names of the places: l0, l0_reverse, l1, ..."""
         if len(self.layers) > 1:
             return [f"l{number}" for number in range(len(self.layers))]
         return [place.suffix.removeprefix("_") for _, place in self.places]
 
     def timescales(self) -> list[Numbers | None]:
-        """Timescales of the biases, `(H,)` place by place; None where the gate has none, as a power law."""
+        """Timescales of the biases, `(H,)` place by place; None if the gate has none, such as a power law."""
         found: list[Numbers | None] = []
         for layer in self.layers:
             try:
                 found.extend(numbers(own) for own in timescales.of(layer))
             except ValueError:
-                layer.gate  # noqa: B018  a layer without one is refused
+                layer.gate  # noqa: B018  raises for a layer without a gate
                 found.extend(None for _ in layer.places)
         return found
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Evaluation mode and no gradients; afterwards every part is in the mode it was in."""
+        """Evaluation mode without gradients; restores the mode of every module afterwards."""
         with evaluating(nn.ModuleList([self.model, *self.layers])):
             yield
 
-    def hear(self, input: AnyInput, dt: Tensor | None = None) -> Heard:
-        """An input of the model as vectors for its first layer; a single sequence becomes a batch of one.
+    def layer_input(self, input: AnyInput, dt: Tensor | None = None) -> LayerInput:
+        """Convert an input of the model to vectors for its first layer; a single sequence becomes a batch of one.
 
         Args:
             input: see `AnyInput`.
-            dt: times between steps, shaped like the input without its features. A batch of a task has its own.
+            dt: time between steps, shaped like the input without its features. A batch of a task has its own.
         """
         if isinstance(self.model, LanguageModel):
             if dt is not None:
-                raise ValueError("expected no dt, got one: words come at unit steps")
-            return Heard(self._word_vectors(self.model, input))
+                raise ValueError("expected no dt for a language model, whose words come at unit steps, got one")
+            return LayerInput(self._word_vectors(self.model, input))
         (layer,) = self.layers
         lengths = mask = None
         if isinstance(input, Batch):
@@ -116,11 +116,11 @@ class Opened:
         elif getattr(self.model, "batch_first", False) and input.dim() == 3:
             input = input.transpose(0, 1)
             dt = dt.T if isinstance(dt, Tensor) and dt.dim() == 2 else dt
-        return self._heard(layer, input, lengths, dt, mask)
+        return self._batched(layer, input, lengths, dt, mask)
 
-    def _heard(
+    def _batched(
         self, layer: Recurrent, values: Tensor, lengths: Tensor | None, dt: Tensor | None, mask: Tensor | None
-    ) -> Heard:
+    ) -> LayerInput:
         weight = next(layer.parameters())
         if isinstance(self.model, SequenceModel):
             values, dt = self._through(self.model, values, dt, mask)
@@ -135,14 +135,14 @@ class Opened:
             dt = (dt.unsqueeze(1) if dt.dim() == 1 else dt).expand(values.shape[:2])
         values = values.to(weight.device, weight.dtype)
         if lengths is None:
-            return Heard(values, None, dt)
-        longest = int(lengths.max())  # a task may pad beyond it
-        return Heard(values[:longest], lengths.cpu(), None if dt is None else dt[:longest])
+            return LayerInput(values, None, dt)
+        longest = int(lengths.max())  # a task may pad to a larger length
+        return LayerInput(values[:longest], lengths.cpu(), None if dt is None else dt[:longest])
 
     def _through(
         self, model: SequenceModel, values: Tensor, dt: Tensor | None, mask: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """What a model with a read-out makes of an input for its layer: vectors, and dt where the layer uses it."""
+        """The input of the layer of a model with a read-out: vectors, and dt if the layer uses it."""
         weight = model.head.weight
         values = values.to(weight.device) if model.embedding is not None else values.to(weight.device, weight.dtype)
         if values.dim() == (1 if model.embedding is not None else 2):
@@ -169,41 +169,41 @@ class Opened:
             vectors: Tensor = model.embedding(tokens.to(model.device), model.decoder.bias.dtype)
         return vectors
 
-    def watch(self, heard: Heard, state: State | None = None) -> tuple[list[Record], State]:
-        """Run on the loop engine and keep what every gate did, `(T, B, H)` each, place by place.
+    def watch(self, drive: LayerInput, state: State | None = None) -> tuple[list[Record], State]:
+        """Run on the loop engine and record every gate, `(T, B, H)` each, place by place.
 
         Args:
-            heard: what goes into the first layer.
-            state: state to start from, as returned; zeros if None.
+            drive: input of the first layer.
+            state: initial state, as returned; zeros if None.
         """
         records: list[Record] = []
         after = []
-        values: Tensor | PackedSequence = heard.vectors
-        if heard.lengths is not None:
-            values = pack_padded_sequence(heard.vectors, heard.lengths, enforce_sorted=False)
+        values: Tensor | PackedSequence = drive.vectors
+        if drive.lengths is not None:
+            values = pack_padded_sequence(drive.vectors, drive.lengths, enforce_sorted=False)
         for number, layer in enumerate(self.layers):
-            own, state_after, _ = layer.watch(values, None if state is None else state[number], heard.dt)
+            own, state_after, _ = layer.watch(values, None if state is None else state[number], drive.dt)
             records.extend(own)
             after.append(state_after)
-            values = own[-1]["hidden"].to(heard.vectors.dtype)
+            values = own[-1]["hidden"].to(drive.vectors.dtype)
         return records, tuple(after)
 
-    def watched(self, heard: Heard) -> Iterator[tuple[int, list[Record], State]]:
-        """Watch piece by piece with the state carried, so that not all that gates did is in memory at once.
+    def watched(self, drive: LayerInput) -> Iterator[tuple[int, list[Record], State]]:
+        """Record in chunks with the state carried, so that not all gates are in memory at once.
 
-        Where sequences differ in length or are read backwards there is one piece.
+        If sequences differ in length or are read backwards there is one chunk.
 
         Yields:
-            The step at which a piece begins, its records, and the state after it.
+            The first step of a chunk, its records, and the state after it.
         """
-        whole = len(heard.vectors)
-        in_one = heard.lengths is not None or any(layer.bidirectional for layer in self.layers)
+        whole = len(drive.vectors)
+        in_one = drive.lengths is not None or any(layer.bidirectional for layer in self.layers)
         size = whole if in_one else STEPS
         state: State | None = None
         for start in range(0, whole, size):
             part = slice(start, start + size)
-            dt = None if heard.dt is None else heard.dt[part]
-            records, state = self.watch(Heard(heard.vectors[part], heard.lengths, dt), state)
+            dt = None if drive.dt is None else drive.dt[part]
+            records, state = self.watch(LayerInput(drive.vectors[part], drive.lengths, dt), state)
             yield start, records, state
 
     def states(self, state: State) -> list[dict[str, Tensor]]:
@@ -237,20 +237,19 @@ def opened(model: AnyModel) -> Opened:
 
 
 def as_model(layer: Recurrent | nn.LSTM | nn.GRU, head: nn.Linear, *, readout: Readout = "every") -> SequenceModel:
-    """A layer and a linear read-out as a model that every analysis takes; what is torch's is converted.
+    """Combine a layer and a linear read-out into a model for any analysis. Layers of torch are converted.
 
-    The weights are copied: the model says what layer and head say one after the other, and changing it leaves them as
-    they are.
+    The weights are copied: the model computes `head(layer(x))`, and changing it does not change layer or head.
 
     Args:
         layer: a recurrent layer.
-        head: what reads its hidden values.
+        head: read-out of its hidden values.
         readout: "every" for outputs at every step, "last" for one after the last step of a sequence.
     """
     inner = copy.deepcopy(opened(layer).layers[0])
     width = inner.output_size * (1 + inner.bidirectional)
     if head.in_features != width:
-        raise ValueError(f"expected a read-out of {width} hidden values, got one of {head.in_features}")
+        raise ValueError(f"expected a read-out with {width} input features, got {head.in_features}")
     model = SequenceModel(inner, head.out_features, readout=readout)
     with torch.no_grad():
         model.head.weight.copy_(head.weight)
@@ -259,7 +258,7 @@ def as_model(layer: Recurrent | nn.LSTM | nn.GRU, head: nn.Linear, *, readout: R
 
 
 def exponents_of(layer: Recurrent, place: Place) -> Tensor | None:
-    """p of every unit of a place, float64 `(H,)` on the CPU; None where the gate is no power law."""
+    """p of every unit of a place, float64 `(H,)` on the CPU; None if the gate is not a power law."""
     gate = getattr(layer.cell, "gate", None)
     if not isinstance(gate, PowerLaw):
         return None

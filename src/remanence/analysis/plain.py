@@ -1,4 +1,4 @@
-"""Results as plain data: dictionaries, lists, numbers and text, ready for a JSON file."""
+"""Results as plain data: dictionaries, lists, numbers and strings, ready for JSON."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 
 
 class Result:
-    """What an analysis found. Subclasses are dataclasses."""
+    """Base class of the results of analyses. Subclasses are dataclasses."""
 
     def plain(self) -> dict[str, Any]:
-        """The same as dictionaries, lists and numbers, with None for what is not a finite number."""
+        """The result as dictionaries, lists and numbers, with None for NaN and infinity."""
         return {field.name: as_plain(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
 
 def as_plain(value: Any) -> Any:
-    """Arrays, tensors, results and what contains them as plain data. JSON knows no infinity and no NaN: None."""
+    """Convert arrays, tensors, results and containers of them to plain data. NaN and infinity become None."""
     if isinstance(value, Result):
         return value.plain()
     if is_dataclass(value) and not isinstance(value, type):
@@ -37,4 +37,4 @@ def as_plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool | int | str):
         return value
-    raise TypeError(f"expected numbers, text or arrays of them in a result, got {type(value).__name__}")
+    raise TypeError(f"expected numbers, strings or arrays in a result, got {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""When units let go, in sequences with different delays side by side (pLSTM figure A.1, panel C)."""
+"""Reset times of units in sequences with different delays (pLSTM figure A.1, panel C)."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from .sequences import home_of, sequences_of
 
 @dataclass(frozen=True, eq=False)
 class ResetMap(Result):
-    """One sequence. Steps are counted from one."""
+    """Reset times in one sequence. Steps are counted from one."""
 
     delay: int
     """Steps between the last symbol and the signal."""
     signal: int
     """Step of the signal."""
     k: Numbers
-    """Reference time k_t of every unit, `(T, H)`, T the steps of this sequence, to a hundredth of a step."""
+    """Reference time k_t of every unit, `(T, H)` for T steps of this sequence, rounded to a hundredth of a step."""
     reset_step: Integers
-    """Step at which every unit lets go, `(H,)`: see `reset_steps`."""
+    """Step at which every unit resets, `(H,)`: see `reset_steps`."""
 
 
 @dataclass(frozen=True, eq=False)
 class ResetMaps(Result):
-    """Sequences from the shortest delay to the longest."""
+    """Maps of sequences from the shortest delay to the longest."""
 
     order: Integers
-    """Units by the share of a sequence after which they let go, the first first: the same for all maps."""
+    """Units sorted by the fraction of a sequence after which they reset, earliest first: the same for all maps."""
     maps: list[ResetMap]
 
 
@@ -49,23 +49,25 @@ def reset_maps(
     shown: int | None = None,
     channel: int = -1,
 ) -> ResetMaps:
-    """Reference times of all units over sequences whose delays differ as much as they can.
+    """Reference times of all units over sequences with delays as different as possible.
 
     Args:
         model: a model with one layer with a power_law gate.
         task: a copy task, usually one with a variable delay.
-        maps: sequences to show: that with the shortest delay, that with the longest, and others evenly between.
-        among: sequences to choose from.
-        seed: which ones.
-        share: as of `ages_and_resets`.
-        shown: steps at the start at which symbols are shown; None takes the task's `length`.
-        channel: the input that is one at the signal.
+        maps: number of sequences to show: the ones with the shortest and the longest delay, and others evenly between.
+        among: number of sequences to choose from.
+        seed: seed of the sequences.
+        share: as in `ages_and_resets`.
+        shown: number of initial steps that show symbols; None for the task's `length`.
+        channel: index of the input that is one at the signal.
     """
     if not 1 <= maps <= among:
         raise ValueError(f"expected to show between 1 and {among} sequences, got {maps}")
     shown = getattr(task, "length", None) if shown is None else shown
     if shown is None:
-        raise ValueError(f"expected shown, the number of steps with symbols: task {task.name!r} has no length")
+        raise ValueError(
+            f"expected shown, the number of steps with symbols, got none: task {task.name!r} has no length"
+        )
     (batch,) = sequences_of(task, among, seed=seed, device=home_of(model)[0], at_once=among)
     signals = signal_steps(batch, channel)
     if int(signals.min()) - 1 <= shown:

@@ -1,8 +1,8 @@
-"""Which units carry information about which words (figures 3 and 11 of the multi-timescale paper)?
+"""Which units carry information about which words (figures 3 and 11 of the multi-timescale paper).
 
-The output of a group of units of one layer is set to zero on its way to the next layer; the layer itself goes on as
-before, its own recurrence included. What that costs in words of every frequency tells which words the group matters
-for. All groups run as one batch: the same text in every row, another group silent in each.
+The output of a group of units of one layer is set to zero on its way to the next layer; the layer itself, including its
+recurrence, is unchanged. The increase in perplexity by word frequency shows for which words the group matters. All
+groups run as one batch: the same text in every row, with a different group ablated in each.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from ..models.modes import evaluating
 from ..models.text import Text, tokens_of
 from .arrays import Integers, Numbers, numbers
 from .frequency_bins import BOUNDS, binned_sums, bins_of, columns, perplexity
-from .groups import Groups, groups_of_units, layer_of, timescales_of
+from .groups import Groups, groups_of_units, numbered_layer, timescales_of
 from .plain import Result
 
 MEMORY = 2**32
-"""Bytes that the scores of all words may take on a GPU, with what is made of them."""
+"""Memory limit in bytes on a GPU for the logits of all words and their intermediate results."""
 MEMORY_ON_CPU = 2**29
 
 
 @dataclass(frozen=True, eq=False)
 class Routing(Result):
-    """Perplexity by frequency of the word without each of G groups of units, from long to short timescales."""
+    """Perplexity by word frequency without each of G groups of units, from long to short timescales."""
 
     layer: int
     """Counted from zero at the input."""
     groups: Groups
     columns: tuple[str, ...]
-    """Names of the bins, the most frequent first, and "all"."""
+    """Names of the bins, most frequent first, and "all"."""
     tokens: Integers
-    """Words of the text in every column, `(C,)`."""
+    """Number of words of the text in every column, `(C,)`."""
     intact: Numbers
     """Perplexity of the whole model, `(C,)`."""
     perplexity: Numbers
@@ -62,22 +62,22 @@ def routing(
     chunk: int = 70,
     variants: int | None = None,
 ) -> Routing:
-    """Silence every group of units of a layer in turn.
+    """Ablate every group of units of a layer in turn.
 
     Args:
         model: a trained language model.
-        stream: a text, its words or their numbers `(N,)`.
+        stream: a text, its words or their token ids `(N,)`.
         counts: occurrences of every word of the vocabulary, `(V,)`.
-        layer: which one, counted from zero at the input.
-        group: units in a group; 23 groups of 50 in the paper.
-        timescales: of the units, by which they are grouped; None takes those that the biases say.
-        bounds: least number of occurrences in every bin but the last.
+        layer: index of the layer, counted from zero at the input.
+        group: units per group; 23 groups of 50 in the paper.
+        timescales: timescales of the units, by which they are grouped; None for those of the biases.
+        bounds: least number of occurrences in every bin except the last.
         chunk: words run at a time.
-        variants: rows of a batch; None for as many as memory allows.
+        variants: batch rows; None for as many as memory allows.
     """
-    own = timescales_of(layer_of(model, layer), timescales)
+    own = timescales_of(numbered_layer(model, layer), timescales)
     groups = groups_of_units(own, group)
-    kept = torch.ones(len(groups.units) + 1, len(own), dtype=torch.bool)  # in the first row nothing is silent
+    kept = torch.ones(len(groups.units) + 1, len(own), dtype=torch.bool)  # the first row is the intact model
     for row, units in zip(kept[1:], groups.units, strict=True):
         row[torch.from_numpy(units)] = False
     losses = losses_without(model, stream, kept, layer=layer, chunk=chunk, variants=variants)
@@ -104,21 +104,21 @@ def losses_without(
     chunk: int = 70,
     variants: int | None = None,
 ) -> Numbers:
-    """-log p of every word but the first, by a model with some units of a layer silent, `(G, N - 1)`.
+    """-log p of every word except the first, by a model with some units of a layer ablated, `(G, N - 1)`.
 
     Args:
         model: a language model.
-        stream: a text, its words or their numbers `(N,)`.
+        stream: a text, its words or their token ids `(N,)`.
         kept: `(G, H)`, the units of each of G variants that still reach the next layer.
-        layer: which one, counted from zero at the input.
+        layer: index of the layer, counted from zero at the input.
         chunk: words run at a time; the state is carried from one to the next.
-        variants: rows of a batch; None for as many as memory allows.
+        variants: batch rows; None for as many as memory allows.
     """
-    units = layer_of(model, layer).output_size
+    units = numbered_layer(model, layer).output_size
     if kept.dim() != 2 or kept.shape[1] != units or not len(kept):
-        raise ValueError(f"expected kept to say which of {units} units every variant keeps, got {tuple(kept.shape)}")
+        raise ValueError(f"expected kept to be a mask of shape (variants, {units}), got {tuple(kept.shape)}")
     if variants is None:
-        # Scores of all words, their exponentials, and room to spare.
+        # The logits of all words, their exponentials, and a reserve.
         bytes_each = 4 * 3 * chunk * model.words
         variants = max(1, (MEMORY_ON_CPU if model.device.type == "cpu" else MEMORY) // bytes_each)
     if chunk < 1 or variants < 1:
@@ -136,16 +136,16 @@ def losses_without(
 
 @contextmanager
 def silent(model: LanguageModel, layer: int, kept: Tensor) -> Iterator[None]:
-    """While it lasts, some units of a layer do not reach the next one.
+    """A context in which some units of a layer do not reach the next one.
 
-    Up to that layer all variants are the same. So one text, `(T, 1)`, becomes G rows of a batch only there, and logits
-    are `(T, G, V)`; a batch of G rows does as well. The state of the layers below then has one row, that of those
-    above has G.
+    Up to that layer all variants are equal. So one text, `(T, 1)`, becomes a batch of G rows only there, and the logits
+    are `(T, G, V)`; an input batch of G rows works as well. The state of the layers below then has one row, that of the
+    layers above has G.
 
     Args:
         model: a language model.
-        layer: which one, counted from zero at the input.
-        kept: `(G, H)`, the units that every row of the batch keeps.
+        layer: index of the layer, counted from zero at the input.
+        kept: `(G, H)`, the units that every batch row keeps.
     """
     kept = kept.to(model.device, torch.bool)
     called = False
@@ -154,9 +154,9 @@ def silent(model: LanguageModel, layer: int, kept: Tensor) -> Iterator[None]:
         nonlocal called
         called = True
         output, state = result
-        return torch.where(kept, output, 0), state  # its own recurrence goes on as it is
+        return torch.where(kept, output, 0), state  # its own recurrence is unchanged
 
-    handle = layer_of(model, layer).register_forward_hook(hook)
+    handle = numbered_layer(model, layer).register_forward_hook(hook)
     try:
         yield
     finally:
@@ -165,7 +165,7 @@ def silent(model: LanguageModel, layer: int, kept: Tensor) -> Iterator[None]:
 
 
 def _losses(model: LanguageModel, tokens: Tensor, chunk: int) -> Numbers:
-    """From words `(N,)` to `(G, N - 1)`, for as many rows as the model makes of one text."""
+    """Losses of the words `(N,)` as `(G, N - 1)`, for the G rows that the model makes of one text."""
     losses = []
     state = None
     for start in range(0, len(tokens) - 1, chunk):

@@ -1,4 +1,4 @@
-"""Trained models on sequences of a task: what all analyses that need a model share."""
+"""Running trained models on sequences of a task, shared by all analyses that need a model."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ..nn.recurrent import Recurrent
 from ..tasks.base import Batch, Score, Task
 
 AT_ONCE = 500
-"""Sequences run at a time unless told otherwise."""
+"""Default number of sequences run at a time."""
 
 
 def sequences_of(
     task: Task, count: int, *, seed: int = 0, device: torch.device | str = "cpu", at_once: int = AT_ONCE
 ) -> list[Batch]:
-    """Sequences of the test split, or of the validation split where there is none, in batches.
+    """Sequences of the test split, or of the validation split if there is no test split, in batches.
 
     Args:
-        task: what the sequences are of.
-        count: how many; all there are where the split has fewer.
-        seed: which ones. Experiments train with seeds from 1 on: no model was chosen on those of seed 0.
-        device: where they are made.
-        at_once: sequences in a batch.
+        task: task of the sequences.
+        count: number of sequences; all of them if the split has fewer.
+        seed: seed of the sequences. Experiments use seeds from 1 on, so no model was selected on those of seed 0.
+        device: device of the sequences.
+        at_once: sequences per batch.
     """
     if count < 1 or at_once < 1:
         raise ValueError(f"expected at least one sequence, in batches of at least one, got {count} and {at_once}")
@@ -47,7 +47,7 @@ def sequences_of(
 
 @contextmanager
 def measuring(*models: SequenceModel) -> Iterator[None]:
-    """Models in evaluation mode and without gradients; afterwards in the mode they were in."""
+    """Put models in evaluation mode without gradients; restore their mode afterwards."""
     modes = [model.training for model in models]
     try:
         for model in models:
@@ -60,12 +60,12 @@ def measuring(*models: SequenceModel) -> Iterator[None]:
 
 
 def home_of(model: SequenceModel) -> tuple[torch.device, torch.dtype]:
-    """Where a model is, and in which dtype."""
+    """Device and dtype of a model."""
     return model.head.weight.device, model.head.weight.dtype
 
 
 def layer_of(model: SequenceModel) -> Recurrent:
-    """The layer of a model with time first, if it is one of this package: torch's own cannot be taken apart."""
+    """The layer of a model, time first. It must be a layer of this package: torch layers do not expose their gates."""
     if not isinstance(model.layer, Recurrent):
         name = type(model.layer).__name__
         raise TypeError(f"expected a model with a layer of remanence ({name}.from_torch), got torch.nn.{name}")
@@ -76,26 +76,26 @@ def layer_of(model: SequenceModel) -> Recurrent:
     return layer
 
 
-def heard_by(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """What goes into the layer of a model, `(T, B, I)`, and dt if the layer has a use for it."""
+def layer_input_of(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    """The input of the layer of a model, `(T, B, I)`, and dt if the layer uses it."""
     inputs, dt = _inputs_of(model, batch)
     return model.vectors(inputs, dt, batch.mask), model.dt_of_layer(dt)
 
 
 def outputs_of(models: Sequence[SequenceModel], together: Batch) -> Tensor:
-    """Outputs of R models, `(R, T, B, O)` or `(R, B, O)`, on batches side by side."""
+    """Outputs of R models, `(R, T, B, O)` or `(R, B, O)`, on stacked batches."""
     inputs, dt = _inputs_of(models[0], together)
     return forward_together(models, inputs, together.lengths, dt, mask=together.mask)[0]
 
 
 def _inputs_of(model: SequenceModel, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Inputs as a model takes them, and dt if it has a use for it."""
+    """Inputs in the dtype of a model, and dt if it uses it."""
     inputs = batch.inputs.to(home_of(model)[1]) if batch.inputs.is_floating_point() else batch.inputs
     return inputs, batch.dt if model.takes_dt else None
 
 
 def repeated(batch: Batch, replicas: int) -> Batch:
-    """One batch for all of R models, with R in front of every shape. Inputs are not copied."""
+    """One batch for R models, with R as the first dimension. Inputs are not copied."""
 
     def one(name: str) -> Tensor | None:
         value: Tensor | None = getattr(batch, name)
@@ -113,10 +113,10 @@ def scored(
     """Every score of a task, as a mean over all batches, for every replica.
 
     Args:
-        task: what is scored.
+        task: task to score.
         batches: sequences.
         replicas: R.
-        run: from a batch to the outputs `(R, T, B, O)` or `(R, B, O)` of all replicas.
+        run: maps a batch to the outputs `(R, T, B, O)` or `(R, B, O)` of all replicas.
     """
     sums: dict[str, Score] = {}
     for batch in batches:

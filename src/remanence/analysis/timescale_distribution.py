@@ -1,4 +1,4 @@
-"""How long do units remember: by their biases, by the forget values that occur, and by their exponents."""
+"""Distribution of timescales: from biases, from forget values on an input, and exponents of power laws."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class LayerTimescales(Result):
     """l0, l0_reverse, l1, ..."""
     gate: str
     from_biases: Numbers | None
-    """-1/log phi(b_f), what a unit does that hears nothing, `(H,)`; None for a power law, which has none."""
+    """-1/log phi(b_f), the timescale of a unit without input, `(H,)`; None for a power law, which has none."""
     from_gates: Numbers | None
     """-1/log of the mean forget value on the input, `(H,)`; None without an input."""
     exponents: Numbers | None
     """p of a power law, `(H,)`; None for other gates."""
     at: dict[str, Numbers]
-    """`percentiles` of `from_biases`, `from_gates` and `exponents` by name, where there are such."""
+    """`percentiles` of `from_biases`, `from_gates` and `exponents` by name, as far as they exist."""
     counts: dict[str, Integers]
-    """Units in every bin by `from_biases` and `from_gates`. What lies beyond `edges` is in none."""
+    """Units in every bin, for `from_biases` and `from_gates`. Values beyond `edges` are in no bin."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +43,11 @@ class TimescaleDistribution(Result):
 
     percentiles: Numbers
     edges: Numbers
-    """Of bins of equal width on a logarithmic axis, the same for all layers."""
+    """Edges of bins of equal width on a logarithmic axis, the same for all layers."""
     layers: list[LayerTimescales]
 
     def together(self, kind: Literal["from_biases", "from_gates"]) -> Numbers:
-        """The timescales of all layers in one array, such as `timescale_fits` takes."""
+        """The timescales of all layers in one array, as input of `timescale_fits`."""
         found = [getattr(layer, kind) for layer in self.layers]
         return numpy.concatenate([values for values in found if values is not None] or [numpy.zeros(0)])
 
@@ -61,15 +61,15 @@ def timescale_distribution(
     bins: int = BINS,
     dt: Tensor | None = None,
 ) -> TimescaleDistribution:
-    """Timescales from biases and, given an input, from gates.
+    """Timescales from biases and, if there is an input, from forget values.
 
     Args:
         model: a layer, a `SequenceModel`, a `LanguageModel`, or torch's LSTM or GRU.
-        input: an input as the model takes it, a batch of a task, or a text, read from zero state.
-        mean: of the forget values, see `remanence.timescales.estimate`.
-        percentiles: which ones to give.
+        input: an input of the model, a batch of a task, or a text, read from zero state.
+        mean: kind of mean of the forget values, see `remanence.timescales.estimate`.
+        percentiles: percentiles to compute.
         bins: number of bins between the shortest and the longest timescale.
-        dt: times between steps of the input.
+        dt: time between steps of the input.
     """
     if bins < 1:
         raise ValueError(f"expected at least one bin, got {bins}")
@@ -79,10 +79,10 @@ def timescale_distribution(
     biases = inside.timescales()
     gates: Sequence[Numbers | None] = [None] * len(biases)
     if input is not None:
-        heard = inside.hear(input, dt)
+        drive = inside.layer_input(input, dt)
         with inside.measuring():
-            pieces: Any = ((records, None) for _, records, _ in inside.watched(heard))
-            found = timescales.estimate(_HasRun(inside, heard.lengths), pieces, mean=mean)
+            pieces: Any = ((records, None) for _, records, _ in inside.watched(drive))
+            found = timescales.estimate(_HasRun(inside, drive.lengths), pieces, mean=mean)
         gates = [numbers(own) for own in found]
     edges = _edges([values for values in (*biases, *gates) if values is not None], bins)
     layers = []
@@ -107,14 +107,14 @@ def timescale_distribution(
 
 
 def percentiles_of(values: Numbers, percentiles: Sequence[float]) -> Numbers:
-    """Each a value that occurs: between a finite and an infinite one there is nothing to interpolate."""
+    """Percentiles without interpolation, because there is none between a finite and an infinite value."""
     places = (len(values) - 1) * numbers(list(percentiles)) / 100
     found: Numbers = numpy.sort(values)[places.round().astype(numpy.int64)]
     return found
 
 
 class _HasRun:
-    """A model whose records are known already, in the place of the layer that `timescales.estimate` would run."""
+    """Replaces the layer that `timescales.estimate` would run by records that are already known."""
 
     training = False
 
@@ -127,16 +127,16 @@ class _HasRun:
         return input, None, self.lengths
 
     def train(self, mode: bool = True) -> None:
-        """It does not run again."""
+        """Do nothing: the model does not run again."""
 
 
 def _edges(found: Sequence[Numbers], bins: int) -> Numbers:
-    """From the shortest to the longest timescale that is neither zero nor infinite."""
+    """Edges from the shortest to the longest timescale that is neither zero nor infinite."""
     values = numpy.concatenate(found) if found else numpy.ones(1)
     values = values[numpy.isfinite(values) & (values > 0)]
     low, high = (values.min(), values.max()) if len(values) else (1.0, 1.0)
     if low == high:
         low, high = low / 2, high * 2
     edges: Numbers = numpy.geomspace(low, high, bins + 1)
-    edges[0], edges[-1] = low, high  # rounding must not push the ends out
+    edges[0], edges[-1] = low, high  # rounding must not move the ends
     return edges

@@ -1,8 +1,8 @@
-"""How are the timescales of a network distributed (figure 1 of the multi-timescale paper)?
+"""Fits of distributions to the timescales of a network (figure 1 of the multi-timescale paper).
 
-The Kolmogorov-Smirnov statistic is the largest distance between the share of units below a timescale and what a
-distribution says of it. Two families are tried over a grid: inverse gamma, which a power law of the text asks for, and
-a narrow Gaussian, one timescale for all.
+The Kolmogorov-Smirnov statistic is the largest difference between the fraction of units below a timescale and the
+distribution function there. Two families are fitted by grid search: inverse gamma, which a power law in the text
+implies, and a narrow Gaussian, one timescale for all.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from .arrays import Numbers, numbers
 from .plain import Result
 
 ALPHAS = numpy.arange(6, 61) / 20
-"""Shapes of inverse gamma distributions: 0.3 to 3 by 0.05."""
+"""Shapes of inverse gamma distributions: 0.3 to 3 in steps of 0.05."""
 MEANS = numpy.arange(1, 61) / 20
-"""Means of Gaussians: 0.05 to 3 by 0.05."""
+"""Means of Gaussians: 0.05 to 3 in steps of 0.05."""
 SIGMA = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Fit(Result):
-    """One family of distributions against the timescales of n units."""
+    """Fit of one family of distributions to the timescales of n units."""
 
     family: str
     parameter: str
-    """What varies over the grid."""
+    """Name of the parameter that varies over the grid."""
     grid: Numbers
     """`(A,)`."""
     statistics: Numbers
@@ -39,17 +39,17 @@ class Fit(Result):
     statistic: float
     """The smallest statistic."""
     quantiles: Numbers
-    """What n units would have under the best fit, long to short, `(n,)`: exceeded with probability 1/n, 2/n, ... 1."""
+    """Timescales of n units under the best fit, long to short, `(n,)`: exceeded with probability 1/n, 2/n, ... 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class TimescaleFits(Result):
-    """Timescales of n units and the distributions nearest to them."""
+    """Timescales of n units and the best-fitting distributions."""
 
     timescales: Numbers
     """Long to short, `(n,)`."""
     below_10: float
-    """Share of units with a timescale below ten steps."""
+    """Fraction of units with a timescale below ten steps."""
     inverse_gamma: Fit
     gaussian: Fit
     better: str
@@ -66,9 +66,10 @@ def timescale_fits(
     """Fit both families to the timescales of units.
 
     Args:
-        timescales: of all units, as one array or a list of them per layer, as `remanence.timescales.estimate` gives.
+        timescales: timescales of all units, as one array or a list with one array per layer, as returned by
+            `remanence.timescales.estimate`.
         alphas: shapes of the inverse gamma distributions, with scale 1.
-        means: of the Gaussians.
+        means: means of the Gaussians.
         sigma: their standard deviation.
     """
     values = _expect_timescales(timescales)
@@ -110,7 +111,7 @@ def ks_statistics(values: Numbers, below: Numbers) -> Numbers:
 
     Args:
         values: the sample in ascending order, `(n,)`.
-        below: the distribution function of each of A distributions at the sample, `(A, n)`.
+        below: the distribution functions of A distributions at the sample, `(A, n)`.
     """
     steps = numpy.arange(len(values) + 1) / len(values)
     result: Numbers = numpy.maximum((steps[1:] - below).max(1), (below - steps[:-1]).max(1))
@@ -127,7 +128,7 @@ def inverse_gamma_cdf(values: Any, alpha: Any) -> Numbers:
 
 
 def inverse_gamma_isf(exceeded: Any, alpha: Any) -> Numbers:
-    """The timescale that T ~ InvGamma(alpha, scale 1) exceeds with a probability."""
+    """The timescale that T ~ InvGamma(alpha, scale 1) exceeds with a given probability."""
     from scipy.special import gammaincinv
 
     with numpy.errstate(divide="ignore"):  # probability zero
@@ -144,7 +145,7 @@ def gaussian_cdf(values: Any, mu: Any, sigma: float) -> Numbers:
 
 
 def gaussian_isf(exceeded: Any, mu: Any, sigma: float) -> Numbers:
-    """The value that T ~ N(mu, sigma^2) exceeds with a probability."""
+    """The value that T ~ N(mu, sigma^2) exceeds with a given probability."""
     from scipy.special import ndtri
 
     result: Numbers = mu - sigma * ndtri(exceeded)
@@ -155,7 +156,7 @@ def _expect_timescales(timescales: Any) -> Numbers:
     """In ascending order, `(n,)`."""
     parts = timescales if isinstance(timescales, list | tuple) else [timescales]
     values = numpy.sort(numpy.concatenate([numbers(part).reshape(-1) for part in parts] or [numpy.zeros(0)]))
-    # Infinite is possible: a unit whose forget value is one throughout.
+    # Infinity is allowed: a unit whose forget value is always one.
     if not len(values) or numpy.isnan(values).any() or values[0] < 0:
         raise ValueError(f"expected timescales of at least one unit, none below zero, got {values[:3].tolist()}")
     return values
@@ -164,5 +165,5 @@ def _expect_timescales(timescales: Any) -> Numbers:
 def _grid(name: str, grid: Sequence[float] | Numbers) -> Numbers:
     values = numbers(grid).reshape(-1)
     if not len(values) or not numpy.isfinite(values).all():
-        raise ValueError(f"expected {name} to be finite numbers, at least one, got {values[:3].tolist()}")
+        raise ValueError(f"expected {name} to have at least one value, all finite, got {values[:3].tolist()}")
     return values

@@ -1,4 +1,4 @@
-"""How the timescales of a layer grow while it learns (fast-gate figure 5)."""
+"""Growth of the timescales of a layer during training (fast-gate figure 5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PERCENTILES = (5, 25, 50, 75, 95)
 
 @dataclass(frozen=True, eq=False)
 class TimescaleGrowth(Result):
-    """Timescales over all units at every update at which they were written down, `(updates,)` each."""
+    """Statistics of the timescales over all units, at every update with logged timescales, `(updates,)` each."""
 
     updates: NDArray[numpy.int64]
     units: int
@@ -33,7 +33,7 @@ class TimescaleGrowth(Result):
     percentiles: dict[str, Numbers]
     """By name: "5" to "95"."""
     infinite: NDArray[numpy.int64]
-    """Units that forget nothing any more in float64. Where there are some, mean and std are infinite."""
+    """Units whose forget value is exactly one in float64. If there are any, mean and std are infinite."""
 
 
 def timescale_growth(
@@ -43,23 +43,21 @@ def timescale_growth(
     timescales: str = "timescales",
     percentiles: Sequence[float] = PERCENTILES,
 ) -> TimescaleGrowth:
-    """From the metrics of a training run that watched timescales to their growth.
+    """Growth of timescales from the metrics of a training run that logged them.
 
     Args:
-        metrics: lines of metrics. Those without timescales are passed over.
-        update: name of the number of updates in a line.
-        timescales: name of the timescales in a line, a number for every unit, or lists of them for several layers.
-            None, and any name of infinity, stands for an infinite one.
-        percentiles: which percentiles over units to give.
+        metrics: lines of metrics. Lines without timescales are skipped.
+        update: key of the update number in a line.
+        timescales: key of the timescales in a line: one value per unit, or lists of them for several layers. None and
+            any spelling of infinity mean infinite.
+        percentiles: percentiles over units to compute.
     """
     rows: dict[int, list[float]] = {}
     for line in metrics:
         if line.get(timescales) is not None:
             rows[int(line[update])] = _numbers(line[timescales])
     if not rows:
-        raise ValueError(
-            f"expected metrics with {timescales!r}, got none; they are written by training with watch_timescales"
-        )
+        raise ValueError(f"expected metrics with {timescales!r}, got none; train with watch_timescales to log them")
     if len({len(row) for row in rows.values()}) > 1:
         raise ValueError(f"expected timescales of the same units in all metrics, got {sorted(map(len, rows.values()))}")
     updates = sorted(rows)
@@ -84,7 +82,7 @@ def timescale_growth(
 
 
 def _moments(values: Numbers) -> tuple[Numbers, Numbers]:
-    """Mean and sample standard deviation over units, in units of the largest: squares of 1e200 would overflow."""
+    """Mean and sample standard deviation over units, scaled by the largest because squares of 1e200 would overflow."""
     largest = values.max(1)
     endless = numpy.isinf(largest)
     scaled = numpy.where(endless[:, None], 1.0, values / numpy.where(endless, 1.0, largest)[:, None])
@@ -93,7 +91,7 @@ def _moments(values: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _percentile(logs: Numbers, part: float) -> Numbers:
-    """Over units. Between a finite and an infinite value there is nothing to interpolate: the finite one."""
+    """Percentile over units. Between a finite and an infinite value it is the finite one, not an interpolation."""
     ordered = numpy.sort(logs, 1)
     place = (logs.shape[1] - 1) * part / 100
     below, above = ordered[:, int(numpy.floor(place))], ordered[:, int(numpy.ceil(place))]

@@ -1,4 +1,4 @@
-"""How quickly each gate learns to hold a value: one unit, gradient descent and gradient flow (fast-gate figure 2)."""
+"""How fast each gate learns to hold a value: one unit, gradient descent and gradient flow (fast-gate figure 2)."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from .toy_gates import KNOWN, ToyGate
 Numbers = NDArray[numpy.float64]
 
 MATCHED = 1 / (1 + math.e)
-"""1 - f where all gates start: f = sigmoid(1)."""
+"""Initial 1 - f of all gates: f = sigmoid(1)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ToyCurve(Result):
-    """One gate. Everything is 1 - f, which shall become zero."""
+    """The curves of one gate. All values are 1 - f, which should approach zero."""
 
     descent: Numbers
-    """After the steps of gradient descent in `ToyFlow.steps`."""
+    """1 - f after the gradient descent steps in `ToyFlow.steps`."""
     flow: Numbers
-    """At the times of gradient flow in `ToyFlow.times`."""
+    """1 - f at the gradient flow times in `ToyFlow.times`."""
     bound: Numbers
-    """What theory says for late times; NaN where it says nothing yet."""
+    """The theoretical asymptote for late times; NaN where it is not yet defined."""
     rate: str
-    """The bound in words."""
+    """The asymptote as a formula."""
     measured_slope: float
     """d log(1 - f) / d log(tau) of the flow over its last two decades."""
     derived_slope: float
-    """The same of the bound."""
+    """The same slope of the asymptote."""
     bound_over_flow: float
-    """Their ratio at the last time: towards one as time goes on."""
+    """Ratio of asymptote and flow at the last time; it tends to one."""
 
 
 @dataclass(frozen=True, eq=False)
 class ToyFlow(Result):
-    """All gates."""
+    """The curves of all gates."""
 
     steps: NDArray[numpy.int64]
     times: Numbers
     gates: dict[str, ToyCurve]
     printed_slope: float
-    """Slope over the same decades of W^2(tau^-1/2) on the principal branch, which the paper prints for the fast gate:
-    that of the sigmoid, so the printed form does not show what the text claims."""
+    """Slope over the same decades of W^2(tau^-1/2) on the principal branch, which the paper prints for the fast gate.
+    It equals the slope of the sigmoid, so the printed formula does not support the claim in the text."""
 
 
 def toy_gradient_flow(
@@ -121,9 +121,9 @@ def _descent(gate: ToyGate, span: int, rate: float, shown: NDArray[numpy.int64])
 
 
 def _flow(gate: ToyGate, span: int, times: Numbers) -> Numbers:
-    """1 - f at each time, which need not be in order.
+    """1 - f at each time; times need not be sorted.
 
-    Solved for log u over log(1 + tau), in which all curves are close to straight lines.
+    Solved for log u over log(1 + tau), where all curves are nearly straight lines.
     """
     from scipy.integrate import solve_ivp
 

@@ -1,6 +1,6 @@
-"""Gates of the toy problem, each as two functions of plain numbers.
+"""Gates of the toy problem, each as functions of scalars.
 
-u = 1 - f is what is left to one. Everything is written in u, which keeps its digits where f rounds to one.
+Everything is written in u = 1 - f, which keeps its precision where f rounds to one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ToyGate(ABC):
 
     name: ClassVar[str]
     rate: ClassVar[str]
-    """How u falls under gradient flow, in words of its time tau."""
+    """How u falls under gradient flow, as a formula in the time tau."""
 
     @abstractmethod
     def left(self, z: float) -> float:
@@ -36,7 +36,7 @@ class ToyGate(ABC):
 
     @abstractmethod
     def bound(self, time: Numbers, span: int) -> Numbers:
-        """What u comes to at late times of the flow, NaN where that is not defined yet. `span` is n = t1 - t0."""
+        """The asymptotic u at late times of the flow; NaN where it is not yet defined. `span` is n = t1 - t0."""
 
 
 class ToySoftsign(ToyGate):

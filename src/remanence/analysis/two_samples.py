@@ -1,4 +1,4 @@
-"""Do two sets of numbers differ? The two-sample t test and the size of the effect."""
+"""The two-sample t test and effect size."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .plain import Result
 
 @dataclass(frozen=True)
 class TwoSamples(Result):
-    """Two samples compared."""
+    """Comparison of two samples."""
 
     counts: tuple[int, int]
     means: tuple[float, float]
     stds: tuple[float, float]
     """Sample standard deviations."""
     t: float
-    """Student's t, variances pooled; positive where the first mean is larger."""
+    """Student's t with pooled variances; positive if the first mean is larger."""
     degrees_of_freedom: int
     p_value: float
     """Two-sided."""
@@ -32,8 +32,8 @@ def two_samples(first: Any, second: Any) -> TwoSamples:
     """Student's two-sample t test and Cohen's d.
 
     Args:
-        first: numbers, such as the exponents p of one model.
-        second: numbers to compare them with; not necessarily as many.
+        first: a sample, such as the exponents p of one model.
+        second: the sample to compare it with; its size may differ.
     """
     from scipy.stats import ttest_ind
 
@@ -41,7 +41,7 @@ def two_samples(first: Any, second: Any) -> TwoSamples:
     freedom = len(one) + len(two) - 2
     variance = ((len(one) - 1) * one.var(ddof=1) + (len(two) - 1) * two.var(ddof=1)) / freedom
     if not variance > 0:
-        raise ValueError("expected numbers that vary within at least one sample, got constants")
+        raise ValueError("expected values that vary within at least one sample, got constants")
     test = ttest_ind(one, two)
     return TwoSamples(
         counts=(len(one), len(two)),
@@ -58,5 +58,5 @@ def _numbers(sample: Any) -> numpy.ndarray[tuple[int], numpy.dtype[numpy.float64
     values = sample.detach().cpu().numpy() if isinstance(sample, Tensor) else numpy.asarray(sample)
     values = values.astype(numpy.float64).reshape(-1)
     if len(values) < 2 or not numpy.isfinite(values).all():
-        raise ValueError(f"expected at least two finite numbers in a sample, got {values[:3].tolist()}")
+        raise ValueError(f"expected at least two finite values in a sample, got {values[:3].tolist()}")
     return values

@@ -1,7 +1,7 @@
-"""How long does one word stay in the memory of a model (figures 6 to 8 of the multi-timescale paper)?
+"""How long one word stays in the memory of a model (figures 6 to 8 of the multi-timescale paper).
 
-One word of a text is replaced by the unknown token, and the cells of the model that reads the changed text are compared
-with those of the model that reads the text as it is, k words later:
+One word of a text is replaced by the unknown token. The cells of the model on the changed text are compared with those
+on the original text, k words later:
 
     D(k) = mean over positions of |c_k - c'_k| / |c_k|,   shown as D(k) / D(0)
 """
@@ -20,18 +20,18 @@ from ..models.language import LanguageModel
 from ..models.modes import evaluating
 from ..models.text import Text, tokens_of
 from .arrays import Integers, Numbers
-from .groups import Groups, groups_of_units, layer_of, timescales_of
+from .groups import Groups, groups_of_units, numbered_layer, timescales_of
 from .plain import Result
 
 AT_ONCE = 50
-"""Positions run at a time unless told otherwise."""
+"""Default number of positions run at a time."""
 STEPS = 20
-"""Words watched at a time: what all gates of all layers do in them is in memory at once."""
+"""Words recorded at a time: the gates of all layers at these steps are in memory together."""
 
 
 @dataclass(frozen=True, eq=False)
 class WordAblation(Result):
-    """What is left of one word, k = 0 ... K words after it."""
+    """The trace of one word, k = 0 ... K words after it."""
 
     by_layer: Numbers
     """D(k) / D(0) of the cells of every layer, `(L, K + 1)`."""
@@ -45,7 +45,7 @@ class WordAblation(Result):
     by_group_first: Numbers
     """D(0), `(G,)`."""
     positions: Integers
-    """Where in the stream words were replaced."""
+    """Positions of the replaced words in the stream."""
 
 
 def word_ablation(
@@ -62,30 +62,30 @@ def word_ablation(
     seed: int = 0,
     at_once: int = AT_ONCE,
 ) -> WordAblation:
-    """Replace a word by the unknown token and watch its trace fade.
+    """Replace a word by the unknown token and measure how its trace fades.
 
     Args:
         model: a trained language model.
-        stream: a text, its words or their numbers `(N,)`.
-        unknown: the token that replaces a word. Positions where it stands already are not taken.
-        words: words after it, K.
-        positions: how many random positions; all there are where there are fewer.
-        warm_up: words before it, which the model reads from zero state.
-        layer: a layer to look at by groups of units, counted from zero at the input; None for no groups.
-        group: units in a group.
-        timescales: of its units, by which they are grouped; None takes those that the biases say.
-        seed: which positions.
+        stream: a text, its words or their token ids `(N,)`.
+        unknown: id of the token that replaces a word. Positions that already have it are not used.
+        words: number of words after it, K.
+        positions: number of random positions; all possible ones if there are fewer.
+        warm_up: number of words before it, which the model reads from zero state.
+        layer: layer to analyse by groups of units, counted from zero at the input; None for no groups.
+        group: units per group.
+        timescales: timescales of its units, by which they are grouped; None for those of the biases.
+        seed: seed of the positions.
         at_once: positions run at a time.
     """
     if min(words, warm_up) < 0 or min(positions, at_once) < 1:
-        raise ValueError("expected at least one position and no negative number of words, got another")
+        raise ValueError("expected at least one position and a non-negative number of words, got others")
     if not 0 <= unknown < model.words:
         raise ValueError(f"expected the unknown token to be one of {model.words} words, got {unknown}")
     tokens = tokens_of(stream, model.words, model.vocabulary)
     chosen = random_positions(tokens.numpy(), unknown, positions, before=warm_up, after=words, seed=seed)
     groups = None
     if layer is not None:
-        groups = groups_of_units(timescales_of(layer_of(model, layer), timescales), group)
+        groups = groups_of_units(timescales_of(numbered_layer(model, layer), timescales), group)
     places = torch.arange(-warm_up, words + 1).unsqueeze(1)
     sums = []
     with evaluating(model):
@@ -111,12 +111,13 @@ def word_ablation(
 
 
 def random_positions(stream: Integers, unknown: int, count: int, *, before: int, after: int, seed: int = 0) -> Integers:
-    """Places in a stream with enough words on both sides, none of them of the unknown token, in ascending order."""
+    """Random positions with enough words on both sides, not at unknown tokens, in ascending order."""
     possible = numpy.arange(before, len(stream) - after)
     possible = possible[stream[possible] != unknown]
     if not len(possible):
         raise ValueError(
-            f"expected a text with a known word that has {before} before and {after} after it, got {len(stream)} words"
+            f"expected a text with a known word that has {before} words before and {after} after it, "
+            f"got {len(stream)} words"
         )
     chosen = numpy.random.default_rng(seed).choice(possible, min(count, len(possible)), replace=False)
     return numpy.sort(chosen)
@@ -125,12 +126,12 @@ def random_positions(stream: Integers, unknown: int, count: int, *, before: int,
 def _distances(
     model: LanguageModel, tokens: Tensor, warm_up: int, layer: int | None, groups: Sequence[Integers]
 ) -> Tensor:
-    """|c - c'| / |c| summed over positions, float64 `(K + 1, L + G)`: of all layers, then of groups of one of them.
+    """|c - c'| / |c| summed over positions, float64 `(K + 1, L + G)`: for all layers, then for groups of one layer.
 
     Args:
         model: a language model.
-        tokens: `(warm_up + K + 1, 2 B)`: B texts as they are, then the same ones changed.
-        warm_up: steps that all have in common.
+        tokens: `(warm_up + K + 1, 2 B)`: B original texts, then the changed ones.
+        warm_up: number of steps in which both are equal.
         layer: the layer with groups.
         groups: units of every group.
     """
@@ -141,7 +142,7 @@ def _distances(
     for start in range(warm_up, len(tokens), STEPS):
         records, state, _ = model.watch(tokens[start : start + STEPS], state)
         if any("cell" not in record for record in records):
-            raise ValueError("expected layers with cells, got others: NRU has none")
+            raise ValueError("expected layers with cells, got a layer without: NRU has none")
         cells = [record["cell"].double().chunk(2, 1) for record in records]
         if layer is not None:
             as_it_is, changed = cells[layer]
@@ -151,6 +152,6 @@ def _distances(
 
 
 def _relative(as_it_is: Tensor, changed: Tensor) -> Tensor:
-    """From `(T, B, H)` twice to `(T, B)`; zero where there is nothing on either side."""
+    """Relative distance of two `(T, B, H)` tensors, `(T, B)`; zero where both are equal."""
     difference = (as_it_is - changed).norm(dim=-1)
     return torch.where(difference == 0, 0, difference / as_it_is.norm(dim=-1))

@@ -1,1 +1,1 @@
-"""The command line: a table of commands in `main`, one file each. No logic."""
+"""The command line: `main` lists the commands, and each has its own file. No logic lives here."""

@@ -1,4 +1,4 @@
-"""What commands say, and where; and what they are told."""
+"""Parsing of command-line values, and one-sentence answers to wrong ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from .output import complain
+from .output import print_error
 
 if TYPE_CHECKING:
     from ..training import Ranks
 
 MOST = 10_000
-"""Seeds in a range: more are a slip of the hand."""
+"""Most seeds in a range; a longer range is probably a typing error."""
 
 
 @contextmanager
-def bad_input_is_answered(ranks: Ranks | None = None) -> Iterator[None]:
-    """One sentence and exit code 2 for what a user got wrong. Only what looks at the user's words belongs inside."""
+def exit_on_bad_input(ranks: Ranks | None = None) -> Iterator[None]:
+    """Turn a ValueError into one sentence and exit code 2. Use it only around code that validates user input."""
     try:
         yield
     except ValueError as error:
@@ -30,10 +30,10 @@ def bad_input_is_answered(ranks: Ranks | None = None) -> Iterator[None]:
 
 
 def refuse(error: ValueError, ranks: Ranks | None = None) -> NoReturn:
-    """Say what is wrong and exit with code 2; of several processes that have all heard of it, the first one says it."""
+    """Print the error and exit with code 2. If all ranks raise the same error, only the first one prints it."""
     agreed = ranks is not None and ranks.agreed(error)
     if ranks is None or ranks.first or not agreed:
-        complain(error)
+        print_error(error)
     if ranks is not None and agreed:
         ranks.leave()
     raise typer.Exit(2) from None
@@ -41,25 +41,25 @@ def refuse(error: ValueError, ranks: Ranks | None = None) -> NoReturn:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """One sentence for a picture or a page that cannot be made or written."""
+    """Turn errors of drawing or writing a figure or an HTML page into one sentence."""
     try:
         yield
     except ImportError as error:
         raise ValueError(
-            f"expected {error.name or 'what draws'} for {path}, got: {error}; "
-            "pip install 'remanence-rnn[report]' brings it"
+            f"expected {error.name or 'a plotting library'} to write {path}, got: {error}; "
+            "install it with pip install 'remanence-rnn[report]'"
         ) from None
     except OSError as error:
         raise ValueError(f"expected to write {path}, got: {error.strerror or error}") from None
 
 
 def split(words: list[str] | None) -> list[str]:
-    """Names from options that may be repeated and may hold several, separated by commas."""
+    """Split the values of a repeatable option at commas."""
     return [name.strip() for word in words or [] for name in word.split(",") if name.strip()]
 
 
 def read_seeds(words: str | None) -> list[int]:
-    """1,2,3 or 1-5, or both mixed."""
+    """Parse seeds: 1,2,3 or 1-5, or a mix of both."""
     seeds: list[int] = []
     for part in split([words] if words else None):
         found = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
@@ -72,11 +72,11 @@ def read_seeds(words: str | None) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-def expect_alone() -> None:
-    """Refuse to be one of several processes that torchrun has started: they would all do the same."""
+def expect_single_process() -> None:
+    """Refuse to run as one of several torchrun processes, which would all do the same work."""
     size = os.environ.get("WORLD_SIZE", "1")
     if size.isdigit() and int(size) > 1:
         raise ValueError(
-            f"expected one process, got one of {size} (WORLD_SIZE, as torchrun sets it): torchrun is for "
-            "`remanence run`, and a sweep starts processes of its own"
+            f"expected a single process, got one of {size} (WORLD_SIZE, set by torchrun): use torchrun with "
+            "`remanence run` only; a sweep starts its own processes"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, split
+from .answers import exit_on_bad_input, split
 from .output import echo
 
 if TYPE_CHECKING:
@@ -18,23 +18,25 @@ if TYPE_CHECKING:
 def command(
     context: typer.Context,
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or cuda:N; by default CUDA where there is one.", show_default=False)
+        str | None, typer.Option(help="cpu, cuda or cuda:N; by default CUDA if available.", show_default=False)
     ] = None,
     json: Annotated[
-        Path | None, typer.Option(help="Write all numbers to this file as well.", metavar="FILE", show_default=False)
+        Path | None, typer.Option(help="Also write all measurements to this file.", metavar="FILE", show_default=False)
     ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="One small shape, in half a minute.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure one small shape only, in half a minute.")] = False,
     shapes: Annotated[
         list[str] | None,
         typer.Option(
-            help="copy-200, pixel-256, ... or sizes such as T220-B128-H128.", metavar="NAME,..", show_default=False
+            help="Shapes: copy-200, pixel-256, ... or sizes such as T220-B128-H128.",
+            metavar="NAME,..",
+            show_default=False,
         ),
     ] = None,
     gates: Annotated[
         list[str] | None,
         typer.Option(
-            help="Gates, gru, janet, phased, nru, ...; by default all but exprnn, urnn, eurnn, goru, sru.",
+            help="Gates, or gru, janet, phased, nru, ...; by default all except exprnn, urnn, eurnn, goru, sru.",
             metavar="NAME,..",
             show_default=False,
         ),
@@ -42,7 +44,7 @@ def command(
     engines: Annotated[
         list[str] | None,
         typer.Option(
-            help="auto, cpu, triton, loop, ...; by default auto and all others that can run.",
+            help="Engines: auto, cpu, triton, loop, ...; by default auto and every other one that can run.",
             metavar="NAME,..",
             show_default=False,
         ),
@@ -52,32 +54,37 @@ def command(
         typer.Option(help="tf32, full or bf16; by default tf32 on CUDA, full on a CPU.", show_default=False),
     ] = None,
     training: Annotated[
-        bool, typer.Option("--training", help="Measure the whole training loop against its bare arithmetic instead.")
+        bool,
+        typer.Option("--training", help="Measure the overhead of the training loop over its bare arithmetic instead."),
     ] = False,
     language: Annotated[
-        bool, typer.Option("--language", help="Measure language models of words against torch's own LSTM instead.")
+        bool, typer.Option("--language", help="Measure word-level language models against torch.nn.LSTM instead.")
     ] = False,
     streaming: Annotated[
-        bool, typer.Option("--streaming", help="Measure single steps of one sequence against torch's instead.")
+        bool, typer.Option("--streaming", help="Measure single steps of one sequence against torch instead.")
     ] = False,
     first_use: Annotated[
-        bool, typer.Option("--first-use", help="Measure the first layer of a process against torch's instead.")
+        bool, typer.Option("--first-use", help="Measure the first call in a new process against torch instead.")
     ] = False,
     budget: Annotated[
         float | None,
-        typer.Option(help="Seconds after which the rest is left out.", metavar="SECONDS", show_default=False),
+        typer.Option(
+            help="Time limit in seconds; the remaining measurements are skipped.", metavar="SECONDS", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Measure every gate and engine against torch.nn.LSTM on this machine.
+    """Benchmark every gate and engine against torch.nn.LSTM on this machine.
 
-    Inference, a training step, memory, and growth with the size. torch.nn.LSTM runs in turn with ours, in the same
-    precision, and the ratios are what counts. A few minutes; on a GPU the first run compiles as well.
+    Measures inference, a training step, memory, and scaling with the size.
+    Runs of torch.nn.LSTM and of our layers alternate, in the same precision;
+    compare the ratios. Takes a few minutes, longer on a GPU the first time
+    because kernels are compiled.
     """
     from rich.console import Console
 
     from ..bench import expect_writable, plan, run, run_first_use, run_language, run_programs, run_streaming, save
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         if json is not None:
             expect_writable(json)
         asked = training + language + streaming + first_use
@@ -89,7 +96,7 @@ def command(
         def say(words: str) -> None:
             status.update(f"measuring {words}")
 
-        command = typed(context)
+        command = command_line(context)
         if training:
             report = run_programs(planned.device, command, say)
         else:
@@ -105,8 +112,8 @@ def command(
     show(report, markdown)
 
 
-def typed(context: typer.Context) -> str:
-    """The command as it was typed, apart from the order of options."""
+def command_line(context: typer.Context) -> str:
+    """The command line as typed, except for the order of the options."""
     words = ["remanence", "bench"]
     for name, value in context.params.items():
         if value is True:
@@ -118,7 +125,7 @@ def typed(context: typer.Context) -> str:
 
 
 def show(report: BenchReport, markdown: bool) -> None:
-    """The machine above the tables."""
+    """Print the description of the machine, then the tables."""
     from rich.console import Console
 
     from ..bench import reading, tables

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered
+from .answers import exit_on_bad_input
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,7 @@ def command(
         str | None,
         typer.Option(
             "--gate",
-            help="The only gate to check: a name, or module:Name for one of your own. By default every named one.",
+            help="Check only this gate: a name, or module:Name for a custom gate. By default every built-in gate.",
             show_default=False,
         ),
     ] = None,
@@ -38,26 +38,29 @@ def command(
         str | None,
         typer.Option(
             "--cell",
-            help="The only cell to check: module:Name for one of your own, with --gate or a sigmoid.",
+            help="Check only this custom cell, module:Name, with --gate or a sigmoid gate.",
             show_default=False,
         ),
     ] = None,
     warm: Annotated[
         bool,
-        typer.Option("--warm", help="Compile kernels ahead, for deployment, instead of comparing all engines."),
+        typer.Option("--warm", help="Compile kernels ahead of time, for deployment, instead of comparing engines."),
     ] = False,
-    dtypes: Annotated[str, typer.Option(help="With --warm: float32, bfloat16, float16.")] = "float32",
-    units: Annotated[str, typer.Option(help="With --warm, on a GPU: units of the layers, such as 128,512.")] = "128",
-    batch: Annotated[int, typer.Option(help="With --warm, on a GPU: sequences at a time.", min=1)] = 32,
-    inputs: Annotated[int, typer.Option(help="With --warm, on a GPU: width of the inputs.", min=1)] = 32,
+    dtypes: Annotated[str, typer.Option(help="With --warm: dtypes, any of float32,bfloat16,float16.")] = "float32",
+    units: Annotated[str, typer.Option(help="With --warm, on a GPU: hidden sizes, such as 128,512.")] = "128",
+    batch: Annotated[int, typer.Option(help="With --warm, on a GPU: batch size.", min=1)] = 32,
+    inputs: Annotated[int, typer.Option(help="With --warm, on a GPU: input size.", min=1)] = 32,
 ) -> None:
-    """Hold every engine to the loop engine on this machine.
+    """Check every engine against the loop engine on this machine.
 
-    Every gate, cell and precision: relative errors of outputs, final states and gradients against the loop engine in
-    float64. Exit code 1 if one is larger than it may be. On a GPU the first run compiles, which takes minutes.
+    Prints the relative errors of outputs, final states and gradients against
+    the loop engine in float64, for every gate, cell and precision. The exit
+    code is 1 if an error exceeds its tolerance. On a GPU the first run takes
+    minutes because it compiles kernels.
 
-    With --warm kernels of every cell and gate are compiled and kept on disk, so that the first layer of a process
-    starts at once. Kernels for a GPU are of one size: say which with --units, --batch and --inputs.
+    With --warm it compiles the kernels of every cell and gate and caches them
+    on disk, so that the first layer of a process starts without compiling.
+    GPU kernels are compiled for one size: set --units, --batch and --inputs.
     """
     from rich.console import Console
 
@@ -70,16 +73,18 @@ def command(
     from .own import cell_of, gate_of
 
     console = Console(highlight=False)
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         place = None if device is None else device_named(device)
         names = None if engines is None else engines.split(",")
         checked(names)
         only = None if gate is None else gate_of(gate)
         own_cell = None if cell is None else cell_of(cell, only or gate_of("sigmoid"))
         if warm and own_cell is not None:
-            raise ValueError("expected --warm with --gate or neither, got --cell: make a layer of it to compile it")
+            raise ValueError(
+                "expected --warm alone or with --gate, got --cell: build a layer with the cell to compile it"
+            )
     if warm:
-        with bad_input_is_answered():
+        with exit_on_bad_input():
             chosen = [lookup("dtype", name, DTYPES) for name in dtypes.split(",")]
             widths = [whole_number(word) for word in units.split(",")]
         return compile_ahead(console, refusals(place, names), ahead(place, names, only, chosen, widths, batch, inputs))
@@ -90,7 +95,7 @@ def command(
             for row in group:
                 own.append(row)
                 status.update(f"checking {row.engine}: {row.cell} {row.gate} {row.dtype}")
-            status.stop()  # a line of its own, in the way of what comes now
+            status.stop()  # its line would be in the way of the table
             show(own, console)
             status.start()
             found += own
@@ -102,7 +107,7 @@ def command(
         known = derivation(own_cell)
         for when, why in zip(("", " with dt"), known.float32, strict=True):
             if why is not None and (not when or why != known.float32[0]):
-                reason = f"no kernel can be derived for {known.subject}{when}: {why}; it runs on the loop"
+                reason = f"no kernel can be derived for {known.subject}{when}: {why}; it runs on the loop engine"
                 console.print(reason, markup=False)
     wrong = [row for row in found if not row.ok]
     for row in wrong:
@@ -114,37 +119,39 @@ def command(
 
 
 def whole_number(word: str) -> int:
-    """A number of units."""
+    """Parse a hidden size."""
     if not word.strip().isdecimal() or int(word) < 1:
         raise ValueError(f"expected units to be whole numbers above zero, such as 128,512, got {word!r}")
     return int(word)
 
 
 def compile_ahead(console: Console, refused: dict[str, str], engines: Iterable[Warmed]) -> None:
-    """What was compiled, what was not, and where it is."""
+    """Compile kernels; print which were compiled, which were not, and where they are."""
     from ..engines.kernels import cache
 
     wrong = False
     for each in engines:
-        console.print(f"engine {each.engine} on {each.device}: kernels for {each.layers} kinds of layers", markup=False)
+        console.print(
+            f"engine {each.engine} on {each.device}: kernels for {each.layers} layer configuration(s)", markup=False
+        )
         if each.reason is not None:
             console.print(f"wrong: {each.reason}", markup=False)
             wrong = True
         if each.engine == "triton":
-            console.print("Triton keeps its kernels itself, see TRITON_CACHE_DIR")
+            console.print("Triton caches its own kernels (see TRITON_CACHE_DIR)")
     for engine in ("cuda", "triton", "c++"):
         if engine in refused:
             console.print(f"engine {engine} has no kernels here: {refused[engine]}", markup=False, soft_wrap=True)
     try:
         console.print(f"{cache.count('so', 'cubin')} kernels in {cache.folder()}", markup=False, soft_wrap=True)
     except cache.UNKEPT as error:
-        console.print(f"nothing can be kept: {error}", markup=False, soft_wrap=True)
+        console.print(f"kernels cannot be cached: {error}", markup=False, soft_wrap=True)
     if wrong:
         raise typer.Exit(1)
 
 
 def show(rows: list[Row], console: Console) -> None:
-    """The rows of one engine on one device."""
+    """Print the rows of one engine on one device."""
     from rich.box import SIMPLE
     from rich.markup import escape
     from rich.table import Table

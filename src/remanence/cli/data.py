@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..printable import printable
-from .answers import bad_input_is_answered
+from .answers import exit_on_bad_input
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,15 +18,19 @@ if TYPE_CHECKING:
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(help="Find or download this data set, and verify it.", show_default=False)
+        str | None, typer.Argument(help="Data set to find or download, and verify.", show_default=False)
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Verify all that are found, byte for byte.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Verify every data set that is found, byte for byte.")
+    ] = False,
 ) -> None:
-    """Show the data sets, or verify one.
+    """List the data sets, or download and verify one.
 
-    Without a name: what there is and where it was found. With a name: looks for its files in $REMANENCE_DATA/NAME and
-    in the cache folder ($REMANENCE_CACHE), else downloads them there unless REMANENCE_OFFLINE=1; verifies checksums,
-    reads everything and prints what each split holds.
+    Without a name, lists every data set and where it was found. With a name,
+    looks for its files in $REMANENCE_DATA/NAME, then in the cache folder
+    ($REMANENCE_CACHE). If they are missing, downloads them to the cache, unless
+    REMANENCE_OFFLINE=1. Then verifies checksums, reads all files and prints
+    the size of each split.
     """
     from rich.console import Console
 
@@ -35,8 +39,8 @@ def command(
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=10_000)  # nothing is to be cut or broken in a pipe
-    with bad_input_is_answered():
+        console = Console(highlight=False, width=10_000)  # in a pipe, do not truncate or wrap
+    with exit_on_bad_input():
         if name is not None:
             show(lookup("data set", name, KNOWN), console)
         elif verify:
@@ -48,7 +52,7 @@ def command(
 
 
 def show_all(console: Console) -> None:
-    """A row for each data set."""
+    """Print one row per data set."""
     from rich.markup import escape
 
     from ..data import KNOWN, cache_folder, data_folder
@@ -63,9 +67,9 @@ def show_all(console: Console) -> None:
     console.print(shown)
     console.print(
         f"Looked in {data_folder() or '$REMANENCE_DATA (not set)'}, then in {cache_folder()}.\n"
-        "`remanence data NAME` verifies one, and downloads it where it was not found;\n"
-        "`remanence data --verify` verifies all that are there.\n"
-        "Whatever reads a data set verifies it first; of files above 128 MB, samples.",
+        "`remanence data NAME` verifies one data set, and downloads it if it was not found;\n"
+        "`remanence data --verify` verifies every data set that was found.\n"
+        "Data sets are always verified before they are read (files above 128 MB: samples of them).",
         markup=False,
     )
 
@@ -78,7 +82,7 @@ def show(known: DataSet[Any], console: Console) -> None:
     with Console(stderr=True).status(f"verifying {known.name}") as status:
         found = known.find()
         if found is None:
-            status.stop()  # a download has a bar of its own
+            status.stop()  # a download shows its own progress bar
             found = known.fetch()
             status.start()
         counts = known.count(known.load(again=True))
@@ -104,7 +108,7 @@ def show(known: DataSet[Any], console: Console) -> None:
 
 
 def table(*headings: str) -> Table:
-    """An empty table, whose cells are broken rather than cut."""
+    """An empty table that wraps long cells rather than truncating them."""
     from rich.box import SIMPLE
     from rich.table import Table
 
@@ -115,6 +119,6 @@ def table(*headings: str) -> Table:
 
 
 def summary(counts: Counts) -> str:
-    """The first number of each split: "60,000 / 10,000 images"."""
+    """The size of each split in its first unit: "60,000 / 10,000 images"."""
     unit = next(iter(next(iter(counts.values()))))
     return " / ".join(f"{numbers[unit]:,}" for numbers in counts.values()) + f" {unit}"

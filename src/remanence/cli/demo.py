@@ -8,27 +8,28 @@ from typing import Annotated
 import typer
 
 from .output import echo
-from .run import answered
+from .run import exit_on_error
 
 
 def command(
-    out: Annotated[Path, typer.Option(help="Folder for all results.", metavar="DIR")] = Path("runs"),
-    quick: Annotated[bool, typer.Option("--quick", help="A few updates, to see that it works.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the results.", metavar="DIR")] = Path("runs"),
+    quick: Annotated[bool, typer.Option("--quick", help="Run only a few updates, to see that it works.")] = False,
 ) -> None:
-    """See three models race: an LSTM, a fast-gate LSTM and a pLSTM learn a task that needs memory.
+    """Race three models: an LSTM, a fast-gate LSTM and a pLSTM learn a task that needs memory.
 
-    Two to three minutes on two CPU cores. Ends with a table, a picture and a page. Stopping it (Ctrl-C, kill) loses
-    nothing: the same command goes on. When it is finished, the same command shows its table.
+    Takes two to three minutes on two CPU cores and ends with a table, a figure
+    and an HTML report. Stopping it (Ctrl-C, kill) loses nothing: run the same
+    command again to resume. Once it is finished, it prints its table again.
     """
     from ..experiments import demo
     from ..training import Stopped
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
-    with answered():
+    with exit_on_error():
         shown = demo.Demo.of(out, quick)
         introduction = demo.introduction(shown.experiment, list(shown.standings.values()))
         for paragraph in introduction:
-            say(paragraph, hang=0)
+            print_text(paragraph, hang=0)
             echo()
         try:
             shown.run()
@@ -38,14 +39,14 @@ def command(
         show_table(demo.table(shown.standings, shown.groups), wrap=("updates to solve", "final error"))
         echo()
         sentences = demo.conclusion(list(shown.standings.values()))
-        if not quick:  # of the whole race only
+        if not quick:  # these hold for the full race only
             sentences += [demo.WHERE_AN_LSTM_DOES_AS_WELL, demo.ABOUT_THE_FAST_GATE]
         for sentence in sentences:
-            say(sentence, hang=0)
+            print_text(sentence, hang=0)
             echo()
         for what, make in (("Picture", shown.draw), ("Report", lambda: shown.report([*introduction, *sentences]))):
             try:
-                say(f"{what}: {make()}")
+                print_text(f"{what}: {make()}")
             except ImportError as error:
-                say(f"{what}: none, for {error.name} is not installed; pip install 'remanence-rnn[report]' brings it")
-        say(f"Results: {shown.folder}")
+                print_text(f"No {what.lower()}: {error.name} is not installed (pip install 'remanence-rnn[report]')")
+        print_text(f"Results: {shown.folder}")

@@ -6,13 +6,13 @@ from .output import echo
 
 
 def command() -> None:
-    """Show every experiment: its id, what it reproduces, what it is about.
+    """List every experiment: its id, what it reproduces, and its title.
 
-    `remanence show ID` says more about one, `remanence run ID` runs it.
+    `remanence show ID` describes one, `remanence run ID` runs it.
     """
     from ..experiments import PAPERS, every
     from ..table import Table
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
     experiments = every()
     headings = ("id", "reproduces", "title")
@@ -20,5 +20,7 @@ def command() -> None:
         rows = [(one.id, one.reproduces, one.title) for one in experiments if one.paper == paper]
         show_table(Table(title, headings, rows, words=len(headings)), wrap=("reproduces", "title"))
         echo()
-    say("Presets of all: smoke (seconds on a CPU), short (minutes on a GPU), paper (as published).")
-    say("remanence show ID says more about one, remanence run ID runs it.")
+    print_text(
+        "Every experiment has the presets smoke (seconds on a CPU), short (minutes on a GPU) and paper (as published)."
+    )
+    print_text("remanence show ID describes an experiment, remanence run ID runs it.")

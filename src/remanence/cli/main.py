@@ -1,4 +1,4 @@
-"""The commands by name."""
+"""The table of commands and the entry point of `remanence`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from ..version import __version__
 from . import bench, check, data, demo, export, figure, inspect, report, run, show, sweep
 from . import list as list_
-from .output import answered_if_unwritable, echo, open_what_is_closed
+from .output import echo, exit_if_unwritable, reopen_closed_streams
 
 KNOWN: dict[str, Callable[..., None]] = {
     "demo": demo.command,
@@ -26,7 +26,7 @@ KNOWN: dict[str, Callable[..., None]] = {
     "check": check.command,
     "data": data.command,
 }
-"""In the order in which `remanence --help` shows them."""
+"""Every command, in the order of `remanence --help`."""
 
 app = typer.Typer(
     help="Recurrent networks whose forgetting you can choose, set, measure and afford.",
@@ -40,7 +40,7 @@ for _name, _command in KNOWN.items():
 
 
 def show_version(wanted: bool) -> None:
-    """Print the version and stop."""
+    """Print the version and exit."""
     if wanted:
         echo(f"remanence {__version__}")
         raise typer.Exit
@@ -56,7 +56,7 @@ def remanence(
 
 
 def main() -> None:
-    """Run the command that was typed."""
-    open_what_is_closed()
-    with answered_if_unwritable():
+    """Entry point: run the command line."""
+    reopen_closed_streams()
+    with exit_if_unwritable():
         app(prog_name="remanence")

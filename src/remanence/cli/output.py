@@ -1,4 +1,4 @@
-"""Writing to standard output and standard error, which may be closed, or full, or a terminal that obeys."""
+"""Output on stdout and stderr, also when they are closed, full, or a terminal that interprets control characters."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 
 def echo(text: str = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print text, with control characters in it written out."""
+    """Print text with control characters escaped."""
     typer.echo(printable(text), nl=nl, err=err)
 
 
-def complain(message: object) -> None:
-    """Say what is wrong, in one line on standard error."""
+def print_error(message: object) -> None:
+    """Print an error as one line on stderr."""
     echo(f"remanence: {' '.join(str(message).splitlines())}", err=True)
 
 
-def open_what_is_closed() -> None:
-    """Let closed standard streams lead nowhere: files that are opened later would take their numbers."""
+def reopen_closed_streams() -> None:
+    """Redirect closed standard streams to the null device; otherwise files opened later get descriptors 0 to 2."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)
@@ -37,25 +37,25 @@ def open_what_is_closed() -> None:
 
 
 @contextmanager
-def answered_if_unwritable() -> Iterator[None]:
-    """One sentence and exit code 2 where standard output takes no more."""
+def exit_if_unwritable() -> Iterator[None]:
+    """Report failed writes to stdout in one sentence and exit with code 2."""
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None or error.errno not in UNWRITABLE:  # a file's, not a stream's
+        if error.filename is not None or error.errno not in UNWRITABLE:  # the error of a file, not of a stream
             raise
         _give_up(error)
 
 
 def _give_up(error: OSError) -> NoReturn:
     with suppress(OSError):
-        complain(f"expected to write to standard output, got: {error.strerror}")
+        print_error(f"expected to write to standard output, got: {error.strerror}")
         sys.stderr.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):  # or Python complains when it flushes them
+    for stream in (sys.stdout, sys.stderr):  # otherwise Python reports an error when it flushes them at exit
         with suppress(OSError, ValueError):
             os.dup2(nowhere, stream.fileno())
     raise SystemExit(2) from None

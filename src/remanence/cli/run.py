@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, read_seeds, refuse, split
+from .answers import exit_on_bad_input, read_seeds, refuse, split
 from .output import echo
 
 if TYPE_CHECKING:
@@ -17,43 +17,52 @@ if TYPE_CHECKING:
 
 
 def command(
-    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`, or a file: my.yaml.", metavar="ID")],
+    id: Annotated[
+        str, typer.Argument(help="An experiment from `remanence list`, or a file such as my.yaml.", metavar="ID")
+    ],
     preset: Annotated[
         str, typer.Option(help="smoke (seconds), short (minutes on a GPU) or paper (as published).")
     ] = "short",
     models: Annotated[
-        list[str] | None, typer.Option(help="Models; all by default.", metavar="NAME,..", show_default=False)
+        list[str] | None, typer.Option(help="Models to train; all by default.", metavar="NAME,..", show_default=False)
     ] = None,
     seeds: Annotated[
         str | None,
         typer.Option(
-            "--seeds", help="1,2,3 or 1-5; by default those of the experiment.", metavar="N,..", show_default=False
+            "--seeds",
+            help="Seeds, such as 1,2,3 or 1-5; by default those of the experiment.",
+            metavar="N,..",
+            show_default=False,
         ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="cpu, cuda or cuda:N; by default CUDA where there is one.", show_default=False)
+        str | None, typer.Option(help="cpu, cuda or cuda:N; by default CUDA if available.", show_default=False)
     ] = None,
     devices: Annotated[
         str | None,
         typer.Option(
-            help="Several, cuda:0,cuda:1: models and groups of seeds are spread over them.",
+            help="Several devices, such as cuda:0,cuda:1, which share the models and seeds.",
             metavar="NAME,..",
             show_default=False,
         ),
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Stop cleanly after this time: 90s, 9m, 1h30m.", metavar="TIME", show_default=False),
+        typer.Option(
+            help="Time limit, such as 90s, 9m or 1h30m: stop cleanly after it.", metavar="TIME", show_default=False
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for all results.", metavar="DIR")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for the results.", metavar="DIR")] = Path("runs"),
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change anything, such as train.lr=3e-4.", metavar="PATH=VALUE", show_default=False),
+        typer.Option(
+            "--set", help="Override any setting, such as train.lr=3e-4.", metavar="PATH=VALUE", show_default=False
+        ),
     ] = None,
     together: Annotated[
         int | None,
         typer.Option(
-            help="Seeds trained side by side; by default all on a GPU, one on a CPU.",
+            help="Seeds trained in parallel on one device; by default all on a GPU, one on a CPU.",
             min=1,
             metavar="N",
             show_default=False,
@@ -62,28 +71,31 @@ def command(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Run the models on this engine; by default the one a run began with, or the fastest.",
+            help="Engine for the models; by default the one the run started with, or the fastest.",
             metavar="NAME",
             show_default=False,
         ),
     ] = None,
     logger: Annotated[
         list[str] | None,
-        typer.Option(help="Also send metrics to mlflow or wandb.", metavar="NAME,..", show_default=False),
+        typer.Option(help="Also log metrics to mlflow or wandb.", metavar="NAME,..", show_default=False),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="A line per evaluation instead of bars.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print one line per evaluation instead of progress bars.")
+    ] = False,
 ) -> None:
     """Run an experiment.
 
-    Stopping it (Ctrl-C, kill, budget) loses nothing: the same command goes on. When it is finished, the same command
-    shows its table. Results are in DIR/ID/PRESET. Under torchrun, its processes train together.
+    Stopping it (Ctrl-C, kill, --budget) loses nothing: run the same command
+    again to resume. Once all runs are finished, it prints their table.
+    Results are in DIR/ID/PRESET. Under torchrun all processes train together.
     """
     from .. import experiments
     from ..engines import check_name
     from ..training import Budget, Progress, Quiet, Ranks, Silent, Stopped, loggers
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         ranks = Ranks.join()
 
     def asked() -> tuple[experiments.Experiment, experiments.Way, list[str], list[int], list[str]]:
@@ -103,7 +115,7 @@ def command(
         }
         unfit = next((name for name, there in others.items() if there), None)
         if several and unfit is not None:
-            raise ValueError(f"expected --devices for a plain training, got it with {unfit}")
+            raise ValueError(f"expected --devices only with a training experiment, got it with {unfit}")
         place = ranks.device(device or (several[0] if several else None))
         experiments.check(experiment, chosen)
         also = [loggers.make(name) for name in split(logger)] if ranks.first else []
@@ -111,11 +123,11 @@ def command(
         way = experiments.Way(out, place, limit, together, progress, also, ranks, engine)
         return experiment, way, chosen, numbers, several
 
-    with bad_input_is_answered(ranks):
+    with exit_on_bad_input(ranks):
         experiment, way, chosen, numbers, several = ranks.alike(asked)
     if several:
         spread(id, preset, chosen, numbers, set_ or [], several, together, out)
-    with answered(ranks), way.progress as progress:
+    with exit_on_error(ranks), way.progress as progress:
         try:
             tables = experiments.run(experiment, way, chosen, numbers)
         except Stopped as stopped:
@@ -127,8 +139,8 @@ def command(
         echo()
     if ranks.first:
         for claim in experiment.claims:
-            say(f"{'To be tested' if experiment.paper == 'own' else 'Published'}: {claim}")
-        say(f"Results: {out / experiment.id / experiment.preset}")
+            print_text(f"{'To be tested' if experiment.paper == 'own' else 'Published'}: {claim}")
+        print_text(f"Results: {out / experiment.id / experiment.preset}")
     ranks.leave()
 
 
@@ -142,21 +154,21 @@ def spread(
     together: int | None,
     out: Path,
 ) -> None:
-    """Let processes on several devices train what is not trained yet; what is left to do is the table."""
+    """Train the unfinished runs in one process per device; afterwards only the table is left to make."""
     from .. import sweeps
     from ..sweeps.grid import digest, slug
     from . import sweep as sweep_command
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         values = {path: [value] for path, _, value in (word.partition("=") for word in sets)}
         grid = sweeps.Grid([id], [preset], models, seeds, dict(values))
-        places = sweep_command.where("local", ",".join(devices), 1, None)
+        places = sweep_command.places_for("local", ",".join(devices), 1, None)
         one = 1 if places.devices[0] == "cpu" else None
         name = f"{slug(f'{id}-{preset}')}-{digest(repr((grid, together, places.devices)))}"
         sweep = sweeps.Sweep(out / ".sweeps" / name, grid, together or one, out)
         sweep.make()
         sweep.forgive()
-    with sweep_command.answered(), sweep_command.live(sweep, as_json=False) as look:
+    with sweep_command.exit_on_launch_error(), sweep_command.live(sweep, as_json=False) as look:
         sweeps.launcher_named("local")(sweep, places, look)
     for unit in sweep.units:
         reason = sweep.failure(unit)
@@ -166,8 +178,8 @@ def spread(
 
 
 @contextmanager
-def answered(ranks: Ranks | None = None) -> Iterator[None]:
-    """One sentence and exit code 2 for what the files on disk, the configuration or the memory make impossible."""
+def exit_on_error(ranks: Ranks | None = None) -> Iterator[None]:
+    """Turn errors of files, configuration or device memory into one sentence and exit code 2."""
     import torch
 
     try:
@@ -175,12 +187,12 @@ def answered(ranks: Ranks | None = None) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         problem = str(error).partition(". ")[0]
         echo(
-            "remanence: expected a model and a batch that fit into the memory of the device; fewer seeds at a time "
-            f"(--together) or a smaller train.batch need less, got: {problem}",
+            f"remanence: expected a model and a batch that fit into device memory, got: {problem}; "
+            "train fewer seeds at a time (--together) or reduce train.batch",
             err=True,
         )
         raise typer.Exit(2) from None
     except ValueError as error:
-        if not str(error).startswith("expected "):  # our sentences do; anything else is a mistake in the program
+        if not str(error).startswith("expected "):  # our own messages do; anything else is a bug
             raise
         refuse(error, ranks)

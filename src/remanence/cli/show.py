@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .answers import bad_input_is_answered
+from .answers import exit_on_bad_input
 from .output import echo
 
 if TYPE_CHECKING:
@@ -14,19 +14,23 @@ if TYPE_CHECKING:
 
 
 def command(
-    id: Annotated[str, typer.Argument(help="An experiment of `remanence list`, or a file: my.yaml.", metavar="ID")],
+    id: Annotated[
+        str, typer.Argument(help="An experiment from `remanence list`, or a file such as my.yaml.", metavar="ID")
+    ],
     preset: Annotated[str, typer.Option(help="smoke, short or paper.")] = "short",
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change anything, such as train.lr=3e-4.", metavar="PATH=VALUE", show_default=False),
+        typer.Option(
+            "--set", help="Override any setting, such as train.lr=3e-4.", metavar="PATH=VALUE", show_default=False
+        ),
     ] = None,
     yaml: Annotated[bool, typer.Option("--yaml", help="Print the whole configuration as YAML.")] = False,
 ) -> None:
-    """Say what an experiment does: task, models, training, cost, and what was published."""
+    """Describe an experiment: task, models, training, cost and published results."""
     from ..experiments import find
     from ..experiments.configuration import configuration
 
-    with bad_input_is_answered():
+    with exit_on_bad_input():
         experiment = find(id, preset, set_ or ())
         described = configuration(experiment)
     if yaml:
@@ -38,37 +42,37 @@ def command(
 
 
 def show(experiment: Experiment, described: dict[str, Any], id: str) -> None:
-    """An experiment for people, and the command that runs it by this id."""
+    """Print a readable description of an experiment and the command that runs it."""
     from ..experiments import PAPERS, PRESETS
     from ..experiments.configuration import in_words, models_table, published_table
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
-    say(f"{experiment.id}: {experiment.title}")
+    print_text(f"{experiment.id}: {experiment.title}")
     echo()
     if experiment.reproduces:
         known = experiment.paper in PAPERS and experiment.paper != "own"
         source = f" ({PAPERS[experiment.paper]})" if known else ""
-        say(f"reproduces  {experiment.reproduces}{source}", hang=12)
+        print_text(f"reproduces  {experiment.reproduces}{source}", hang=12)
     others = ", ".join(name for name in PRESETS if name != experiment.preset)
-    say(f"preset      {experiment.preset} (others: {others})")
+    print_text(f"preset      {experiment.preset} (others: {others})")
     for name, value in in_words(experiment, described).items():
-        say(f"{name:<10}  {value}", hang=12)
+        print_text(f"{name:<10}  {value}", hang=12)
     if experiment.models:
         echo()
         show_table(models_table(experiment), wrap=("own settings",))
     for title, lines in (("Published:", experiment.claims), ("Choices and deviations:", experiment.choices)):
         if lines:
             echo()
-            say(title)
+            print_text(title)
             for line in lines:
-                say(f"- {line}", indent=2)
+                print_text(f"- {line}", indent=2)
     if experiment.published:
         echo()
         show_table(published_table(experiment), wrap=("quantity",))
     if experiment.cost:
         echo()
-        say("Cost:")
+        print_text("Cost:")
         for preset, words in experiment.cost.items():
-            say(f"- {preset}: {words}", indent=2)
+            print_text(f"- {preset}: {words}", indent=2)
     echo()
-    say(f"remanence run {id} --preset {experiment.preset}")
+    print_text(f"remanence run {id} --preset {experiment.preset}")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .answers import bad_input_is_answered, expect_alone, read_seeds, split
-from .output import complain, echo
+from .answers import exit_on_bad_input, expect_single_process, read_seeds, split
+from .output import echo, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,29 +23,31 @@ if TYPE_CHECKING:
 def command(
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="Experiments of `remanence list`, or one YAML file with the grid.", metavar="ID..|FILE"),
+        typer.Argument(help="Experiments from `remanence list`, or one YAML file with the grid.", metavar="ID..|FILE"),
     ] = None,
     preset: Annotated[
         list[str] | None, typer.Option(help="Presets; short by default.", metavar="NAME,..", show_default=False)
     ] = None,
     models: Annotated[
-        list[str] | None, typer.Option(help="Models; all by default.", metavar="NAME,..", show_default=False)
+        list[str] | None, typer.Option(help="Models to train; all by default.", metavar="NAME,..", show_default=False)
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="1,2,3 or 1-5; by default those of the experiment.", metavar="N,..", show_default=False),
+        typer.Option(
+            help="Seeds, such as 1,2,3 or 1-5; by default those of the experiment.", metavar="N,..", show_default=False
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="Values to go through, such as train.lr=1e-3,3e-4; several paths are a grid.",
+            help="Values to try, such as train.lr=1e-3,3e-4; several paths form a grid.",
             metavar="PATH=VALUE,..",
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder of the sweep.", metavar="DIR")] = Path("sweep"),
-    launcher: Annotated[str, typer.Option(help="local, ray or slurm.", metavar="NAME")] = "local",
+    out: Annotated[Path, typer.Option(help="Folder of the sweep.", metavar="DIR")] = Path("sweep"),
+    launcher: Annotated[str, typer.Option(help="Where to run: local, ray or slurm.", metavar="NAME")] = "local",
     devices: Annotated[
         str | None,
         typer.Option(
@@ -55,7 +57,7 @@ def command(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Units at a time: on each GPU (1 by default), on the CPU (one for each core), of SLURM's jobs.",
+            help="Concurrent units: per GPU (default 1), on the CPU (default one per core), or SLURM jobs.",
             min=1,
             metavar="N",
             show_default=False,
@@ -64,7 +66,7 @@ def command(
     together: Annotated[
         int | None,
         typer.Option(
-            help="Seeds trained side by side as one unit; by default all on GPUs, one on a CPU.",
+            help="Seeds trained in parallel as one unit; by default all on GPUs, one on a CPU.",
             min=1,
             metavar="N",
             show_default=False,
@@ -73,79 +75,83 @@ def command(
     option: Annotated[
         list[str] | None,
         typer.Option(
-            help="What a launcher should know: address=..., partition=..., timeout_min=...",
+            help="Launcher option: address=..., partition=..., timeout_min=...",
             metavar="NAME=VALUE",
             show_default=False,
         ),
     ] = None,
     search: Annotated[
         str | None,
-        typer.Option(help="optuna: search the values of --range instead.", metavar="NAME", show_default=False),
+        typer.Option(
+            help="optuna: search the ranges of --range instead of a grid.", metavar="NAME", show_default=False
+        ),
     ] = None,
     range_: Annotated[
         list[str] | None,
         typer.Option(
             "--range",
-            help="From where to where, such as train.lr=1e-4:1e-2:log or train.batch=16:128:int.",
+            help="Range to search, such as train.lr=1e-4:1e-2:log or train.batch=16:128:int.",
             metavar="PATH=LOW:HIGH",
             show_default=False,
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(help="Of a search, for every model.", min=1, metavar="N")] = 20,
-    status: Annotated[bool, typer.Option("--status", help="Show how far the sweep of DIR is, and do nothing.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Try again what failed.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Lines of JSON instead of tables.")] = False,
+    trials: Annotated[int, typer.Option(help="Trials of a search, per model.", min=1, metavar="N")] = 20,
+    status: Annotated[bool, typer.Option("--status", help="Show the progress of the sweep in DIR and exit.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Retry failed units.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines instead of tables.")] = False,
 ) -> None:
     """Run a grid of experiments, models, seeds and values, on this machine, Ray or SLURM.
 
-    Stopping it loses nothing: the same command goes on, and so does another machine that shares the folder. When it is
-    finished, the same command shows its tables.
+    Stopping it loses nothing: run the same command again to resume, here or on
+    another machine that shares the folder. Once the sweep is finished, the same
+    command prints its tables.
     """
     from .. import sweeps
     from ..experiments.results import SWEEP
 
-    with bad_input_is_answered():
-        expect_alone()
+    with exit_on_bad_input():
+        expect_single_process()
         if status:
-            shown(sweeps.Sweep.open(out), as_json)
+            show_status(sweeps.Sweep.open(out), as_json)
             return
         ranges = ranges_of(search, range_, launcher)
         start = sweeps.launcher_named(launcher)
-        places = where(launcher, devices, workers, option)
+        places = places_for(launcher, devices, workers, option)
         grid = grid_of(what or [], preset, models, seeds, set_)
         one = 1 if places.devices == ["cpu"] else None
-        if together is None and (out / SWEEP).is_file():  # begun elsewhere, perhaps on another kind of device
+        if together is None and (out / SWEEP).is_file():  # started elsewhere, perhaps on another kind of device
             together = sweeps.Sweep.open(out).together
         elif together is None and not ranges:
             together = one
         sweep = sweeps.Sweep(out, grid, together)
         expect_known(sweep, ranges)
-        sweep.units  # noqa: B018  what is wrong with the grid is said first
+        sweep.units  # noqa: B018  errors in the grid are reported first
         start.expect(places)
         sweep.make()
         if retry:
             sweep.forgive()
     if ranges:
-        searched(sweep, ranges, trials, places.devices[0])
+        run_search(sweep, ranges, trials, places.devices[0])
         return
-    with answered(), live(sweep, as_json) as look:
+    with exit_on_launch_error(), live(sweep, as_json) as look:
         start.launch(sweep, places, look)
     finish(sweep, as_json, places.devices[0])
 
 
 def ranges_of(search: str | None, words: list[str] | None, launcher: str) -> dict[str, Range]:
-    """What is searched; nothing without --search."""
+    """Parse the ranges to search; empty without --search."""
     from ..names import lookup
     from ..sweeps.search import Range
 
     if search is None:
         if words:
-            raise ValueError("expected --range with --search optuna, got it alone")
+            raise ValueError("expected --search optuna with --range, got --range alone")
         return {}
     lookup("search", search, {"optuna": None})
     if launcher != "local":
         raise ValueError(
-            f"expected a search on this machine, got --launcher {launcher}; start it on several that share --out"
+            f"expected a search to run on this machine, got --launcher {launcher}; "
+            "start it on several machines that share --out instead"
         )
     if not words:
         raise ValueError("expected ranges to search, such as --range train.lr=1e-4:1e-2:log, got none")
@@ -159,7 +165,7 @@ def ranges_of(search: str | None, words: list[str] | None, launcher: str) -> dic
 
 
 def expect_known(sweep: Sweep, ranges: dict[str, Range]) -> None:
-    """Refuse paths that experiments do not have, before anything is written."""
+    """Refuse settings that the experiments do not have, before anything is written."""
     from .. import experiments
     from ..sweeps.search import bases
 
@@ -169,14 +175,14 @@ def expect_known(sweep: Sweep, ranges: dict[str, Range]) -> None:
             experiments.find(unit.id, unit.preset, [*unit.sets, *lowest])
 
 
-def searched(sweep: Sweep, ranges: dict[str, Range], trials: int, device: str) -> None:
-    """Search, and show what was found."""
+def run_search(sweep: Sweep, ranges: dict[str, Range], trials: int, device: str) -> None:
+    """Run the search and print its results."""
     from ..sweeps.search import search, table
     from ..sweeps.work import owner_of_this_process
     from ..training import Progress, Stopped
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
-    with answered(), Progress() as progress:
+    with exit_on_launch_error(), Progress() as progress:
         try:
             search(sweep, ranges, trials, device, owner_of_this_process(), progress)
         except Stopped as stopped:
@@ -185,13 +191,13 @@ def searched(sweep: Sweep, ranges: dict[str, Range], trials: int, device: str) -
     for one in table(sweep, ranges):
         show_table(one)
         echo()
-    say(f"Results: {sweep.folder}")
+    print_text(f"Results: {sweep.folder}")
 
 
 def grid_of(
     what: list[str], preset: list[str] | None, models: list[str] | None, seeds: str | None, sets: list[str] | None
 ) -> Grid:
-    """The grid that was typed, or that of a file."""
+    """The grid from the command line or from a YAML file."""
     from .. import sweeps
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
@@ -202,18 +208,18 @@ def grid_of(
         except (OSError, ValueError) as error:
             raise ValueError(f"expected a YAML file with a grid, got {what[0]}: {error}") from None
     if not what:
-        raise ValueError("expected experiments of `remanence list`, or a YAML file with the grid, got none")
+        raise ValueError("expected experiments from `remanence list`, or a YAML file with the grid, got none")
     values: dict[str, list[str]] = {}
     for word in sets or []:
         path, equals, rest = word.partition("=")
         if not equals or not path.strip():
             raise ValueError(f"expected --set PATH=VALUE,.., such as train.lr=1e-3,3e-4, got {word!r}")
-        values.setdefault(path.strip(), []).extend(apart(rest))
+        values.setdefault(path.strip(), []).extend(split_values(rest))
     return sweeps.Grid(list(dict.fromkeys(what)), split(preset) or ["short"], split(models), read_seeds(seeds), values)
 
 
-def apart(words: str) -> list[str]:
-    """Values between commas, but for those inside of brackets and quotes."""
+def split_values(words: str) -> list[str]:
+    """Split at commas, except inside brackets and quotes."""
     found, depth, quote = [""], 0, ""
     for letter in words:
         if letter in "\"'" and quote in ("", letter):
@@ -226,8 +232,8 @@ def apart(words: str) -> list[str]:
     return [word.strip() for word in found if word.strip()]
 
 
-def where(launcher: str, devices: str | None, workers: int | None, options: list[str] | None) -> Places:
-    """Where units run."""
+def places_for(launcher: str, devices: str | None, workers: int | None, options: list[str] | None) -> Places:
+    """The devices, workers and launcher options that units run with."""
     import os
 
     import torch
@@ -257,23 +263,23 @@ def where(launcher: str, devices: str | None, workers: int | None, options: list
 
 
 @contextmanager
-def answered() -> Iterator[None]:
-    """One sentence and exit code 2 for a launcher that cannot start; Ctrl-C is no error."""
+def exit_on_launch_error() -> Iterator[None]:
+    """Exit with one sentence and code 2 if a launcher cannot start; Ctrl-C is not an error."""
     try:
         yield
     except KeyboardInterrupt:
-        echo("remanence: stopped; the same command goes on", err=True)
+        echo("remanence: stopped; run the same command again to resume", err=True)
         raise typer.Exit(130) from None
     except ValueError as error:
         if not str(error).startswith("expected "):
             raise
-        complain(error)
+        print_error(error)
         raise typer.Exit(2) from None
 
 
 @contextmanager
 def live(sweep: Sweep, as_json: bool) -> Iterator[Callable[[], None]]:
-    """Something to call now and then, which shows how far everything is: a table that changes, or lines."""
+    """A function to call periodically, which shows progress: a live table on a terminal, otherwise lines."""
     import signal
     import sys
 
@@ -320,8 +326,8 @@ def live(sweep: Sweep, as_json: bool) -> Iterator[Callable[[], None]]:
             yield table
 
 
-def shown(sweep: Sweep, as_json: bool) -> None:
-    """How far a sweep is."""
+def show_status(sweep: Sweep, as_json: bool) -> None:
+    """Print the progress of a sweep."""
     from ..sweeps import tables
     from .tables import show_table
 
@@ -333,11 +339,11 @@ def shown(sweep: Sweep, as_json: bool) -> None:
 
 
 def finish(sweep: Sweep, as_json: bool, device: str) -> None:
-    """Tables of what came out, also as a file; exit code 1 if something failed."""
+    """Print the tables of results and save them as a file; exit with code 1 if a unit failed."""
     from ..experiments import results
     from ..sweeps import tables
     from ..sweeps.work import close
-    from .tables import say, show_table
+    from .tables import print_text, show_table
 
     close(sweep, device)
     results.save(sweep.folder / "table.json", tables.plain_outcomes(sweep))
@@ -347,12 +353,12 @@ def finish(sweep: Sweep, as_json: bool, device: str) -> None:
         for table in tables.outcomes(sweep):
             show_table(table, wrap=("single runs",))
             echo()
-        say(f"Results: {sweep.folder}")
+        print_text(f"Results: {sweep.folder}")
     failures = [(unit, reason) for unit in sweep.units if (reason := sweep.failure(unit)) is not None]
     for unit, reason in failures:
         echo(f"remanence: {unit} failed: {reason}", err=True)
     left = sum(not sweep.is_done(unit) for unit in sweep.units) - len(failures)
     if left:
-        echo(f"remanence: {left} units are not done; the same command goes on", err=True)
+        echo(f"remanence: {left} units are not done; run the same command again to resume", err=True)
     if failures or left:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Tables and text for people: fitted to a terminal, in full and in line in a pipe."""
+"""Tables and text for people: wrapped to the width of a terminal, unwrapped in a pipe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def on_terminal() -> bool:
-    """Whether somebody looks at standard output."""
+    """Whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def show_table(table: Table, wrap: Sequence[str] = ()) -> None:
-    """A table: in a pipe every cell in full on one line; on a terminal the columns named in `wrap` may be broken."""
+    """Print a table. In a pipe each row is one line; on a terminal the columns named in `wrap` may wrap."""
     if not on_terminal():
         echo("\n".join(table.lines()))
         return
@@ -32,7 +32,7 @@ def show_table(table: Table, wrap: Sequence[str] = ()) -> None:
 
 
 def show_rich(table: Table, console: Console, wrap: Sequence[str] | None = None) -> None:
-    """A table fitted to a console; the columns named in `wrap` may be broken, or all of them for None."""
+    """Print a table fitted to a console; the columns named in `wrap` may wrap, or all of them if it is None."""
     from rich.box import SIMPLE
     from rich.markup import escape
     from rich.table import Table as RichTable
@@ -55,8 +55,8 @@ def show_rich(table: Table, console: Console, wrap: Sequence[str] | None = None)
         console.print(f"  {printable(note)}", markup=False)
 
 
-def say(words: str, indent: int = 0, hang: int = 2) -> None:
-    """A line of text: in a pipe as it is, on a terminal broken between words, later lines set in by `hang` more."""
+def print_text(words: str, indent: int = 0, hang: int = 2) -> None:
+    """Print a line of text: unchanged in a pipe; on a terminal wrapped, with later lines indented by `hang` more."""
     if not on_terminal():
         echo(" " * indent + words)
         return

@@ -1,7 +1,8 @@
-"""Data sets: found, downloaded, verified and read. Nothing is ever unpickled.
+"""Data sets: find, download, verify and read them. Nothing is ever unpickled.
 
-A data set is looked for in $REMANENCE_DATA/<name>/, then in <name>/ of the cache folder, and is downloaded there with
-checksums unless REMANENCE_OFFLINE=1. What is missing or damaged is answered by a `DataError` of one sentence.
+A data set is looked up in $REMANENCE_DATA/<name>/, then in <name>/ of the cache folder. If it is missing, it is
+downloaded to the cache folder and verified by checksum, unless REMANENCE_OFFLINE=1. Missing or damaged files raise a
+`DataError` of one sentence.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KNOWN: dict[str, DataSet[Any]] = {
 
 
 def load(name: str) -> Any:
-    """A data set by name: `Images`, `Reviews`, `WordVectors` or `Texts`."""
+    """Load a data set by name: `Images`, `Reviews`, `WordVectors` or `Texts`."""
     return lookup("data set", name, KNOWN).load()
 
 

@@ -1,6 +1,6 @@
-"""Reading compressed files and members of archives, without unpacking anything to disk.
+"""Reading compressed files and archive members without extracting anything to disk.
 
-So a name like ../../file or a link in an archive leads nowhere, and what would be larger than `LARGEST` is refused.
+Path traversal (../../file) and links in an archive therefore have no effect. Files above `LARGEST` are refused.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import IO
 from .errors import DataError
 
 LARGEST = 2**31
-"""Bytes of a decompressed file: several times the largest that any data set has."""
+"""Most bytes of a decompressed file: several times the largest file of any data set."""
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, UnicodeDecodeError, LookupError)
-"""What a file that is not what its name says ends in, besides OSError."""
+"""Errors that reading a damaged or mislabelled file raises, besides OSError."""
 
 
 def contents(path: Path) -> bytes:
-    """All of a file, decompressed if its name ends with .gz or .xz."""
+    """The content of a file, decompressed if its name ends in .gz or .xz."""
     if path.suffix == ".gz":
         with gzip.open(path) as zipped:
             return limited(zipped, path)
@@ -34,24 +34,24 @@ def contents(path: Path) -> bytes:
 
 
 def tar_files(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """Those plain files of a compressed tar archive that are wanted, by name, read in one pass."""
+    """The wanted regular files of a compressed tar archive by name, read in one pass."""
     found: dict[str, bytes] = {}
     with tarfile.open(path, "r|gz") as archive:
         for member in archive:
             name = member.name.removeprefix("./")
             if member.isfile() and wanted(name):
                 file = archive.extractfile(member)
-                assert file is not None  # a plain file always has content
+                assert file is not None  # a regular file always has content
                 found[name] = limited(file, path)
     return found
 
 
 def tar_members(path: Path, names: Sequence[str]) -> list[bytes]:
-    """Members of a compressed tar archive, in the order asked for."""
+    """Members of a compressed tar archive, in the requested order."""
     found = tar_files(path, lambda name: name in names)
     missing = [name for name in names if name not in found]
     if missing:
-        raise DataError(f"expected {path} to hold {missing[0]}, got an archive without it; download it again")
+        raise DataError(f"expected {path} to contain {missing[0]}, got an archive without it; download it again")
     return [found[name] for name in names]
 
 
@@ -62,12 +62,14 @@ def zip_member(path: Path, name: str) -> bytes:
             with archive.open(name) as file:
                 return limited(file, path)
         except KeyError:
-            raise DataError(f"expected {path} to hold {name}, got an archive without it; download it again") from None
+            raise DataError(
+                f"expected {path} to contain {name}, got an archive without it; download it again"
+            ) from None
 
 
 def limited(file: IO[bytes] | gzip.GzipFile | lzma.LZMAFile, path: Path) -> bytes:
-    """All of an opened file that is a part of `path`, unless that is too much."""
+    """Read an open file that is part of `path`, unless it is too large."""
     content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise DataError(f"expected {path} to hold at most {LARGEST:,} bytes in a file, got more; download it again")
+        raise DataError(f"expected files of at most {LARGEST:,} bytes in {path}, got a larger one; download it again")
     return content

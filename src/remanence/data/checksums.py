@@ -1,4 +1,4 @@
-"""Whether a file is the one that was published."""
+"""Verification of files by checksum."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from .errors import DataError
 from .writing import writing
 
 LARGE = 2**27
-"""Bytes: what takes longer to read than people would wait for each time."""
+"""Size in bytes above which a file is not read in full each time."""
 SAMPLES, SAMPLE = 64, 2**14
-"""Pieces of a large file, and the bytes of each."""
+"""Number of samples of a large file, and bytes per sample."""
 
 
 def checksum_of(path: Path, algorithm: str) -> str:
-    """Such as "sha256:9f86d0..."."""
+    """The checksum of a file, such as "sha256:9f86d0..."."""
     with path.open("rb") as file:
-        # md5 is what many places publish; it is used against damage, not against an attacker.
+        # Many sites publish md5 only. It detects damage, not attacks.
         digest = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False))
     return f"{algorithm}:{digest.hexdigest()}"
 
 
 def verify(path: Path, checksum: str, size: int | None = None, *, again: bool = False) -> None:
-    """Raise where the content of a file is not the published one.
+    """Raise a `DataError` if the content of a file is not the published one.
 
-    Files of up to `LARGE` bytes are read each time. A larger one that was found right is remembered, by what the system
-    knows of it and by a digest of samples of its content; `again` reads all of it.
+    Files of up to `LARGE` bytes are read each time. A larger file is remembered once it was verified, by its file
+    attributes and a digest of samples of its content; `again` reads all of it.
 
     Args:
         path: the file.
         checksum: algorithm and digest, as in "md5:5dd7e0...".
-        size: bytes that the file should have, for the message.
-        again: whether to read a file that is remembered too.
+        size: expected size in bytes, for the message.
+        again: whether to read the whole file even if it is remembered.
     """
     try:
         if not again and remembered(path, checksum):
@@ -43,11 +43,11 @@ def verify(path: Path, checksum: str, size: int | None = None, *, again: bool = 
         found = checksum_of(path, checksum.partition(":")[0])
         has = path.stat().st_size
     except OSError as error:
-        raise DataError(f"expected a file that can be read, got {path}: {error.strerror}; correct that") from None
+        raise DataError(f"expected a readable file, got {path}: {error.strerror}; correct that") from None
     if found != checksum:
         cut = f" and only {has:,} of {size:,} bytes" if size is not None and has < size else ""
         raise DataError(
-            f"expected {path} to have checksum {checksum}, got {found}{cut}: the file is damaged or another one; "
+            f"expected {path} to have checksum {checksum}, got {found}{cut}: the file is damaged or a different one; "
             "delete it, and copy or download it again"
         )
     if has > LARGE:
@@ -55,13 +55,13 @@ def verify(path: Path, checksum: str, size: int | None = None, *, again: bool = 
 
 
 def remember(path: Path, checksum: str) -> None:
-    """Keep in the cache folder that this file was found right. Without a cache folder it is read anew each time."""
+    """Record in the cache folder that this file was verified. Without a cache folder it is read in full each time."""
     with suppress(OSError, DataError), writing(stamp(path)) as temporary:
         temporary.write_text(json.dumps(facts(path, checksum)), encoding="utf-8")
 
 
 def remembered(path: Path, checksum: str) -> bool:
-    """Whether this large file was found right before and has not changed since."""
+    """Whether this large file was verified before and has not changed since."""
     try:
         if path.stat().st_size <= LARGE:
             return False
@@ -71,12 +71,12 @@ def remembered(path: Path, checksum: str) -> bool:
 
 
 def facts(path: Path, checksum: str) -> dict[str, str | int | list[int]]:
-    """What a stamp holds."""
+    """The content of a stamp, the record of a verified file."""
     about = path.stat()
     return {
         "path": str(path.resolve()),
         "size": about.st_size,
-        "times": [about.st_mtime_ns, about.st_ctime_ns],  # the second is the system's, and nobody can set it back
+        "times": [about.st_mtime_ns, about.st_ctime_ns],  # ctime is set by the system and cannot be set back
         "inode": about.st_ino,
         "samples": sampled(path, about.st_size),
         "checksum": checksum,
@@ -84,7 +84,7 @@ def facts(path: Path, checksum: str) -> dict[str, str | int | list[int]]:
 
 
 def sampled(path: Path, size: int) -> str:
-    """A digest of the beginning, the end and pieces between them, evenly spaced."""
+    """A digest of evenly spaced samples, including the start and the end."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         for number in range(SAMPLES):
@@ -94,5 +94,5 @@ def sampled(path: Path, size: int) -> str:
 
 
 def stamp(path: Path) -> Path:
-    """Where the stamp of a file is kept."""
+    """The path of the stamp of a file."""
     return cache_folder() / "verified" / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]}.json"

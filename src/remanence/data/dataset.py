@@ -1,11 +1,11 @@
-"""What a data set is: files under known names with known checksums, a reader, and known counts."""
+"""A data set: files with known names and checksums, a reader, and expected counts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from os.path import exists  # Path.exists raises where a folder may not be looked into
+from os.path import exists  # Path.exists raises for folders without permission
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -18,7 +18,7 @@ from .folders import folders, offline
 
 Data = TypeVar("Data")
 Counts = Mapping[str, Mapping[str, int]]
-"""Numbers by split and by what is counted: {"train": {"images": 60000}, ...}."""
+"""Counts by split and unit: {"train": {"images": 60000}, ...}."""
 
 
 @dataclass(frozen=True)
@@ -28,58 +28,58 @@ class File:
     name: str
     """Its path inside the folder of the data set."""
     checksum: str | None
-    """Algorithm and digest, "sha256:..."; None for a folder, whose reader looks after the content."""
+    """Algorithm and digest, "sha256:..."; None for a folder, whose reader verifies its content."""
     size: int | None = None
     """Bytes."""
     places: tuple[str, ...] = ()
-    """Where it can be downloaded."""
+    """Download URLs."""
     needed: bool = True
-    """Whether the data set is incomplete without it. Other files are verified where they are found."""
+    """Whether the data set is incomplete without it. Optional files are verified if they exist."""
 
 
 @dataclass(frozen=True)
 class Form(Generic[Data]):
-    """One of the forms in which a data set comes: files that hold all of it."""
+    """One form of a data set: files that contain all of it."""
 
     files: tuple[File, ...]
     read: Callable[[Path], Data]
-    """From the folder of the data set, whose files were verified."""
+    """Reads the folder of the data set, whose files were verified."""
     counts: Counts | None = None
-    """Where they differ from those of the data set."""
+    """Expected counts, if they differ from those of the data set."""
     package: str = ""
-    """Name of the Python package that brings the data, where no files do."""
+    """Name of the Python package that contains the data, if there are no files."""
 
     @property
     def needed(self) -> tuple[File, ...]:
-        """The files without which the form is incomplete."""
+        """The required files."""
         return tuple(file for file in self.files if file.needed)
 
     @property
     def downloadable(self) -> bool:
-        """Whether there is a place for every needed file."""
+        """Whether every required file has a download URL."""
         return bool(self.needed) and all(file.places for file in self.needed)
 
     def missing(self, folder: Path) -> list[str]:
-        """Names of what is needed and not there."""
+        """Names of the required files that are missing."""
         if self.package:
             return [] if installed(self.package) else [self.package]
         return [file.name for file in self.needed if not exists(folder / file.name)]
 
 
 class Located(NamedTuple, Generic[Data]):
-    """A form of a data set and the folder that has it."""
+    """A form of a data set and the folder that contains it."""
 
     form: Form[Data]
     folder: Path
 
     @property
     def where(self) -> str:
-        """For people."""
+        """The location as text for people."""
         return f"package {self.form.package}" if self.form.package else str(self.folder)
 
     @property
     def files(self) -> list[tuple[File, Path]]:
-        """The files that are there."""
+        """The files that exist."""
         paths = [(file, self.folder / file.name) for file in self.form.files]
         return [(file, path) for file, path in paths if exists(path)]
 
@@ -91,11 +91,11 @@ class DataSet(Generic[Data]):
     name: str
     description: str
     forms: tuple[Form[Data], ...]
-    """In the order in which they are preferred."""
+    """In order of preference."""
     counts: Counts
-    """The known figures."""
+    """The expected counts."""
     count: Callable[[Data], Counts]
-    """Counts what was read."""
+    """Counts the data that was read."""
 
     def find(self) -> Located[Data] | None:
         """The first complete form in the first folder that has one."""
@@ -109,7 +109,7 @@ class DataSet(Generic[Data]):
         """Find or download the files, and verify them.
 
         Args:
-            again: whether to read files again that were verified before.
+            again: whether to verify large files again that were verified before.
         """
         found = self.find() or self.fetch()
         for file, path in found.files:
@@ -128,7 +128,7 @@ class DataSet(Generic[Data]):
             try:
                 for file in form.needed:
                     if not exists(folder / file.name):
-                        assert file.checksum is not None  # what can be downloaded has one
+                        assert file.checksum is not None  # every downloadable file has one
                         download(folder / file.name, file.checksum, file.places)
             except DataError as error:
                 failures.append(str(error))
@@ -137,12 +137,12 @@ class DataSet(Generic[Data]):
         raise DataError(self.missing("; ".join(dict.fromkeys(failures))))
 
     def missing(self, reason: str) -> str:
-        """The sentence for a data set that was not found."""
+        """The error message for a data set that was not found."""
         form = next((form for form in self.forms if form.downloadable), self.forms[0])
         if form.package:
             return f"expected package {form.package} for {self.name!r}, got none; pip install 'remanence-rnn[train]'"
         looked = folders(self.name)
-        # A folder with a part of the files is where somebody meant them all to be.
+        # A folder with only some of the files is probably the intended one.
         parts = [
             f"{folder} lacks {', '.join(lacks)}"
             for folder in looked
@@ -153,14 +153,14 @@ class DataSet(Generic[Data]):
             f"expected data set {self.name!r} in {' or '.join(map(str, looked))}, found none"
             + "".join(f"; {words}" for words in [*parts[:1], reason] if words)
             + f"; put {', '.join(file.name for file in form.needed)} there, or set REMANENCE_DATA to the folder "
-            f"that holds {self.name}/"
+            f"that contains {self.name}/"
         )
 
     def load(self, *, again: bool = False) -> Data:
-        """Find or download, verify and read.
+        """Find or download the files, verify them and read them.
 
         Args:
-            again: whether to read files again that were verified before.
+            again: whether to verify large files again that were verified before.
         """
         found = self.get(again=again)
         try:
@@ -169,9 +169,7 @@ class DataSet(Generic[Data]):
             raise
         except (OSError, ValueError, *DAMAGED) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise DataError(
-                f"expected files that can be read in {found.folder}, got: {reason}; copy them again"
-            ) from None
+            raise DataError(f"expected readable files in {found.folder}, got: {reason}; copy them again") from None
         expected, counted = found.form.counts or self.counts, self.count(data)
         if counted != expected:
             raise DataError(
@@ -182,7 +180,7 @@ class DataSet(Generic[Data]):
 
 
 def installed(package: str) -> bool:
-    """Whether a Python package is there."""
+    """Whether a Python package is installed."""
     try:
         version(package)
     except PackageNotFoundError:

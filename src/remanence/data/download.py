@@ -1,4 +1,4 @@
-"""Fetching a file from the first place that has it, with its checksum."""
+"""Download of a file from the first mirror that has it, verified by checksum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT = (10, 60)
 
 
 class Bar:
-    """What pooch's downloader wants of a progress bar."""
+    """The progress bar interface that pooch's downloader expects."""
 
     def __init__(self, progress: Progress, name: str):
         self.progress = progress
@@ -40,7 +40,7 @@ class Bar:
 
 @contextmanager
 def bar(name: str) -> Iterator[Bar]:
-    """A bar on the terminal, and nothing in a log."""
+    """A progress bar on a terminal, and no output in a log."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -51,7 +51,7 @@ def bar(name: str) -> Iterator[Bar]:
 
 
 def download(path: Path, checksum: str, places: Sequence[str]) -> None:
-    """Fetch a file. It appears under its name only whole and with the right checksum."""
+    """Download a file. It appears under its name only when it is complete and its checksum is correct."""
     try:
         import pooch  # type: ignore[import-untyped]
         import requests
@@ -64,7 +64,7 @@ def download(path: Path, checksum: str, places: Sequence[str]) -> None:
     for place in places:
         try:
             with writing(path) as temporary, bar(path.name) as shown:
-                # Identity: a server may otherwise unpack a .gz on the way.
+                # Identity, because a server might otherwise decompress a .gz in transit.
                 fetch = pooch.HTTPDownloader(
                     progressbar=shown, chunk_size=1 << 16, timeout=TIMEOUT, headers={"Accept-Encoding": "identity"}
                 )
@@ -75,7 +75,7 @@ def download(path: Path, checksum: str, places: Sequence[str]) -> None:
         except requests.RequestException as error:
             failures.append(f"{urlsplit(place).netloc} ({reason(error)})")
         except WrongFileError:
-            failures.append(f"{urlsplit(place).netloc} (its file has another checksum, {found})")
+            failures.append(f"{urlsplit(place).netloc} (its file has a different checksum, {found})")
         else:
             remember(path, checksum)
             return
@@ -83,17 +83,17 @@ def download(path: Path, checksum: str, places: Sequence[str]) -> None:
 
 
 class WrongFileError(Exception):
-    """A file came, but not the one that was published."""
+    """The downloaded file is not the published one."""
 
 
 def reason(error: Exception) -> str:
-    """Why a place could not be reached, in a few words."""
+    """Why a download failed, in a few words."""
     import requests
 
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"status {error.response.status_code}"
     if isinstance(error, requests.Timeout):
-        return "no answer in time"
+        return "timed out"
     if isinstance(error, requests.ConnectionError):
         return "no connection"
     return type(error).__name__

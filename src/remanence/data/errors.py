@@ -1,7 +1,7 @@
-"""What is said when data are missing or damaged."""
+"""The error for missing or damaged data."""
 
 from __future__ import annotations
 
 
 class DataError(ValueError):
-    """Data that are missing, damaged or cannot be written, in one sentence that says what to do."""
+    """Data is missing, damaged or cannot be written. The message is one sentence that says what to do."""

@@ -1,7 +1,7 @@
-"""Where data are looked for and where they are kept.
+"""The folders in which data sets are looked up and cached.
 
-REMANENCE_DATA names a folder with a folder for each data set, REMANENCE_CACHE replaces the cache folder, and
-REMANENCE_OFFLINE=1 forbids downloads.
+REMANENCE_DATA is a folder with one subfolder per data set, REMANENCE_CACHE replaces the default cache folder, and
+REMANENCE_OFFLINE=1 disables downloads.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _GIVEN: ContextVar[Path | None] = ContextVar("given", default=None)
 
 @contextmanager
 def looking_in(folder: Path) -> Iterator[None]:
-    """A context in which this folder takes the place of REMANENCE_DATA."""
+    """A context in which this folder replaces REMANENCE_DATA."""
     if not folder.is_dir():
-        raise DataError(f"expected a folder that holds a folder for each data set, got {folder}; correct it")
+        raise DataError(f"expected a folder with one subfolder per data set, got {folder}; correct the path")
     before = _GIVEN.set(folder)
     try:
         yield
@@ -31,7 +31,7 @@ def looking_in(folder: Path) -> Iterator[None]:
 
 
 def data_folder() -> Path | None:
-    """The folder that REMANENCE_DATA names, or None."""
+    """The folder that REMANENCE_DATA points to, or None."""
     given = _GIVEN.get()
     if given is not None:
         return given
@@ -45,11 +45,11 @@ def data_folder() -> Path | None:
 
 
 def folders(name: str) -> list[Path]:
-    """The folders of one data set, in the order in which they are searched."""
+    """The folders of one data set, in search order."""
     own = data_folder()
     return [*([own / name] if own else []), cache_folder() / name]
 
 
 def offline() -> bool:
-    """Whether downloads are forbidden."""
+    """Whether downloads are disabled."""
     return os.environ.get("REMANENCE_OFFLINE", "").strip().lower() not in ("", "0", "false", "no")

@@ -1,4 +1,4 @@
-"""What loaders return."""
+"""The records that loaders return."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Pictures and their classes: N for training, M for testing, of height H and width W."""
+    """Images and their labels: N for training, M for testing, of height H and width W."""
 
     train_images: NDArray[np.uint8] | NDArray[np.float32]
     """`(N, H, W)`, or `(N, H, W, 3)` in colour."""
@@ -24,7 +24,7 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Reviews:
-    """Texts and whether they praise (1) or not (0). All negative ones come first: shuffle."""
+    """Texts and their sentiment, positive (1) or negative (0). Sorted by label: shuffle them."""
 
     train_texts: list[str]
     train_labels: NDArray[np.uint8]
@@ -36,7 +36,7 @@ class Reviews:
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """A vector of D numbers for each of N words, the most frequent first."""
+    """A D-dimensional vector for each of N words, most frequent first."""
 
     words: list[str]
     vectors: NDArray[np.float32]
@@ -45,7 +45,7 @@ class WordVectors:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A corpus in its three parts, as bytes of UTF-8."""
+    """A corpus in three splits, as UTF-8 bytes."""
 
     train: bytes
     validation: bytes

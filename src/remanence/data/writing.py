@@ -1,4 +1,4 @@
-"""`remanence.files` for data: what cannot be written is answered by a `DataError`; and files that are made once."""
+"""Atomic writes of data files, which raise a `DataError` if they fail, and files that are made once and cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`, with the same ending. It becomes `path` if all goes well, else it is removed."""
+    """A temporary file beside `path`, with the same suffix. It is renamed to `path` on success, else removed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.whole(path) as temporary:
@@ -25,8 +25,8 @@ def writing(path: Path) -> Iterator[Path]:
         if error.errno not in UNWRITABLE:
             raise
         raise DataError(
-            f"expected {path.parent} to be a folder that can be written, got: {error.strerror}; "
-            "set REMANENCE_CACHE to another folder or make room"
+            f"expected {path.parent} to be a writable folder, got: {error.strerror}; "
+            "set REMANENCE_CACHE to another folder or free disk space"
         ) from None
 
 
@@ -34,8 +34,8 @@ def cached(name: str, make: Callable[[Path], None]) -> Path:
     """A file in the cache folder that is made once.
 
     Args:
-        name: its path inside the cache folder. Everything the content depends on belongs into it.
-        make: writes the content to the path it is given, which has the same ending. An exception leaves nothing behind.
+        name: its path inside the cache folder. It must encode everything the content depends on.
+        make: writes the content to the given path, which has the same suffix. An exception leaves no file behind.
     """
     inside = Path(name)
     if inside.is_absolute() or ".." in inside.parts or not inside.name:

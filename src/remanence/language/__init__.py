@@ -1,6 +1,6 @@
-"""Corpora of language: read, numbered once, kept in the cache folder and mapped into memory.
+"""Text corpora: read and tokenised once, cached on disk and memory-mapped.
 
-A corpus has a vocabulary and three streams of numbers, for training, validation and testing.
+A corpus has a vocabulary and three streams of token ids, for training, validation and testing.
 """
 
 from .corpus import Corpus

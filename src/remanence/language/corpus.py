@@ -1,4 +1,4 @@
-"""A text in three parts, as numbers."""
+"""A text in three splits, as token ids."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .vocabulary import Vocabulary
 
 SPLITS = ("train", "validation", "test")
 PIECE = 1 << 22
-"""Tokens counted at once: `bincount` makes a wider copy of what it is given."""
+"""Tokens counted at once, because `bincount` copies its input to a wider dtype."""
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Three streams of numbers and what the numbers mean. The arrays may be files mapped into memory: read only."""
+    """Three streams of token ids and their vocabulary. The arrays may be memory-mapped files and are read-only."""
 
     name: str
     vocabulary: Vocabulary
@@ -27,7 +27,7 @@ class Corpus:
     validation: NDArray[np.int32]
     test: NDArray[np.int32]
     note: str = ""
-    """In what it differs from the standard corpus of that name, for results that are compared."""
+    """How it differs from the standard corpus of that name, to be stated with results."""
     _counts: dict[str, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 
     def __repr__(self) -> str:
@@ -42,7 +42,7 @@ class Corpus:
         """How often every symbol occurs, `(V,)`.
 
         Args:
-            where: a split, or "all" for the three together (as the public code of the multi-timescale paper counts).
+            where: a split, or "all" for all three (as the public code of the multi-timescale paper counts).
         """
         names = SPLITS if where == "all" else (where,)
         if where not in self._counts:
@@ -50,6 +50,6 @@ class Corpus:
             for stream in map(self.split, names):
                 for begin in range(0, len(stream), PIECE):
                     found += np.bincount(stream[begin : begin + PIECE], minlength=len(found))
-            found.flags.writeable = False  # it is handed out again
+            found.flags.writeable = False  # the cached array is returned again
             self._counts[where] = found
         return self._counts[where]

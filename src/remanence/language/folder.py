@@ -1,4 +1,4 @@
-"""A corpus of one's own: a folder of plain text files."""
+"""A custom corpus: a folder of plain text files."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from .vocabulary import UNKNOWN, Level
 
 SHARES = (0.9, 0.05, 0.05)
 NAMES = {"train": {"train"}, "validation": {"validation", "valid", "val", "dev"}, "test": {"test"}}
-"""What files or folders of a part may have in their names, as in `wiki.train.tokens`."""
+"""Words in the names of files or folders that mark a split, as in `wiki.train.tokens`."""
 
 Shares = tuple[float, float, float]
 Split = Shares | Mapping[str, str | Sequence[str]]
-"""Shares of train, validation and test, or patterns of file names for each."""
+"""Fractions of train, validation and test, or file name patterns for each."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of text files and how to read it.
+    """A folder of text files, with the options for reading it.
 
-    All files count, those in folders inside it too, except hidden ones. They are read in the order of their names.
+    All files are read in the order of their names, including those in subfolders, except hidden ones.
 
     Args:
         path: the folder.
         level: "word" or "character".
-        split: shares of the tokens, `(0.9, 0.05, 0.05)`, or file name patterns for each part,
+        split: fractions of the tokens, `(0.9, 0.05, 0.05)`, or file name patterns for each split,
             `{"train": "19*.txt", "validation": ["2000.txt"], "test": ["2001.txt"]}`. None: by files if they are
-            called `train.txt`, `valid.txt` and `test.txt` (or lie in folders called so), else by the shares above.
-        lower: whether to make all letters small.
+            named `train.txt`, `valid.txt` and `test.txt` (or are in folders of these names), else by the fractions
+            above.
+        lower: whether to convert to lower case.
         least: words that occur less often in the training text become `<unk>`.
-        encoding: of the files.
+        encoding: encoding of the files.
     """
 
     path: Path
@@ -61,18 +62,16 @@ class Folder:
         try:
             codecs.lookup(self.encoding)
         except LookupError:
-            raise ValueError(
-                f"expected encoding to be one that Python knows, such as utf-8, got {self.encoding!r}"
-            ) from None
+            raise ValueError(f"expected encoding to be a Python codec, such as utf-8, got {self.encoding!r}") from None
         if not self.path.is_dir():
-            what = "a file; put it into a folder of its own" if self.path.exists() else "nothing there"
+            what = "a file; put it into its own folder" if self.path.exists() else "nothing there"
             raise DataError(f"expected {self.path} to be a folder of text files, got {what}")
         object.__setattr__(self, "files", tuple(files(self.path)))
         if not self.files:
             raise DataError(f"expected text files in {self.path}, got an empty folder; put some there")
 
     def load(self) -> Corpus:
-        """The corpus; its text is numbered unless that was done before."""
+        """Load the corpus; its text is encoded unless it is cached."""
         parts = self.parts()
         options = [self.level, self.lower, self.least, codecs.lookup(self.encoding).name]
         plain = list(parts) if isinstance(parts, tuple) else {split: names(parts[split], self.path) for split in SPLITS}
@@ -81,13 +80,13 @@ class Folder:
         return numbered_once(self.path.resolve().name, key, lambda: self.number(parts))
 
     def parts(self) -> Shares | dict[str, list[Path]]:
-        """Shares, or the files of every part."""
+        """The fractions, or the files of every split."""
         if self.split is None:
             return called(self.files, self.path) or SHARES
         return matching(self.split, self.files, self.path) if isinstance(self.split, Mapping) else shares(self.split)
 
     def number(self, parts: Shares | dict[str, list[Path]]) -> Numbered:
-        """Read all."""
+        """Read and encode all files."""
         numbering = Numbering()
         if isinstance(parts, tuple):
             streams = cut(joined(numbering.read(self.text(file), self.level) for file in self.files), parts)
@@ -99,32 +98,32 @@ class Folder:
         return limited(numbering, streams, self.level, UNKNOWN, self.least)
 
     def text(self, file: Path) -> str:
-        """The text of a file, with plain line ends."""
+        """The text of a file, with normalised line breaks."""
         try:
             raw = file.read_bytes()
         except OSError as error:
-            raise DataError(f"expected a file that can be read, got {file}: {error.strerror}; correct that") from None
+            raise DataError(f"expected a readable file, got {file}: {error.strerror}; correct that") from None
         try:
             text = raw.decode(self.encoding).removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             byte = f"byte {raw[error.start] if error.start < len(raw) else 0:#04x} at position {error.start:,}"
             raise DataError(
                 f"expected {file} to be text in {self.encoding}, got {byte}; "
-                "save it in that encoding, name another one with encoding=, or take it out of the folder"
+                "save it in that encoding, set encoding=, or remove it from the folder"
             ) from None
         if "\0" in text:
             raise DataError(
-                f"expected {file} to be plain text in {self.encoding}, got zero bytes, as in UTF-16 or files that are "
-                "no text; name its encoding with encoding=, or take it out of the folder"
+                f"expected {file} to be plain text in {self.encoding}, got zero bytes, as in UTF-16 or binary files; "
+                "set encoding=, or remove it from the folder"
             )
         if not text.strip():
-            raise DataError(f"expected text in {file}, got an empty file; take it out of the folder")
+            raise DataError(f"expected text in {file}, got an empty file; remove it from the folder")
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         return text.lower() if self.lower else text
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """All files of a folder that are not hidden, in the order of their names."""
+    """All files of a folder that are not hidden, sorted by name."""
     inside = {path: path.relative_to(folder).parts for path in folder.rglob("*")}
     for path in sorted(inside, key=inside.__getitem__):
         if path.is_file() and not any(part.startswith(".") for part in inside[path]):
@@ -132,7 +131,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 
 def names(paths: Sequence[Path], folder: Path) -> list[str]:
-    """Names inside the folder, the same on every system."""
+    """Names relative to the folder, the same on every operating system."""
     return [path.relative_to(folder).as_posix() for path in paths]
 
 
@@ -144,15 +143,15 @@ def contents(paths: Sequence[Path], folder: Path) -> list[list[str]]:
             with path.open("rb") as file:
                 found.append([name, hashlib.file_digest(file, "sha256").hexdigest()])
         except OSError as error:
-            raise DataError(f"expected a file that can be read, got {path}: {error.strerror}; correct that") from None
+            raise DataError(f"expected a readable file, got {path}: {error.strerror}; correct that") from None
     return found
 
 
 def called(paths: Sequence[Path], folder: Path) -> dict[str, list[Path]] | None:
-    """Files by the names of the parts; None if they have other names.
+    """Files grouped by split names; None if they have other names.
 
-    Text for testing that ends up in the training part is worse than an error: where train and another part are there,
-    all must be, and nothing else.
+    Test text in the training split would be worse than an error: if train and another split exist, all three must
+    exist, and no other files.
     """
     found: dict[str, list[Path]] = {split: [] for split in SPLITS}
     others: list[Path] = []
@@ -169,13 +168,13 @@ def called(paths: Sequence[Path], folder: Path) -> dict[str, list[Path]] | None:
     if others or lacking:
         what = f"{others[0]} too" if others else f"none for {lacking[0]}"
         raise DataError(
-            f"expected {folder} to hold files for {', '.join(SPLITS)} alone, got {what}; change that or give split="
+            f"expected {folder} to contain files for {', '.join(SPLITS)} only, got {what}; change that or set split="
         )
     return found
 
 
 def matching(patterns: Mapping[str, str | Sequence[str]], paths: Sequence[Path], folder: Path) -> dict[str, list[Path]]:
-    """Files by patterns for every part."""
+    """Files of every split, by patterns."""
     if set(patterns) != set(SPLITS):
         raise ValueError(f"expected split to name files for {', '.join(SPLITS)}, got {', '.join(patterns) or 'none'}")
     found: dict[str, list[Path]] = {}
@@ -190,23 +189,23 @@ def matching(patterns: Mapping[str, str | Sequence[str]], paths: Sequence[Path],
             chosen.update(fits)
         for path in chosen:
             if taken.setdefault(path, split) != split:
-                raise ValueError(f"expected every file in one part, got {path} in {taken[path]} and {split}")
+                raise ValueError(f"expected every file in one split only, got {path} in {taken[path]} and {split}")
         found[split] = [path for path in paths if path in chosen]
     return found
 
 
 def shares(split: Shares) -> Shares:
-    """Three shares, or a sentence."""
+    """Check the fractions of the splits."""
     try:
         train, validation, test = map(float, split)
     except (TypeError, ValueError):
         train = validation = test = math.nan
     if not (min(train, validation, test) > 0 and math.isclose(train + validation + test, 1, abs_tol=1e-6)):
-        raise ValueError(f"expected split to be three shares above 0 that sum to 1, got {split!r}")
+        raise ValueError(f"expected split to be three fractions above 0 that sum to 1, got {split!r}")
     return train, validation, test
 
 
 def cut(tokens: NDArray[np.int32], parts: Shares) -> list[NDArray[np.int32]]:
-    """A stream in three parts, one after the other."""
+    """Split a stream into three consecutive parts."""
     first = round(len(tokens) * parts[0])
     return [tokens[:first], *np.split(tokens[first:], [round(len(tokens) * (parts[0] + parts[1])) - first])]

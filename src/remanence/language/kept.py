@@ -1,9 +1,9 @@
-"""Numbered texts in the cache folder: plain arrays that are mapped into memory, and a description in JSON.
+"""Encoded texts in the cache folder: plain memory-mapped arrays, and a description in JSON.
 
     language/<key>/train.npy, validation.npy, test.npy, corpus.json
 
-The description is written last and holds checksums of the arrays and the vocabulary. What does not fit them is made
-again.
+The description is written last and has checksums of the arrays and the vocabulary. If a checksum does not match, the
+corpus is encoded again.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .numbering import Numbered
 from .vocabulary import Vocabulary
 
 VERSION = 1
-"""To be raised when the same source gives other numbers or other files."""
+"""Increase it when the same source gives different ids or different files."""
 DESCRIPTION = "corpus.json"
 
 
 def digest(*parts: Any) -> str:
-    """A short name for plain data: what a source holds, and the options."""
+    """A short hash of plain data: the content of a source, and the options."""
     plain = json.dumps([VERSION, *parts], sort_keys=True)
     return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
 
 def numbered_once(name: str, key: str, make: Callable[[], Numbered]) -> Corpus:
-    """A corpus from the cache folder, where it is put first if it is not there whole.
+    """Read a corpus from the cache folder; encode and store it first if it is missing or incomplete.
 
     Args:
-        name: of the corpus.
-        key: name of its folder. Everything the numbers depend on belongs into it.
-        make: numbers the source.
+        name: name of the corpus.
+        key: name of its folder. It must encode everything that the ids depend on.
+        make: encodes the source.
     """
     folder = cache_folder() / "language" / key
     corpus = read(name, folder)
@@ -53,7 +53,7 @@ def numbered_once(name: str, key: str, make: Callable[[], Numbered]) -> Corpus:
 
 
 def write(folder: Path, numbered: Numbered) -> None:
-    """Every file appears whole, the description last."""
+    """Write every file atomically, the description last."""
     checksums = {}
     for split, stream in zip(SPLITS, numbered.streams, strict=True):
         path = folder / f"{split}.npy"
@@ -69,7 +69,7 @@ def write(folder: Path, numbered: Numbered) -> None:
 
 
 def read(name: str, folder: Path) -> Corpus | None:
-    """What `write` wrote; None if it is not there or damaged."""
+    """Read the files of `write`; None if they are missing or damaged."""
     try:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         checksums = description["checksums"]
@@ -83,7 +83,7 @@ def read(name: str, folder: Path) -> Corpus | None:
 
 
 def stream(path: Path, checksum: str) -> NDArray[np.int32]:
-    """An array of a file that holds what was written."""
+    """Memory-map an array after verifying its checksum."""
     verify(path, checksum)
     array: NDArray[np.int32] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array

@@ -1,4 +1,4 @@
-"""How a stream of tokens is laid out for training and read in chunks."""
+"""Layout of a token stream for truncated backpropagation: parallel lanes, read in chunks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Chunk(NamedTuple):
-    """Some steps of all lanes, and at each step the token that comes next."""
+    """Consecutive steps of all lanes, with the next token at each step as target."""
 
     inputs: Tensor
     """`(T, B)`, int64."""
@@ -22,12 +22,12 @@ class Chunk(NamedTuple):
 
 
 def batches(tokens: NDArray[np.int32], batch: int, device: torch.device | str | None = None) -> Tensor:
-    """A stream cut into `batch` lanes of equal length that run side by side; what does not fill them is dropped.
+    """Split a stream into `batch` parallel lanes of equal length; the remainder is dropped.
 
     Args:
-        tokens: `(N,)`.
-        batch: lanes, B.
-        device: where to put it.
+        tokens: token ids, `(N,)`.
+        batch: number of lanes, B.
+        device: device of the result.
 
     Returns:
         `(N // B, B)`, int32.
@@ -37,22 +37,22 @@ def batches(tokens: NDArray[np.int32], batch: int, device: torch.device | str | 
     steps = len(tokens) // batch
     if steps < 2:
         raise ValueError(f"expected at least {2 * batch:,} tokens for a batch of {batch}, got {len(tokens):,}")
-    # `array` copies: torch does not take what is read only.
+    # `array` copies, because torch needs a writable array.
     return in_lanes(torch.from_numpy(np.array(tokens[: steps * batch], np.int32)), batch).to(device)
 
 
 def in_lanes(stream: Tensor, batch: int) -> Tensor:
-    """The lay-out itself: `(N,)` as `(N // B, B)`, whose columns are one piece of the stream after the other."""
+    """The layout itself: `(N,)` as `(N // B, B)`, whose columns are consecutive parts of the stream."""
     steps = len(stream) // batch
     return stream[: steps * batch].view(batch, steps).T.contiguous()
 
 
 def chunks(stream: Tensor, length: int | Sequence[int]) -> Iterator[Chunk]:
-    """A stream in consecutive chunks, each with its targets. The last is cut to what is left.
+    """Iterate over consecutive chunks of a stream, each with its targets. The last chunk may be shorter.
 
     Args:
-        stream: `(steps, B)`, of `batches`.
-        length: steps of every chunk, or the steps of each, as of `jittered_lengths`.
+        stream: `(steps, B)`, from `batches`.
+        length: steps of every chunk, or a list of lengths, as from `jittered_lengths`.
     """
     if isinstance(length, int) and length < 1:
         raise ValueError(f"expected length to be at least 1, got {length}")
@@ -74,16 +74,17 @@ def jittered_lengths(
     deviation: float = 5.0,
     least: int = 5,
 ) -> list[int]:
-    """Chunk lengths of one epoch that differ, so that chunks do not begin at the same tokens in every epoch.
+    """Random chunk lengths of one epoch, so that chunks do not start at the same tokens in every epoch.
 
-    As AWD-LSTM: N(base, deviation), now and then N(base / 2, deviation), without the fraction, at least `least`. The
-    learning rate of a chunk is scaled by its length / base. The last length may be more than is left: `chunks` cuts it.
+    As in AWD-LSTM: N(base, deviation), sometimes N(base / 2, deviation), truncated to an integer of at least `least`.
+    The learning rate of a chunk is scaled by its length / base. The last length may exceed the remaining steps:
+    `chunks` shortens it.
 
     Args:
-        steps: of the stream, whose last token is a target only.
-        generator: how far it moves depends on `steps` and `least` alone.
+        steps: length of the stream, whose last token is a target only.
+        generator: the number of values drawn from it depends only on `steps` and `least`.
         base: the usual length.
-        full: share of chunks around `base`.
+        full: fraction of chunks around `base`.
         deviation: standard deviation.
         least: shortest length.
     """

@@ -1,4 +1,4 @@
-"""A corpus by name or from a folder."""
+"""Load a corpus by name or from a folder."""
 
 from __future__ import annotations
 
@@ -24,32 +24,34 @@ def load(
     least: int = 1,
     encoding: str = "utf-8",
 ) -> Corpus:
-    """A corpus, numbered once and then read from the cache folder.
+    """Load a corpus. It is tokenised once and then read from the cache folder.
 
     Args:
-        name: one of `language.KNOWN`, or the path of a folder of plain text files (`./ptb` for a folder called so).
-        level: "word" or "character"; None for that of the named corpus, and for words of a folder.
-        data: folder that holds a folder for each data set, instead of REMANENCE_DATA.
-        split: of a folder, see `Folder`.
-        lower: of a folder, whether to make all letters small.
-        least: of a folder, how often a word must occur in the training text; rarer ones become `<unk>`.
-        encoding: of the files of a folder.
+        name: one of `language.KNOWN`, or the path of a folder of plain text files (`./ptb` for a folder named ptb).
+        level: "word" or "character"; None for the level of the named corpus, or words for a folder.
+        data: folder with one subfolder per data set, instead of REMANENCE_DATA.
+        split: for a folder, how to split it, see `Folder`.
+        lower: for a folder, whether to convert to lower case.
+        least: for a folder, how often a word must occur in the training text; rarer words become `<unk>`.
+        encoding: for a folder, the encoding of its files.
     """
     if isinstance(name, str) and name in KNOWN:
         if (split, lower, least, encoding) != (None, False, 1, "utf-8"):
-            raise ValueError(f"expected split, lower, least and encoding for a folder only, got them for {name!r}")
+            raise ValueError(
+                f"expected split, lower, least and encoding only with a folder, got them with the corpus {name!r}"
+            )
         with looking_in(Path(data).expanduser()) if data is not None else nullcontext():
             return named(name, level)
     path = Path(name).expanduser()
     if isinstance(name, str) and not path.exists() and path.name == name:
         lookup("corpus", name, KNOWN, ["a folder of text files"])
     if data is not None:
-        raise ValueError(f"expected data= with a corpus by name only, got it for the folder {path}")
+        raise ValueError(f"expected data= only with a named corpus, got it with the folder {path}")
     return Folder(path, level or "word", split, lower, least, encoding).load()
 
 
 def named(name: str, level: Level | None) -> Corpus:
-    """One of `KNOWN`, or its sibling of another level."""
+    """A corpus of `KNOWN`, or the one from the same source with another level."""
     known = KNOWN[name]
     same = {"character", "byte"} if known.level == "byte" else {known.level}
     if level is not None and level not in same:

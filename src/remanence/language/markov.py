@@ -1,8 +1,8 @@
-"""A control text: the same pairs of neighbouring words as a corpus, and nothing beyond them.
+"""A control text with the bigram statistics of a corpus and no longer dependencies.
 
-Multi-timescale paper, Fig. 1. The paper leaves the details open. Here: pairs are counted in the training text alone
-and not smoothed, the chain starts as if after a line end, and all three parts are drawn at their own lengths. So no
-pair can come that the training text does not have.
+Multi-timescale paper, Fig. 1. The paper leaves the details open. Here bigrams are counted in the training text only,
+without smoothing; the chain starts as if after a line end; and each split is drawn with its own length. Every bigram of
+the result therefore occurs in the training text.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from .corpus import SPLITS, Corpus
 
 PIECE = 1 << 20
-"""Steps drawn at once."""
+"""Tokens drawn at once."""
 
 
 def markov(corpus: Corpus, seed: int = 1) -> Corpus:
-    """A first-order Markov text like a corpus, of the same lengths and with the same vocabulary.
+    """Generate a first-order Markov text from a corpus, with the same lengths and vocabulary.
 
-    A token that only ends the training text is followed by what follows a line end. A text without line ends starts
-    as after its first token.
+    A token that occurs only at the end of the training text is followed by the successors of a line end. A text without
+    line ends starts as if after its first token.
 
     Args:
-        corpus: whose training text is counted.
-        seed: another seed, another text.
+        corpus: the corpus whose training text is counted.
+        seed: seed of the generated text.
     """
     chain = Chain(corpus.train, corpus.vocabulary.end)
-    # A generator for each part: the same text however long the others are.
+    # One generator per split, so that its text does not depend on the lengths of the others.
     train, validation, test = (
         chain.draw(len(corpus.split(split)), [seed, number]) for number, split in enumerate(SPLITS)
     )
@@ -36,10 +36,10 @@ def markov(corpus: Corpus, seed: int = 1) -> Corpus:
 
 
 class Chain:
-    """The followers of every token: to draw one of them evenly is to draw by the count of the pair.
+    """The successors of every token; a uniform draw from them follows the bigram counts.
 
     Args:
-        tokens: `(N,)`.
+        tokens: token ids, `(N,)`.
         start: the token before the first one; None for the first token of the text.
     """
 
@@ -49,9 +49,9 @@ class Chain:
         order = np.argsort(tokens[:-1], kind="stable")
         size = int(tokens.max()) + 1
         counts = np.bincount(tokens[:-1], minlength=size)
-        # Each step needs the one before it: plain lists are the quickest to go through one by one.
+        # Each step depends on the previous one; plain lists are the fastest for element access.
         self.followers: list[int] = tokens[1:][order].tolist()
-        """Those of token 0 first, then those of token 1, and so on."""
+        """The successors of token 0 first, then those of token 1, and so on."""
         self.counts: list[int] = counts.tolist()
         self.begins: list[int] = (np.cumsum(counts) - counts).tolist()
         self.start = int(tokens[0]) if start is None or start >= size or not self.counts[start] else start
@@ -60,7 +60,7 @@ class Chain:
             self.counts[last], self.begins[last] = self.counts[self.start], self.begins[self.start]
 
     def draw(self, length: int, seed: list[int]) -> NDArray[np.int32]:
-        """A text, `(length,)`."""
+        """Draw a text, `(length,)`."""
         generator = np.random.default_rng(seed)
         followers, counts, begins = self.followers, self.counts, self.begins
         token = self.start

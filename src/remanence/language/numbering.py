@@ -1,4 +1,4 @@
-"""Texts to numbers: the vocabulary grows as the text is read, so that no text is held as a list of words."""
+"""Encoding of texts as ids. The vocabulary grows while reading, so that no text is held as a list of words."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from .vocabulary import END, Level, Vocabulary
 
 PIECE = 1 << 23
-"""Characters made into words at once, about."""
+"""Approximate number of characters split into words at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Numbered:
-    """A vocabulary and the streams of train, validation and test, each `(N,)`."""
+    """A vocabulary and the id streams of train, validation and test, each `(N,)`."""
 
     vocabulary: Vocabulary
     streams: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]
@@ -24,29 +24,29 @@ class Numbered:
 
 
 class Numbering(dict[str, int]):
-    """Gives every new symbol the next number."""
+    """A dictionary that gives every new symbol the next id."""
 
     def __missing__(self, symbol: str) -> int:
         number = self[symbol] = len(self)
         return number
 
     def read(self, text: str, level: Level) -> NDArray[np.int32]:
-        """Numbers of the words or characters of whole lines, with `<eos>` after each, `(N,)`."""
+        """Ids of the words or characters of whole lines, with `<eos>` after each line, `(N,)`."""
         streams = []
         for piece in pieces(text if text.endswith("\n") or not text else text + "\n"):
-            # For characters the line break is the end symbol; it gets its name at last, in `vocabulary`.
+            # For characters the line break is the end symbol; `symbols` renames it in the end.
             symbols: Sequence[str] = piece if level == "character" else piece.replace("\n", f" {END} ").split()
             streams.append(np.fromiter(map(self.__getitem__, symbols), np.int32, len(symbols)))
         return joined(streams)
 
     @property
     def symbols(self) -> list[str]:
-        """All symbols, in the order of their numbers."""
+        """All symbols, in the order of their ids."""
         return [END if symbol == "\n" else symbol for symbol in self]
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A text in pieces of whole lines."""
+    """Iterate over a text in pieces of whole lines."""
     begin = 0
     while begin < len(text):
         end = text.find("\n", begin + PIECE) + 1 or len(text)
@@ -55,12 +55,12 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def joined(streams: Iterable[NDArray[np.int32]]) -> NDArray[np.int32]:
-    """One stream of several."""
+    """Concatenate streams."""
     return np.concatenate([np.empty(0, np.int32), *streams])
 
 
 def closed(numbering: Numbering, streams: Sequence[NDArray[np.int32]], level: Level, unknown: str | None) -> Numbered:
-    """The vocabulary is all that was read, the training text first."""
+    """Use every symbol that was read as vocabulary, the training text first."""
     train, validation, test = streams
     return Numbered(Vocabulary(numbering.symbols, unknown, level), (train, validation, test))
 
@@ -68,14 +68,14 @@ def closed(numbering: Numbering, streams: Sequence[NDArray[np.int32]], level: Le
 def limited(
     numbering: Numbering, streams: Sequence[NDArray[np.int32]], level: Level, unknown: str, least: int
 ) -> Numbered:
-    """The vocabulary is what occurs often enough in the training text; all else becomes the unknown symbol.
+    """Use the symbols that are frequent enough in the training text as vocabulary; all others become unknown.
 
     Args:
-        numbering: of all that was read, the training text first.
-        streams: train, validation and test, in its numbers.
-        level: what one symbol is.
+        numbering: ids of every symbol that was read, the training text first.
+        streams: train, validation and test, in these ids.
+        level: kind of symbol.
         unknown: the unknown symbol. It comes last unless it is in the training text.
-        least: how often a symbol must occur.
+        least: minimum number of occurrences of a symbol.
     """
     symbols = numbering.symbols
     often = np.bincount(streams[0], minlength=len(symbols))
@@ -93,7 +93,7 @@ def limited(
 
 
 def number_bytes(parts: Sequence[bytes], level: Level) -> Numbered:
-    """Every byte is a symbol. The vocabulary is the bytes that occur."""
+    """Use every byte as a symbol. The vocabulary is the bytes that occur."""
     order: dict[int, None] = {}
     for part in parts:  # `find` stops at the first occurrence
         places = {byte: part.find(byte) for byte in range(256)}

@@ -1,4 +1,4 @@
-"""The symbols of a corpus and their numbers."""
+"""The vocabulary of a corpus: symbols and their ids."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 Level = Literal["word", "character", "byte"]
-"""What one symbol is. Bytes are written as the characters U+0000 to U+00FF."""
+"""Kind of symbol. Bytes are represented as the characters U+0000 to U+00FF."""
 
 END = "<eos>"
-"""Ends a line."""
+"""The end of a line."""
 UNKNOWN = "<unk>"
-"""Stands for every word that is not in the vocabulary."""
+"""Replaces every word that is not in the vocabulary."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Symbols by number, in the order of their first occurrence in the training text.
+    """Symbols by id, in order of first occurrence in the training text.
 
     Args:
-        words: the symbols; the first has number 0.
-        unknown: the one of them that stands for all others, or None if others are an error.
-        level: what one symbol is.
+        words: the symbols; the first has id 0.
+        unknown: the symbol that replaces unknown ones, or None to raise an error for them.
+        level: kind of symbol: "word", "character" or "byte".
     """
 
     words: Sequence[str]
@@ -44,7 +44,7 @@ class Vocabulary:
             raise ValueError(f"expected the words of a vocabulary to be strings, got {wrong!r}")
         if len(self.index) < len(self.words):
             twice = next(word for number, word in enumerate(self.words) if self.index[word] != number)
-            raise ValueError(f"expected every word of a vocabulary once, got {twice!r} twice")
+            raise ValueError(f"expected the words of a vocabulary to be distinct, got {twice!r} twice")
         if self.unknown is not None and self.unknown not in self.index:
             raise ValueError(f"expected the unknown word to be in the vocabulary, got {self.unknown!r}; add it")
 
@@ -56,16 +56,16 @@ class Vocabulary:
 
     @cached_property
     def index(self) -> Mapping[str, int]:
-        """The number of every symbol."""
+        """The id of every symbol."""
         return {word: number for number, word in enumerate(self.words)}
 
     @property
     def end(self) -> int | None:
-        """The number of `<eos>`; None for a text without lines."""
+        """The id of `<eos>`; None for a text without lines."""
         return self.index.get(END)
 
     def encode(self, words: str | Iterable[str]) -> NDArray[np.int32]:
-        """Numbers of symbols, `(N,)`; a text is split first."""
+        """Ids of symbols, `(N,)`; a text is split into symbols first."""
         if isinstance(words, str):
             words = self.split(words)
         if self.unknown is not None:
@@ -75,20 +75,20 @@ class Vocabulary:
             return np.fromiter((self.index[word] for word in words), np.int32)
         except KeyError as error:
             raise ValueError(
-                f"expected {self.level}s of a vocabulary of {len(self):,} without an unknown one, "
+                f"expected only {self.level}s of this vocabulary of {len(self):,}, which has no unknown symbol, "
                 f"got {error.args[0]!r}; leave it out"
             ) from None
 
     def decode(self, numbers: Iterable[int]) -> list[str]:
-        """Symbols of numbers."""
+        """Symbols of ids."""
         found = [int(number) for number in numbers]
         outside = next((number for number in found if not 0 <= number < len(self)), None)
         if outside is not None:
-            raise ValueError(f"expected numbers from 0 to {len(self) - 1}, got {outside}")
+            raise ValueError(f"expected ids from 0 to {len(self) - 1}, got {outside}")
         return [self.words[number] for number in found]
 
     def split(self, text: str) -> list[str]:
-        """The symbols of a text. Every line break becomes `<eos>`, except where symbols are bytes."""
+        """The symbols of a text. Every line break becomes `<eos>`, except at byte level."""
         if self.level == "byte":
             return list(text.encode("utf-8").decode("latin-1"))
         if self.level == "character":
@@ -96,7 +96,7 @@ class Vocabulary:
         return text.replace("\n", f" {END} ").split()
 
     def text(self, numbers: Iterable[int]) -> str:
-        """For people: what the numbers say, with a line break for `<eos>`."""
+        """The ids as readable text, with a line break for `<eos>`."""
         words = self.decode(numbers)
         if self.level == "byte":
             return "".join(words).encode("latin-1").decode("utf-8", errors="replace")
@@ -116,5 +116,5 @@ class Vocabulary:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Vocabulary:
-        """The vocabulary that `to_dict` described."""
+        """The vocabulary from the plain data of `to_dict`."""
         return cls(plain["words"], plain["unknown"], plain["level"])

@@ -1,8 +1,8 @@
-"""Matt Mahoney's cleaning of a Wikipedia dump, which made text8 (http://mattmahoney.net/dc/textdata, appendix A).
+"""Matt Mahoney's clean-up of a Wikipedia dump, which produced text8 (http://mattmahoney.net/dc/textdata, appendix A).
 
-It keeps what a reader of an article sees, in the letters a to z and single blanks: captions and link texts stay, tables
-and marks go, digits are spelled. It goes from one ">" to the next, as the original does: what the original does by
-accident (an article that speaks of "#redirect" anywhere is left out) is done here too.
+It keeps the visible text of an article as letters a to z and single spaces: captions and link texts stay, tables and
+markup are removed, digits are spelled out. Like the original it reads from one ">" to the next, and it reproduces the
+original's quirks (an article that mentions "#redirect" anywhere is skipped).
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ REDIRECT = re.compile(rb"#redirect", re.IGNORECASE)
 INVISIBLE: list[tuple[re.Pattern[bytes], bytes]] = [
     (re.compile(rb"<ref[^<]*</ref>"), b""),
     (re.compile(rb"<[^>]*>"), b""),
-    (re.compile(rb"\[http:[^\] ]*"), b"["),  # the text of a link to elsewhere stays
+    (re.compile(rb"\[http:[^\] ]*"), b"["),  # keep the text of an external link
     (re.compile(rb"\|thumb", re.IGNORECASE), b""),
     (re.compile(rb"\|left", re.IGNORECASE), b""),
     (re.compile(rb"\|right", re.IGNORECASE), b""),
     (re.compile(rb"\|[0-9]+px", re.IGNORECASE), b""),
     (re.compile(rb"\[\[image:[^\[\]]*\|", re.IGNORECASE), b""),  # up to the caption
     (re.compile(rb"\[\[category:([^|\]]*)[^\]]*\]\]", re.IGNORECASE), rb"[[\1]]"),
-    (re.compile(rb"\[\[[a-z-]*:[^\]]*\]\]"), b""),  # the same article in another language
-    (re.compile(rb"\[\[[^|\]]*\|"), b"[["),  # the text of a link stays
+    (re.compile(rb"\[\[[a-z-]*:[^\]]*\]\]"), b""),  # links to other languages
+    (re.compile(rb"\[\[[^|\]]*\|"), b"[["),  # keep the text of a link
     (re.compile(rb"\{\{[^}]*\}\}"), b""),
     (re.compile(rb"\{[^}]*\}"), b""),
     (re.compile(rb"[\[\]]"), b""),
     (re.compile(rb"&[^;]*;"), b" "),
 ]
-"""What is not seen, and what takes its place; the order matters."""
+"""Invisible markup and its replacement; the order matters."""
 
 TAG = re.compile(rb"<.*>")
 LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).islower() else ord(" ") for byte in range(256))
-"""For `bytes.translate`: all but a to z becomes a blank."""
+"""For `bytes.translate`: everything except a to z becomes a space."""
 
 
 def clean(dump: bytes) -> bytes:
-    """The text of a dump in XML: words of a to z, each after one blank."""
+    """The text of an XML dump: words of a to z, each preceded by one space."""
     found = []
     inside = False
     *closed, rest = dump.split(b">")
@@ -53,7 +53,7 @@ def clean(dump: bytes) -> bytes:
 
 
 def visible(record: bytes) -> bytes:
-    """What a reader sees of a record, and marks that `spelled` leaves out."""
+    """The visible text of a record, with punctuation that `spelled` removes."""
     text = TAG.sub(b"", record, count=1)
     for code, character in ((b"&amp;", b"&"), (b"&lt;", b"<"), (b"&gt;", b">")):
         text = text.replace(code, character)
@@ -63,7 +63,7 @@ def visible(record: bytes) -> bytes:
 
 
 def spelled(text: bytes) -> bytes:
-    """Words in small letters, digits as words, a blank before each."""
+    """Lower-case words, with digits spelled out, each preceded by a space."""
     text = text.lower()
     for digit, word in enumerate(DIGITS):
         text = text.replace(b"%d" % digit, b" " + word + b" ")

@@ -1,4 +1,4 @@
-"""What is learned: sequences, a loss and scores, one file for every task."""
+"""Tasks: sequences to learn from, a loss and metrics. One file per task."""
 
 from .adding import Adding
 from .base import Batch, Readout, Score, Source, Split, Task, side_by_side

@@ -1,7 +1,7 @@
-"""Adding: the sum of two marked numbers in a long row of numbers.
+"""The adding problem: the sum of two marked numbers in a long sequence of numbers.
 
 Hochreiter & Schmidhuber 1997. At every step the input is a number from U(0, 1) and a marker, which is one at two steps
-and zero elsewhere. The target is the sum of the two marked numbers; it is read after the last step.
+and zero elsewhere. The target is the sum of the two marked numbers, read after the last step.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from .sources import Parts, Synthetic
 
 @dataclass(frozen=True, kw_only=True)
 class Adding(Synthetic):
-    """One marker in the first half of the sequence, one in the second, as in the public code of related papers.
+    """The adding problem, with one marker in each half of the sequence, as in the public code of related papers.
 
-    The fast-gate paper gives the length, 5000. Samples made online and the size of the validation set are ours.
+    The fast-gate paper gives the length, 5000. Generating samples online and the size of the validation set are our
+    choices.
     """
 
     name: ClassVar[str] = "adding"
@@ -31,9 +32,9 @@ class Adding(Synthetic):
     higher_is_better: ClassVar[bool] = False
 
     length: int = 5000
-    """Steps. Of an odd number the second half is the longer one."""
+    """Steps of a sequence. If it is odd, the second half is the longer one."""
     train_size: int | None = None
-    """Training sequences; None to make new ones without end, as the paper does."""
+    """Training sequences; None to generate new ones without end, as the paper does."""
     validation_size: int = 1000
     test_size: int = 0
     """0 for no test split."""
@@ -71,7 +72,7 @@ class Adding(Synthetic):
 
     @property
     def references(self) -> dict[str, float]:
-        """Of a model that always says 1, the mean: the variance of the sum of two numbers from U(0, 1)."""
+        """The loss of always predicting the mean, 1: the variance of the sum of two numbers from U(0, 1)."""
         return {"loss": 1 / 6}
 
     def _squares(self, outputs: Tensor, batch: Batch) -> Tensor:

@@ -1,7 +1,7 @@
-"""What a task is: sequences to learn from, a loss, and scores.
+"""The interface of a task: sequences to learn from, a loss, and scores.
 
-R replicas (models trained side by side), T steps, B sequences, I inputs, O outputs. A source makes the batch of one
-replica; `side_by_side` puts the batches of all replicas into one, with R in front of every shape.
+R replicas (models trained in parallel), T steps, B sequences, I inputs, O outputs. A source makes the batch of one
+replica; `side_by_side` stacks the batches of all replicas, with R as the first dimension of every tensor.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ Readout = Literal["every", "last"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some sequences, padded at the end to T steps."""
+    """A batch of sequences, padded at the end to T steps."""
 
     inputs: Tensor
-    """`(T, B, I)`; `(T, B)` whole numbers where a task's inputs are symbols."""
+    """`(T, B, I)`; `(T, B)` integers for tasks whose inputs are symbols."""
     targets: Tensor
-    """`(T, B)` for a read-out at every step, else `(B,)`; whole numbers for classes, floats for a regression.
-    `(T, B, O)` floats where every output has a target of its own."""
+    """`(T, B)` for a read-out at every step, else `(B,)`; integers for classes, floats for a regression.
+    `(T, B, O)` floats if every output has its own target."""
     dt: Tensor | None = None
-    """`(T, B)`: time since the previous step, for models that have a use for it; 1 where there is padding."""
+    """`(T, B)`: time since the previous step, for models that use it; 1 at padded steps."""
     lengths: Tensor | None = None
-    """`(B,)`: steps of every sequence; None where all have T. The read-out "last" is at step `lengths - 1`."""
+    """`(B,)`: length of every sequence; None if all have T steps. The read-out "last" is at step `lengths - 1`."""
     counts: Tensor | None = None
-    """`(T, B)` booleans: the steps that count, where not all do; `(T, B, O)` where outputs differ in that."""
+    """`(T, B)` booleans: the steps that count in the loss, if not all do; `(T, B, O)` if that differs by output."""
     groups: Tensor | None = None
-    """`(B,)` whole numbers: a kind every sequence is of, for scores by kind (IMDB: its bin of length)."""
+    """`(B,)` integers: the group of every sequence, for scores per group (IMDB: its length bin)."""
     mask: Tensor | None = None
-    """`(T, B, I)` booleans: the values that were seen, where some are missing."""
+    """`(T, B, I)` booleans: true where a value was observed, if some are missing."""
 
 
 def side_by_side(batches: Sequence[Batch]) -> Batch:
-    """The batches of several replicas as one, with the replica first: `(R, T, B, I)` and so on."""
+    """Stack the batches of several replicas into one, replica first: `(R, T, B, I)` and so on."""
 
     def one(name: str) -> Tensor | None:
         values = [getattr(batch, name) for batch in batches]
@@ -52,22 +52,22 @@ def side_by_side(batches: Sequence[Batch]) -> Batch:
 
 
 class Source(Protocol):
-    """Where the sequences of one split come from, all on one device."""
+    """The sequences of one split, on one device."""
 
     size: int | None
-    """Number of sequences; None where new ones are made without end."""
+    """Number of sequences; None if new ones are generated without end."""
 
     def pick(self, numbers: Tensor) -> Batch:
-        """The sequences with these numbers, `(B,)` on the source's device. Only where there is a size."""
+        """The sequences with these indices, `(B,)` on the source's device. Only for sources with a size."""
 
     def draw(self, count: int, generator: torch.Generator) -> Batch:
-        """New sequences. Only where there is no size."""
+        """Generate new sequences. Only for sources without a size."""
 
 
 class Score(NamedTuple):
-    """A sum and the number of things summed, `(R,)` float64 each, so that batches add up to a mean.
+    """A sum and its number of terms, `(R,)` float64 each, so that batches can be accumulated to a mean.
 
-    The number may be zero (no sequence of that kind came): then there is no mean.
+    The number may be zero (no sequence of that group occurred): then there is no mean.
     """
 
     total: Tensor
@@ -75,44 +75,44 @@ class Score(NamedTuple):
 
 
 class Task(ABC):
-    """Something to learn. Arguments of a subclass are its dataclass fields: what a configuration may set."""
+    """Base class of tasks. A subclass is a dataclass; its fields are the settings of a configuration."""
 
     name: ClassVar[str]
     readout: ClassVar[Readout]
     goal: ClassVar[str]
-    """Name of the score that matters."""
+    """Name of the score that selects models and is reported first."""
     higher_is_better: ClassVar[bool] = True
 
     @property
     @abstractmethod
     def input_size(self) -> int:
-        """Width of the inputs I."""
+        """Number of input features I."""
 
     @property
     @abstractmethod
     def output_size(self) -> int:
-        """Width of the read-out O."""
+        """Number of outputs O."""
 
     @abstractmethod
     def source(self, split: Split, seed: int, device: torch.device) -> Source | None:
-        """The sequences of a split for one seed; None where the task has no such split."""
+        """The sequences of a split for one seed; None if the task has no such split."""
 
     @abstractmethod
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """What is minimised, a mean for every replica, `(R,)`.
+        """The loss to minimise, a mean for every replica, `(R,)`.
 
         Args:
             outputs: `(R, T, B, O)` for a read-out at every step, else `(R, B, O)`.
-            batch: batches side by side.
+            batch: stacked batches of all replicas.
         """
 
     def counted(self, batch: Batch) -> Tensor:
-        """How many things `loss` is a mean over, `(R,)`, or what is in proportion to it.
+        """The number of terms that `loss` averages over, `(R,)`, or a value proportional to it.
 
-        The loss of a batch is the mean of the losses of its parts with these weights.
+        The loss of a batch is the mean of the losses of its parts, weighted by these numbers.
 
         Args:
-            batch: batches side by side.
+            batch: stacked batches of all replicas.
         """
         if batch.counts is not None:
             return batch.counts.flatten(1).sum(1)
@@ -120,13 +120,13 @@ class Task(ABC):
 
     @abstractmethod
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
-        """Sums for every replica: "loss", the goal, and more."""
+        """Sums for every replica: "loss", the goal, and other scores."""
 
     def derived(self, scores: dict[str, float]) -> dict[str, float]:
-        """Further scores that follow from the means of the others, such as a perplexity from a loss."""
+        """Scores computed from the means of the others, such as perplexity from the loss."""
         return {}
 
     @property
     def references(self) -> dict[str, float]:
-        """Levels to compare with, such as the loss of a model without memory, by name of score."""
+        """Baselines by name of score, such as the loss of a model without memory."""
         return {}

@@ -1,6 +1,6 @@
-"""Strings of brackets of two kinds (Dyck-2): drawn from a grammar, and read with a stack.
+"""Dyck-2 strings, with two kinds of brackets: drawn from a grammar, and parsed with a stack.
 
-Symbols are numbers: 0 and 1 open, 2 and 3 close the round and the square bracket, 4 is padding. N strings, T steps.
+Symbols are integers: 0 and 1 open a round and a square bracket, 2 and 3 close them, 4 is padding. N strings, T steps.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Strings = NDArray[np.int8]
 
 
 def draw(count: int, longest: int, rng: np.random.Generator) -> list[bytes]:
-    """Different strings of 2 to `longest` symbols, in the order in which they came up.
+    """Distinct strings of 2 to `longest` symbols, in the order in which they were drawn.
 
-    S -> (S) | [S] | SS | nothing, with probability 1/4 each, the leftmost S first. What is empty, too long or there
-    already is thrown away.
+    S -> (S) | [S] | SS | nothing, with probability 1/4 each, the leftmost S first. Strings that are empty, too long or
+    duplicates are discarded.
     """
     rules = choices(rng)
     found: dict[bytes, None] = {}
@@ -37,13 +37,13 @@ def draw(count: int, longest: int, rng: np.random.Generator) -> list[bytes]:
 
 
 def choices(rng: np.random.Generator) -> Iterator[int]:
-    """Numbers from 0 to 3 without end."""
+    """An infinite stream of random integers from 0 to 3."""
     while True:
         yield from rng.integers(0, KINDS + 2, AT_ONCE).tolist()
 
 
 def expand(rules: Iterator[int], most: int) -> bytes | None:
-    """One string; None as soon as it has more than `most` pairs, since the mean length of strings is infinite."""
+    """One string; None as soon as it has more than `most` pairs, because the mean length of strings is infinite."""
     start, twice = PADDING, KINDS
     string = bytearray()
     pairs = 0
@@ -66,22 +66,22 @@ def expand(rules: Iterator[int], most: int) -> bytes | None:
 
 
 def padded(strings: Sequence[bytes], steps: int) -> Strings:
-    """Strings as columns of equal length."""
+    """Strings as columns, padded to equal length."""
     rows = b"".join(string.ljust(steps, bytes([PADDING])) for string in strings)
     return np.frombuffer(rows, np.int8).reshape(len(strings), steps).T
 
 
 class Nesting(NamedTuple):
-    """What a stack says of strings after every symbol, `(T, N)` each."""
+    """The state of the stack after every symbol, `(T, N)` each."""
 
     open: NDArray[np.int8]
-    """The innermost open bracket, which is the one that may be closed: 1 round, 2 square, 0 none or padding."""
+    """The innermost open bracket, the one that may be closed: 1 round, 2 square, 0 none or padding."""
     timescales: NDArray[np.int16]
-    """Where a bracket closes: the symbols of its pair from opening to closing, both included. Elsewhere 0."""
+    """At a closing bracket: the number of symbols from its opening bracket to it, both included. Elsewhere 0."""
 
 
 def read(strings: Strings) -> Nesting:
-    """Read balanced strings, all at the same time."""
+    """Parse balanced strings, all in parallel."""
     steps, count = strings.shape
     every = np.arange(count)
     kinds = np.zeros((steps + 1, count), np.int8)  # by depth; at depth 0 nothing is open

@@ -1,4 +1,4 @@
-"""Tasks whose outputs are classes: one after the last step, or one at every step."""
+"""Classification tasks, with one label per sequence or one per step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .base import Batch, Score, Task
 
 
 class Classification(Task):
-    """Cross-entropy is minimised; the share of right answers is scored beside it. Every output counts."""
+    """Minimises cross-entropy and also scores accuracy. Every output counts."""
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return metrics.mean(metrics.cross_entropy(outputs, batch.targets))

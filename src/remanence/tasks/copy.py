@@ -1,13 +1,13 @@
-"""Copy: remember a few symbols over a delay, then say them in order.
+"""The copy task: remember a few symbols over a delay, then output them in order.
 
-Hochreiter & Schmidhuber 1997; as a test of long memory Arjovsky et al. 2016. S symbols (pLSTM paper: m = 8), n of them
-to remember (10), delay T. With `.` for the dummy and `!` for the signal:
+Hochreiter & Schmidhuber 1997; as a test of long memory Arjovsky et al. 2016. S different symbols (pLSTM paper: m = 8),
+n symbols to remember (10), delay T. With `.` for the dummy and `!` for the signal:
 
     inputs   a b c . . . . . ! . .      n symbols, T dummies, the signal, n - 1 dummies
     targets  . . . . . . . . a b c      n + T dummies, then the symbols
 
-The length is T + 2 n. Symbols are 0 to S - 1, the dummy is S, the signal S + 1; inputs are one-hot, the read-out has as
-many logits.
+The length is T + 2 n. Symbols are 0 to S - 1, the dummy is S, the signal is S + 1. Inputs are one-hot; the read-out has
+the same number of logits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Form = Literal["arjovsky", "cues"]
 
 
 class Copying(Synthetic):
-    """What copy with a fixed and with a variable delay have in common: symbols, loss and scores."""
+    """Base class of the copy tasks with fixed and with variable delay: symbols, loss and scores."""
 
     readout: ClassVar[Readout] = "every"
     goal: ClassVar[str] = "accuracy"
@@ -50,30 +50,30 @@ class Copying(Synthetic):
 
     @property
     def dummy(self) -> int:
-        """The symbol that says nothing."""
+        """The blank symbol."""
         return self.symbols
 
     @property
     def signal(self) -> int:
-        """The symbol that asks for the others."""
+        """The symbol that signals the start of recall."""
         return self.symbols + 1
 
     @property
     def signals(self) -> int:
-        """How many steps in a row show the signal."""
+        """Number of consecutive steps that show the signal."""
         return 1 if self.form == "arjovsky" else self.length
 
     @property
     @abstractmethod
     def mean_delay(self) -> float:
-        """The mean of the delay over sequences."""
+        """Mean delay over sequences."""
 
     @abstractmethod
     def recalled(self, values: Tensor, batch: Batch) -> Tensor:
         """The last n steps of every sequence: `(R, T, B, ...)` to `(R, n, B, ...)`."""
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        # Over all positions, the dummies too: the author's code; the paper does not say.
+        # Averaged over all positions including dummies, as in the author's code; the paper leaves it open.
         return metrics.mean(metrics.cross_entropy(outputs, batch.targets), batch.counts)
 
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
@@ -86,9 +86,9 @@ class Copying(Synthetic):
 
     @property
     def references(self) -> dict[str, float]:
-        """Of a model without memory: it says the dummy until the signal and then guesses among the S symbols.
+        """Scores of a model without memory, which outputs the dummy until the signal and then guesses a symbol.
 
-        (The pLSTM paper gives 1/9 as chance level; a model that has learned when to speak guesses among 8.)
+        (The pLSTM paper gives 1/9 as chance level; a model that has learned when to recall guesses among 8.)
         """
         return {
             "loss": self.length * math.log(self.symbols) / (self.mean_delay + 2 * self.length),
@@ -97,14 +97,14 @@ class Copying(Synthetic):
         }
 
     def draw_symbols(self, count: int, generator: torch.Generator) -> Tensor:
-        """Uniform and independent, `(n, B)`; bytes, since a set of 100,000 stays on the device."""
+        """Uniform and independent symbols, `(n, B)`; one byte each, because a set of 100,000 stays on the device."""
         shape = (self.length, count)
         return torch.randint(
             self.symbols, shape, generator=generator, device=generator.device, dtype=self._symbol_dtype
         )
 
     def one_hot(self, tokens: Tensor) -> Tensor:
-        """`(..., T, B)` to `(..., T, B, S + 2)`. torch's own function reads the tokens on the host to check them."""
+        """`(..., T, B)` to `(..., T, B, S + 2)`. `functional.one_hot` synchronises with the host to check its input."""
         return functional.embedding(tokens, torch.eye(self.input_size, device=tokens.device))
 
     @property
@@ -112,7 +112,7 @@ class Copying(Synthetic):
         return torch.uint8 if self.symbols <= 256 else torch.int32
 
     def expect_arguments(self) -> None:
-        """Check what both kinds of copy have."""
+        """Check the arguments that both copy tasks share."""
         expect_size("symbols", self.symbols)
         expect_size("length", self.length)
         expect_one_of("form", self.form, ("arjovsky", "cues"))
@@ -121,27 +121,27 @@ class Copying(Synthetic):
 
 @dataclass(frozen=True, kw_only=True)
 class Copy(Copying):
-    """Copy with the same delay in every sequence.
+    """The copy task with the same delay in every sequence.
 
-    Sizes are the pLSTM paper's: 100,000 training and 10,000 validation sequences, fixed sets.
+    Sizes are from the pLSTM paper: fixed sets of 100,000 training and 10,000 validation sequences.
     """
 
     name: ClassVar[str] = "copy"
 
     delay: int = 200
-    """Dummies T between the last symbol and the signal. (The author's code has T - 1, against the paper.)"""
+    """Number of dummies T between the last symbol and the signal. (The author's code has T - 1, unlike the paper.)"""
     symbols: int = 8
-    """Different symbols S."""
+    """Number of different symbols S."""
     length: int = 10
-    """Symbols to remember n."""
+    """Number of symbols to remember n."""
     form: Form = "arjovsky"
     """"arjovsky" signals once (pLSTM paper), "cues" at each of the last n steps (Gu et al. 2020). The fast-gate paper
-    says only "sequence length 500": we take "arjovsky" with a delay of 500; delay 480 with "cues" is 500 steps long."""
+    says only "sequence length 500": we use "arjovsky" with a delay of 500. A delay of 480 with "cues" has 500 steps."""
     train_size: int | None = 100_000
-    """Training sequences; None to make new ones without end, which has the same distribution."""
+    """Training sequences; None to generate new ones without end from the same distribution."""
     validation_size: int = 10_000
     test_size: int = 0
-    """0 for no test split, as in the papers; analyses use 1000."""
+    """0 for no test split, as in the papers; the analyses use 1000."""
 
     def __post_init__(self) -> None:
         expect_size("delay", self.delay)

@@ -1,4 +1,4 @@
-"""Copy with a delay that differs from sequence to sequence: nothing can be learned by counting steps."""
+"""The copy task with a delay that varies between sequences, so that counting steps does not help."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .sources import Parts
 
 @dataclass(frozen=True, kw_only=True)
 class CopyVariable(Copying):
-    """Copy with a delay T uniform on the whole numbers from `shortest` to `longest`, both included (pLSTM paper, A.3).
+    """The copy task with a delay T uniform on the integers from `shortest` to `longest` inclusive (pLSTM paper, A.3).
 
-    Batching is ours: a sequence is padded with dummies to the longest there can be, and the padding does not count in
-    loss or scores. That gives what padding to the longest of a batch would, and shapes never change.
+    Batching is our choice: every sequence is padded with dummies to the longest possible length, and padding does not
+    count in loss or scores. The result equals padding to the longest sequence of a batch, and shapes never change.
     """
 
     name: ClassVar[str] = "copy-variable"
@@ -29,13 +29,13 @@ class CopyVariable(Copying):
     longest: int = 500
     """The largest delay (T2 of the paper: 500 or 1000)."""
     symbols: int = 8
-    """Different symbols S."""
+    """Number of different symbols S."""
     length: int = 10
-    """Symbols to remember n."""
+    """Number of symbols to remember n."""
     form: Form = "arjovsky"
-    """As of copy."""
+    """As in `Copy`."""
     train_size: int | None = 100_000
-    """Training sequences; None to make new ones without end."""
+    """Training sequences; None to generate new ones without end."""
     validation_size: int = 10_000
     test_size: int = 0
     """0 for no test split."""

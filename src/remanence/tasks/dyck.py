@@ -1,12 +1,12 @@
-"""Dyck-2: which bracket may be closed now?
+"""The Dyck-2 task: predict which bracket may be closed next.
 
 "Multi-timescale Representation Learning in LSTM Language Models" (ICLR 2021), Fig. 2, after Suzgun et al. 2019.
 
-* From the paper and its public code: the grammar (see `brackets.draw`), strings of 2 to 200 symbols, all different,
-  10,000 / 2000 / 5000 of them, one-hot inputs, two sigmoid outputs with squared errors, a string is right if every
-  thresholded output is, at every step; timescales of pairs, and nine bins of the longest one of a string.
-* Ours: which strings there are, of course; and that loss and scores of a split are means over all of it, while the
-  public code takes the mean of the losses of batches.
+** From the paper and its public code: the grammar (see `brackets.draw`); 10,000 / 2000 / 5000 distinct strings of 2 to
+  200 symbols; one-hot inputs; two sigmoid outputs with squared errors; a string is correct if every thresholded output
+  is correct at every step; timescales of pairs, and nine bins of the longest timescale of a string.
+* Our choices: the strings themselves; and loss and scores are means over a whole split, while the public code averages
+  the losses of batches.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .expect import expect_whole
 from .sources import FixedSet, Parts
 
 BINS = 9
-"""Equal bins of the longest timescale of a string, from 2 to the length of the longest string."""
+"""Equal-width bins of the longest timescale of a string, from 2 to the length of the longest string."""
 LEAST_LONGEST = 2 + 2 * BINS
-"""Timescales are even numbers: with shorter strings a bin would be empty."""
+"""Least value of `longest`: timescales are even, so with shorter strings a bin would be empty."""
 MOST = 100_000
-"""Strings of all splits together: seconds, also where they are short and most of them come up again and again."""
+"""Most strings in all splits together; drawing them takes seconds, even if they are short and most are duplicates."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dyck2(Task):
-    """Strings of round and square brackets; targets are two bits a step: may a round, may a square bracket be closed?
+    """Strings of round and square brackets; targets are two bits per step: may a round or square bracket be closed?
 
-    Strings are padded to the longest there can be. The same ones come for every seed: a seed decides the weights a
-    model starts with and the order in which it sees them.
+    Strings are padded to the longest possible length. They are the same for every seed: a seed sets the initial
+    weights of a model and the order of the strings.
     """
 
     name: ClassVar[str] = "dyck2"
@@ -49,13 +49,13 @@ class Dyck2(Task):
     goal: ClassVar[str] = "accuracy"
 
     longest: int = 200
-    """Symbols of the longest string; an even number."""
+    """Length of the longest string; an even number."""
     train_size: int = 10_000
     validation_size: int = 2000
     test_size: int = 5000
     """0 for no test split."""
     data_seed: int = 0
-    """Which strings there are and how they are split; not the seed of a run."""
+    """Seed of the strings and of their split; not the seed of a run."""
 
     def __post_init__(self) -> None:
         expect_whole("longest", self.longest, LEAST_LONGEST)
@@ -81,7 +81,7 @@ class Dyck2(Task):
         return KINDS
 
     def strings(self, split: Split) -> Strings:
-        """The strings of a split, `(T, N)` symbols; N is 0 where there is no such split."""
+        """The strings of a split, `(T, N)` symbols; N is 0 if there is no such split."""
         everything = drawn(self.longest, self.train_size + self.validation_size + self.test_size, self.data_seed)
         first = {"train": 0, "validation": self.train_size, "test": self.train_size + self.validation_size}[split]
         size = {"train": self.train_size, "validation": self.validation_size, "test": self.test_size}[split]
@@ -108,39 +108,39 @@ class Dyck2(Task):
         return scores
 
     def right(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Whether a string is right at every step, `(R, B)`."""
+        """Whether a string is correct at every step, `(R, B)`."""
         assert batch.counts is not None
         return (right_steps(outputs, batch) | ~batch.counts).all(1)
 
     @property
     def references(self) -> dict[str, float]:
-        """Of a model whose answer is always the same: a string begins with something open and ends with nothing."""
+        """Accuracy of a constant output: 0, because every string starts with an open bracket and ends with none."""
         return {"accuracy": 0.0}
 
     def bin_name(self, number: int) -> str:
-        """The score of one bin by its smallest and largest timescale, such as "accuracy_24_44"."""
+        """Name of the score of one bin, with its smallest and largest timescale, such as "accuracy_24_44"."""
         timescales = np.arange(2, self.longest + 1, 2)
         inside = timescales[bin_of(timescales, self.longest) == number]
         return f"accuracy_{inside[0]}_{inside[-1]}"
 
     def _errors(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Squared errors, the mean over the two outputs: `(R, T, B)`."""
+        """Squared errors, averaged over the two outputs: `(R, T, B)`."""
         probabilities = outputs.to(wide(outputs.dtype)).sigmoid()
         return (probabilities - batch.targets).square().mean(-1)
 
 
 def right_steps(outputs: Tensor, batch: Batch) -> Tensor:
-    """Whether both bits are right, `(R, T, B)`. The threshold is a half, the sigmoid of zero."""
+    """Whether both bits are correct, `(R, T, B)`. The threshold is 1/2, the sigmoid of zero."""
     return ((outputs > 0) == (batch.targets > 0.5)).all(-1)
 
 
 def bin_of(timescales: NDArray[np.integer], longest: int, bins: int = BINS) -> NDArray[np.int64]:
-    """The bin of every timescale. Bins begin with their left edge; the last one ends with its right edge, too."""
+    """The bin of every timescale. Bins include their left edge; the last one also includes its right edge."""
     return np.minimum((timescales.astype(np.int64) - 2) * bins // (longest - 2), bins - 1)
 
 
 def source_of(strings: Strings, device: torch.device) -> FixedSet:
-    """Some strings on a device: a byte a symbol, made into inputs and targets when they are picked."""
+    """Strings on a device, one byte per symbol; inputs and targets are made when strings are picked."""
     reading = brackets.read(strings)
     bins = bin_of(reading.timescales.max(0), len(strings))
     parts = (np.array(strings, order="C"), reading.open, (strings != PADDING).sum(0), bins)
@@ -163,7 +163,7 @@ def show(parts: Parts) -> Batch:
 
 @lru_cache(maxsize=4)
 def drawn(longest: int, count: int, seed: int) -> Strings:
-    """All strings in random order; a second's work, done once for all runs and splits."""
+    """All strings in random order. Takes about a second, once for all runs and splits."""
     rng = np.random.default_rng(seed)
     found = brackets.draw(count, longest, rng)
     return brackets.padded([found[place] for place in rng.permutation(count)], longest)

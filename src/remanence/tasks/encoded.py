@@ -1,4 +1,4 @@
-"""Reviews in numbers of words, computed once and kept in the cache folder."""
+"""Reviews as word ids, computed once and cached on disk."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from .words import Encoded, encode
 
 VERSION = 1
-"""To be raised when the tokeniser or the file changes."""
+"""Increase it when the tokeniser or the file format changes."""
 
 
 def encoded_once(train_texts: Sequence[str], test_texts: Sequence[str]) -> Encoded:
-    """`words.encode`, kept in a file whose name depends on the texts. A damaged file is made anew."""
+    """`words.encode`, cached in a file whose name depends on the texts. A damaged file is rebuilt."""
     from ..data.writing import cached
 
     name = f"imdb/words-{VERSION}-{digest(train_texts, test_texts)}.npz"
@@ -34,7 +34,7 @@ def encoded_once(train_texts: Sequence[str], test_texts: Sequence[str]) -> Encod
 
 
 def digest(*parts: Sequence[str]) -> str:
-    """A short name for these texts."""
+    """A short hash of these texts."""
     total = hashlib.sha256()
     for texts in parts:
         for text in texts:
@@ -44,9 +44,9 @@ def digest(*parts: Sequence[str]) -> str:
 
 
 def read(path: Path) -> Encoded | None:
-    """What `write` wrote; None if it is damaged."""
+    """Read a file of `write`; None if it is damaged."""
     try:
-        # Opened here: np.load leaves a damaged file open.
+        # Opened here because np.load leaves a damaged file open.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             words = bytes(arrays["words"]).decode().split("\n")
             return Encoded(words, *(arrays[name] for name in Encoded._fields[1:]))
@@ -55,6 +55,6 @@ def read(path: Path) -> Encoded | None:
 
 
 def write(path: Path, encoded: Encoded) -> None:
-    """Arrays alone: the words are the bytes of one text with a word a line."""
+    """Write arrays only; the words are stored as the bytes of one text with one word per line."""
     words = np.frombuffer("\n".join(encoded.words).encode(), dtype=np.uint8)
     np.savez(path, words=words, **{name: getattr(encoded, name) for name in Encoded._fields[1:]})

@@ -1,8 +1,8 @@
-"""Frequency discrimination: is the period of a sampled sine between 5 and 6?
+"""Frequency discrimination: does a sampled sine have a period between 5 and 6?
 
-Neil et al. 2016 (Phased LSTM), as used by the pLSTM paper (Table 3). A sequence lasts D ~ U(15, 125), begins at
-U(0, 125 - D), and is x(t) = sin(2 pi t / period - phase) with phase ~ U(0, D): the generator of the Phased LSTM's
-public code. Class 1 has a period from U(5, 6), class 0 another one from 1 to 100.
+Neil et al. 2016 (Phased LSTM), as used by the pLSTM paper (Table 3). A sequence has duration D ~ U(15, 125), starts at
+U(0, 125 - D), and is x(t) = sin(2 pi t / period - phase) with phase ~ U(0, D), as in the public code of the Phased
+LSTM. Class 1 has a period from U(5, 6), class 0 any other period from 1 to 100.
 """
 
 from __future__ import annotations
@@ -25,21 +25,20 @@ Sampling = Literal["sync-1", "sync-0.1", "async"]
 Periods = Literal["uniform", "log-uniform"]
 
 SHORTEST, LONGEST = 15, 125
-"""Of the duration, and of the number of asynchronous samples."""
+"""Range of the duration, and of the number of asynchronous samples."""
 SPECIAL = 5.0, 6.0
 """Periods of class 1."""
 ALL = 1.0, 100.0
 """Range of the periods of class 0."""
 RATES = {"sync-1": 1, "sync-0.1": 10}
-"""Synchronous samples in a unit of time."""
+"""Synchronous samples per unit of time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frequency(Synthetic, Classification):
-    """Sines sampled at regular times, or at random ones, padded at the end.
+    """Sines sampled at regular or random times, padded at the end.
 
-    (The public code pads at the beginning. A model is read after the last sample in either case, so it makes no
-    difference.)
+    (The public code pads at the start. That makes no difference: the model is read after the last sample either way.)
     """
 
     name: ClassVar[str] = "frequency"
@@ -47,18 +46,18 @@ class Frequency(Synthetic, Classification):
     goal: ClassVar[str] = "accuracy"
 
     sampling: Sampling = "sync-1"
-    """A sample every 1 or every 0.1, or "async": 15 to 124 samples (the integer part of U(15, 125)) at random times."""
+    """A sample every 1 or 0.1 units, or "async": 15 to 124 samples (the integer part of U(15, 125)) at random times."""
     time_input: bool = False
-    """Whether the time of a sample is a second input. It is given as `dt` in any case."""
+    """Whether the time of a sample is a second input. The batch has it as `dt` in any case."""
     time_scale: float = 1.0
-    """What the time is divided by as an input. The paper does not say; raw time is our reading, 100 the variant."""
+    """Divisor of the time input. The paper leaves it open: raw time is our reading, 100 the variant."""
     periods: Periods = "uniform"
-    """Of class 0. "uniform" on [1, 5] and [6, 100] is the paper's text. "log-uniform" on [1, 100] is the public code,
-    in which a period that happens to fall between 5 and 6 becomes class 1."""
+    """Distribution of the periods of class 0. "uniform" on [1, 5] and [6, 100] is the paper's text. "log-uniform" on
+    [1, 100] is the public code, in which a period that happens to fall between 5 and 6 becomes class 1."""
     train_size: int | None = None
-    """Training sequences; None to make new ones without end, as the public code does (5000 are an epoch)."""
+    """Training sequences; None to generate new ones without end, as the public code does (5000 are an epoch)."""
     validation_size: int = 2000
-    """A fixed set; ours (the public code makes 500 new ones every epoch)."""
+    """Size of a fixed set; our choice (the public code makes 500 new ones every epoch)."""
     test_size: int = 0
     """0 for no test split."""
 
@@ -80,7 +79,7 @@ class Frequency(Synthetic, Classification):
 
     @property
     def steps(self) -> int:
-        """T: samples of the longest sequence there can be."""
+        """T: number of samples of the longest possible sequence."""
         return LONGEST * RATES.get(self.sampling, 1)
 
     def numbers(self, count: int, generator: torch.Generator) -> Parts:
@@ -98,29 +97,29 @@ class Frequency(Synthetic, Classification):
         drawn, *chosen = numbers  # (..., 5 or 6, B), (..., T, B)
         duration, start, phase, special, other, *samples = drawn.unbind(-2)
         if self.periods == "uniform":
-            # Uniform on the two intervals put together, then cut apart where they meet.
+            # Uniform on the two intervals joined together; values above the joint are then shifted up.
             low, high = SPECIAL
             other = torch.where(other < low, other, other + (high - low))
         else:
             other = other.exp()
         times, lengths = self._sample(duration, *samples, *chosen)
-        is_special = torch.arange(drawn.shape[-1], device=drawn.device) % 2 == 0  # the first of every two is of class 1
+        is_special = torch.arange(drawn.shape[-1], device=drawn.device) % 2 == 0  # even indices are class 1
         period = torch.where(is_special, special, other)
         return period, phase * duration, times + (start * (LONGEST - duration)).unsqueeze(-2), lengths
 
     def _sample(
         self, duration: Tensor, samples: Tensor | None = None, chosen: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Times since the start, float64 `(..., T, B)`, or `(T, 1)` if all have the same; number of samples `(..., B)`.
+        """Times since the start, float64 `(..., T, B)`, or `(T, 1)` if all are equal; number of samples `(..., B)`.
 
-        Times are float64 because neighbours can be as close as 1e-5, which is one rounding of 125 in float32.
+        Times are float64 because neighbours can be as close as 1e-5, about one float32 rounding error at 125.
         """
         steps = torch.arange(self.steps, device=duration.device).unsqueeze(1)
         if samples is None or chosen is None:
             rate = RATES[self.sampling]
             return steps.double() / rate, (duration * rate).ceil().long()
         lengths = samples.long()
-        chosen = torch.where(steps < lengths.unsqueeze(-2), chosen, 1.0)  # What is too much goes to the end.
+        chosen = torch.where(steps < lengths.unsqueeze(-2), chosen, 1.0)  # Surplus samples are sorted to the end.
         return chosen.sort(-2).values * duration.unsqueeze(-2), lengths
 
     def show(self, parts: Parts) -> Batch:
@@ -128,8 +127,8 @@ class Frequency(Synthetic, Classification):
         present = torch.arange(self.steps, device=times.device).unsqueeze(1) < lengths.unsqueeze(-2)
         wave = torch.sin(2 * math.pi * times / period.unsqueeze(-2) - phase.unsqueeze(-2))
         inputs = torch.stack((wave, times / self.time_scale), -1) if self.time_input else wave.unsqueeze(-1)
-        # The first sample has no predecessor: the text leaves its dt open, we say 1, which makes the steps of sync-1
-        # all alike.
+        # The first sample has no predecessor. The paper leaves its dt open; we use 1, so that all steps of sync-1 are
+        # equal.
         dt = torch.cat((torch.ones_like(times[..., :1, :]), times.diff(dim=-2)), -2)
         low, high = SPECIAL
         return Batch(
@@ -141,7 +140,7 @@ class Frequency(Synthetic, Classification):
 
     @property
     def references(self) -> dict[str, float]:
-        """Of a model that knows how frequent the classes are and nothing else."""
+        """Scores of a model that knows only the class frequencies."""
         share = 0.5
         if self.periods == "log-uniform":
             share += 0.5 * math.log(SPECIAL[1] / SPECIAL[0]) / math.log(ALL[1] / ALL[0])
@@ -149,7 +148,7 @@ class Frequency(Synthetic, Classification):
 
 
 def uniform(ranges: Sequence[tuple[float, float]], count: int, generator: torch.Generator) -> Tensor:
-    """A row of numbers from each range after the other, float64 `(ranges, B)`: one tensor, to be stacked at once."""
+    """One row of uniform random numbers per range, float64 `(ranges, B)`: one tensor, to be stacked in one call."""
     rows = torch.empty(len(ranges), count, dtype=torch.float64, device=generator.device)
     for row, (low, high) in zip(rows, ranges, strict=True):
         row.uniform_(low, high, generator=generator)

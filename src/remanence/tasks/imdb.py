@@ -1,14 +1,14 @@
-"""IMDB: is a film review favourable? Words as GloVe vectors, read after the last word.
+"""IMDB sentiment classification: is a film review positive? Words are GloVe vectors; read after the last word.
 
 Maas et al. 2011; pLSTM paper sec. 4.4 and Fig. 4.
 
-* From the paper: 25,000 training reviews of which a random tenth is for validation, 25,000 test reviews, at most 400
-  words, the 25,000 most frequent words, 100 numbers a word, vectors not trained.
+** From the paper: 25,000 training reviews, a random tenth of them for validation, 25,000 test reviews, at most 400
+  words, the 25,000 most frequent words, 100-dimensional word vectors that are not trained.
 * From the public code of related work (coRNN): GloVe 6B, zero vectors for unknown words and padding, vectors from
   N(0, 1) for known words without one, a single logit with binary cross-entropy.
-* Ours: the tokeniser (see `words.tokenise`; theirs was spaCy's), that too long reviews lose their end, padding at the
-  end with a read-out at the last word, words counted over all training reviews, and that the seed decides which reviews
-  are for validation.
+** Our choices: the tokeniser (see `words.tokenise`; theirs was spaCy's), truncating long reviews at the end, padding at
+  the end with a read-out at the last word, counting words over all training reviews, and choosing the validation
+  reviews by the seed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .words import KEPT
 
 
 def bin_name(number: int) -> str:
-    """The score of one bin, such as "accuracy_51_100"."""
+    """Name of the score of one length bin, such as "accuracy_51_100"."""
     if number == BINS - 1:
         return f"accuracy_over_{number * BIN}"
     return f"accuracy_{number * BIN + 1}_{(number + 1) * BIN}"
@@ -42,22 +42,22 @@ def bin_name(number: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class IMDB(Task):
-    """Reviews as word vectors that stay as they are; targets 1 (favourable) and 0."""
+    """Reviews as fixed word vectors; targets are 1 (positive) and 0 (negative)."""
 
     name: ClassVar[str] = "imdb"
     readout: ClassVar[Readout] = "last"
     goal: ClassVar[str] = "accuracy"
 
     length: int = 400
-    """Words that are read; a longer review loses its end."""
+    """Words to read; longer reviews are truncated at the end."""
     vocabulary: int = 25_000
-    """Words that are known, the most frequent of the training reviews."""
+    """Vocabulary size: the most frequent words of the training reviews."""
     train_size: int | None = None
-    """Only so many training reviews, at random; None for all."""
+    """Use only this many training reviews, chosen at random; None for all."""
     validation_size: int = 2500
-    """Reviews taken from the training part, at random."""
+    """Reviews held out from the training set, chosen at random."""
     test_size: int | None = None
-    """Only so many test reviews, at random; None for all."""
+    """Use only this many test reviews, chosen at random; None for all."""
 
     def __post_init__(self) -> None:
         expect_size("length", self.length)
@@ -81,7 +81,7 @@ class IMDB(Task):
         if split == "test":
             count = len(reviews.labels["test"])
             size = expect_at_most("test_size", self.test_size, count)
-            # The files are sorted by label: some of them must be some of all.
+            # The files are sorted by label, so a subset must be a random one.
             chosen = torch.arange(count) if size == count else shuffled(count, seed, "imdb test")[:size]
             return Part(reviews, "test", chosen, device)
         count = len(reviews.labels["train"])
@@ -119,7 +119,7 @@ class IMDB(Task):
 
     @property
     def references(self) -> dict[str, float]:
-        """Of a model that guesses: half of the reviews are favourable."""
+        """Scores of a random guess: half of the reviews are positive."""
         return {"loss": math.log(2), "accuracy": 0.5}
 
     def _entropy(self, outputs: Tensor, batch: Batch) -> Tensor:
@@ -129,16 +129,16 @@ class IMDB(Task):
 
 
 def shuffled(count: int, seed: int, purpose: str) -> Tensor:
-    """A random order, the same on every device."""
+    """A random permutation, the same on every device."""
     return torch.randperm(count, generator=generator(seed, purpose))
 
 
 def expect_at_most(name: str, value: int | None, most: int) -> int:
-    """The value, or the most there is."""
+    """The value, or the maximum if it is None."""
     if value is not None and value > most:
         raise ValueError(f"expected {name} to be at most {most}, got {value}")
     return most if value is None else value
 
 
 _LOADED: WeakValueDictionary[tuple[int, int, str], NumberedReviews] = WeakValueDictionary()
-"""As long as a source of them is in use."""
+"""Reviews that are in use by a source."""

@@ -1,4 +1,4 @@
-"""Losses and scores of several replicas at once: R comes first in every shape, and nothing waits for the device."""
+"""Losses and scores of several replicas at once. R is the first dimension; nothing synchronises with the device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import Score
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """-log softmax(outputs)[target] of every prediction.
+    """Cross-entropy of every prediction, -log softmax(outputs)[target].
 
     Args:
         outputs: `(R, ..., O)` logits.
@@ -29,7 +29,7 @@ def mean(values: Tensor, counts: Tensor | None = None) -> Tensor:
 
     Args:
         values: `(R, ...)`.
-        counts: booleans of the same shape: which values count. None for all.
+        counts: booleans of the same shape: the values to average. None for all.
     """
     if counts is None:
         return values.flatten(1).mean(1)
@@ -37,7 +37,7 @@ def mean(values: Tensor, counts: Tensor | None = None) -> Tensor:
 
 
 def score(values: Tensor, counts: Tensor | None = None) -> Score:
-    """Sum and number for every replica, `(R,)`: `mean` in two parts, arguments as there."""
+    """Sum and count for every replica, `(R,)`, whose ratio is `mean`. Same arguments as `mean`."""
     if counts is None:
         number = torch.full(values.shape[:1], values[0].numel(), dtype=torch.float64, device=values.device)
         return Score(values.flatten(1).sum(1, dtype=torch.float64), number)
@@ -49,5 +49,5 @@ def score(values: Tensor, counts: Tensor | None = None) -> Score:
 
 
 def right(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Whether the class with the largest output is the target: `(R, ..., O)` and `(R, ...)` to `(R, ...)` booleans."""
+    """Whether the class with the largest logit is the target: `(R, ..., O)` and `(R, ...)` to `(R, ...)` booleans."""
     return outputs.argmax(-1) == targets

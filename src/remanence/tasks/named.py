@@ -23,7 +23,7 @@ KNOWN: dict[str, type[Task]] = {
 
 
 def make(name: str, **arguments: Any) -> Task:
-    """A task by name, with the arguments a configuration gives it."""
+    """Make a task by name, with the arguments of a configuration."""
     kind = lookup("task", name, KNOWN)
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     for argument in arguments:

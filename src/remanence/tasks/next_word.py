@@ -1,4 +1,4 @@
-"""The next word of a text."""
+"""Word-level language modelling."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .text import Text
 
 @dataclass(frozen=True, kw_only=True)
 class NextWord(Text):
-    """Predict every word from those before it; perplexity is what is reported.
+    """Predict every word from the previous ones; the goal is perplexity.
 
-    The multi-timescale paper reads the Penn Treebank and WikiText-2 in chunks of about 70 words, the state carried.
+    The multi-timescale paper reads the Penn Treebank and WikiText-2 in chunks of about 70 words and carries the state.
     """
 
     name: ClassVar[str] = "next-word"
@@ -35,5 +35,5 @@ class NextWord(Text):
 
     @property
     def references(self) -> dict[str, float]:
-        """Of a model that takes all words for equally likely."""
+        """Scores of a uniform prediction over all words."""
         return {"loss": math.log(self.symbols), "perplexity": float(self.symbols)}

@@ -1,6 +1,6 @@
-"""Pictures as sequences of pixels, row by row or in a fixed random order; the class is read after the last pixel.
+"""Images as sequences of pixels, row by row or in a fixed random order; the class is read after the last pixel.
 
-Le et al. 2015. MNIST and CIFAR-10 as in the papers, and scikit-learn's 8x8 digits as a small set that is always there.
+Le et al. 2015. MNIST and CIFAR-10 as in the papers, and scikit-learn's 8x8 digits as a small set without download.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ Data = Literal["mnist", "cifar-10", "digits"]
 CLASSES = 10
 
 
-class PictureSet(NamedTuple):
-    """What is known of a data set before it is read."""
+class ImageSet(NamedTuple):
+    """Properties of an image data set that are known before it is read."""
 
     pixels: int
     channels: int
     white: int
-    """The largest value, which becomes 1."""
+    """The largest pixel value, which is scaled to 1."""
     train: int
-    """Pictures of the original training part; the last of them are for validation."""
+    """Images of the original training set; the last of them are used for validation."""
     validation: int
     test: int
 
 
-KNOWN: dict[str, PictureSet] = {
-    "mnist": PictureSet(784, 1, 255, 60_000, 10_000, 10_000),  # 50K / 10K / 10K: pLSTM paper
-    "cifar-10": PictureSet(1024, 3, 255, 50_000, 5_000, 10_000),  # 45K / 5K / 10K: ours
-    "digits": PictureSet(64, 1, 16, 1_200, 200, 597),  # 1000 / 200 / 597: ours
+KNOWN: dict[str, ImageSet] = {
+    "mnist": ImageSet(784, 1, 255, 60_000, 10_000, 10_000),  # 50K / 10K / 10K: pLSTM paper
+    "cifar-10": ImageSet(1024, 3, 255, 50_000, 5_000, 10_000),  # 45K / 5K / 10K: ours
+    "digits": ImageSet(64, 1, 16, 1_200, 200, 597),  # 1000 / 200 / 597: ours
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pixels(Classification):
-    """One pixel a step, scaled to 0 to 1 (the scale is ours), all its colours at once (fast-gate paper: 3 x 1024).
+    """One pixel per step, all its channels at once (fast-gate paper: 3 x 1024), scaled to 0 to 1 (our choice).
 
-    The split is the same for every seed, and ours: validation pictures are the last ones of the original training part,
-    whose order is random in all three sets.
+    The split is the same for every seed, and our choice: validation images are the last ones of the original training
+    set, whose order is random in all three data sets.
     """
 
     name: ClassVar[str] = "pixels"
@@ -60,18 +60,18 @@ class Pixels(Classification):
     goal: ClassVar[str] = "accuracy"
 
     data: Data = "mnist"
-    """"mnist" (784 steps), "cifar-10" (1024 steps of 3 colours) or "digits" (64 steps)."""
+    """"mnist" (784 steps), "cifar-10" (1024 steps of 3 channels) or "digits" (64 steps)."""
     permuted: bool = False
-    """Whether the pixels come in one fixed random order instead of row by row."""
+    """Whether pixels come in a fixed random order instead of row by row."""
     permutation_seed: int = 50
     """The order is `numpy.random.RandomState(permutation_seed).permutation(pixels)`: step j shows pixel order[j]. That
-    generator is frozen, so the order is the same for ever. The papers do not give theirs."""
+    generator is frozen, so the order never changes. The papers do not give theirs."""
     train_size: int | None = None
-    """Only the first so many training pictures; None for all."""
+    """Use only this many training images, from the start; None for all."""
     validation_size: int | None = None
-    """Pictures taken from the end of the training part; None for 10,000 of MNIST, 5000 of CIFAR-10, 200 of digits."""
+    """Images taken from the end of the training set; None for 10,000 of MNIST, 5000 of CIFAR-10, 200 of digits."""
     test_size: int | None = None
-    """Only the first so many test pictures; None for all."""
+    """Use only this many test images, from the start; None for all."""
 
     def __post_init__(self) -> None:
         expect_one_of("data", self.data, KNOWN)
@@ -108,37 +108,37 @@ class Pixels(Classification):
         return torch.from_numpy(np.random.RandomState(self.permutation_seed).permutation(pixels))
 
     def source(self, split: Split, seed: int, device: torch.device) -> FixedSet:
-        pictures = self._pictures(device)
+        images = self._images(device)
         known = KNOWN[self.data]
         cut = known.train - self._held
         if split == "test":
-            return pictures.some("test", 0, self.test_size or known.test)
+            return images.some("test", 0, self.test_size or known.test)
         if split == "validation":
-            return pictures.some("train", cut, self._held)
-        return pictures.some("train", 0, self.train_size or cut)
+            return images.some("train", cut, self._held)
+        return images.some("train", 0, self.train_size or cut)
 
-    def _pictures(self, device: torch.device) -> Pictures:
+    def _images(self, device: torch.device) -> LoadedImages:
         key = (self.data, self.permuted and self.permutation_seed, str(device))
-        pictures = _LOADED.get(key)
-        if pictures is None:
-            pictures = Pictures(read(self.data), self.order(), KNOWN[self.data], device)
-            _LOADED[key] = pictures
-        return pictures
+        images = _LOADED.get(key)
+        if images is None:
+            images = LoadedImages(read(self.data), self.order(), KNOWN[self.data], device)
+            _LOADED[key] = images
+        return images
 
     @property
     def references(self) -> dict[str, float]:
-        """Of a model that guesses among the ten classes."""
+        """Scores of a uniform guess among the ten classes."""
         return {"loss": float(np.log(CLASSES)), "accuracy": 1 / CLASSES}
 
 
-class Pictures:
-    """A data set on a device, shared by all its splits and by all seeds that are trained together.
+class LoadedImages:
+    """An image data set on a device, shared by all its splits and by all seeds that are trained in parallel.
 
-    Bytes, and the steps first: picking a batch is one gather. That of one replica is then the way a recurrent layer
-    reads it; those of several are put in order on their way to float32.
+    Pixels are bytes with time as the first dimension, so that picking a batch is one gather. For one replica the result
+    has the layout that a recurrent layer reads; for several it is transposed in the conversion to float32.
     """
 
-    def __init__(self, images: Images, order: Tensor, known: PictureSet, device: torch.device) -> None:
+    def __init__(self, images: Images, order: Tensor, known: ImageSet, device: torch.device) -> None:
         self.white = known.white
         self.pixels = {  # (T, N, C)
             "train": as_sequences(images.train_images, order, known).to(device),
@@ -150,12 +150,12 @@ class Pictures:
         }
 
     def some(self, which: str, start: int, size: int) -> FixedSet:
-        """Some pictures in a row. All that is kept of each is its number: pixels are looked up for a whole batch."""
+        """Consecutive images. Only their indices are stored: pixels are looked up for a whole batch."""
         numbers = torch.arange(start, start + size, device=self.labels[which].device)
         return FixedSet(partial(self.show, which), (numbers,))
 
     def show(self, which: str, parts: Parts) -> Batch:
-        """The training or test pictures with these numbers, `(B,)` or `(R, B)`."""
+        """The training or test images with these indices, `(B,)` or `(R, B)`."""
         (numbers,) = parts
         found = self.pixels[which].index_select(1, numbers.flatten())
         pixels = found.view(len(found), *numbers.shape, found.shape[-1]).movedim(0, -3)
@@ -163,12 +163,12 @@ class Pictures:
         return Batch(inputs, self.labels[which].index_select(0, numbers.flatten()).view(numbers.shape).long())
 
 
-_LOADED: WeakValueDictionary[tuple[str, int, str], Pictures] = WeakValueDictionary()
-"""As long as a source of them is in use."""
+_LOADED: WeakValueDictionary[tuple[str, int, str], LoadedImages] = WeakValueDictionary()
+"""Image data sets that are in use by a source."""
 
 
 def read(data: Data) -> Images:
-    """The files."""
+    """Read the files of a data set."""
     from .. import data as files
 
     readers: dict[str, Callable[[], Images]] = {
@@ -179,7 +179,7 @@ def read(data: Data) -> Images:
     return readers[data]()
 
 
-def as_sequences(images: np.ndarray, order: Tensor, known: PictureSet) -> Tensor:
-    """Pictures `(N, height, width)` or `(N, height, width, C)` as bytes `(T, N, C)`, in that order of pixels."""
+def as_sequences(images: np.ndarray, order: Tensor, known: ImageSet) -> Tensor:
+    """Images `(N, height, width)` or `(N, height, width, C)` as bytes `(T, N, C)`, with pixels in that order."""
     pixels = torch.from_numpy(np.asarray(images).astype(np.uint8, copy=False))
     return pixels.reshape(len(images), known.pixels, known.channels).transpose(0, 1)[order].contiguous()

@@ -1,4 +1,4 @@
-"""Reviews on a device: numbers of words, looked up as vectors when they are picked."""
+"""Reviews on a device: stored as word ids, embedded as word vectors when they are picked."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 DIMENSIONS = 100
 PADDING, UNKNOWN, FIRST_WORD = 0, 1, 2
-"""Numbers of words: the word of rank r is r + 2."""
+"""Word ids: the word of rank r has id r + 2."""
 BIN, BINS = 50, 9
-"""Bins of length, in words before truncation: 1-50, 51-100, ..., 351-400, above 400 (Fig. 4; the edges are ours)."""
+"""Length bins, in words before truncation: 1-50, 51-100, ..., 351-400, above 400 (Fig. 4; the edges are our choice)."""
 
 
 class NumberedReviews:
-    """All reviews on a device, shared by all splits and by all seeds that are trained together."""
+    """All reviews on a device, shared by all splits and by all seeds that are trained in parallel."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class NumberedReviews:
             numbers = np.where(ranks < known, ranks.astype(np.int32) + FIRST_WORD, UNKNOWN)
             self.words[part] = torch.from_numpy(padded(numbers, lengths, length)).to(device)  # (N, T)
             whole = torch.from_numpy(lengths).long().to(device)
-            self.lengths[part] = whole.clamp(1, length)  # A review without a word is one step of padding.
+            self.lengths[part] = whole.clamp(1, length)  # An empty review is one step of padding.
             self.bins[part] = ((whole - 1) // BIN).clamp(0, BINS - 1)
             self.labels[part] = torch.from_numpy(np.asarray(labels[part])).long().to(device)
 
 
 class Part:
-    """Some of the reviews."""
+    """A subset of the reviews, as a source."""
 
     def __init__(self, reviews: NumberedReviews, part: str, chosen: Tensor, device: torch.device) -> None:
         self.reviews = reviews
@@ -78,7 +78,7 @@ class Part:
 
 
 def padded(numbers: NDArray[np.int32], lengths: NDArray[np.int32], steps: int) -> NDArray[np.int32]:
-    """Texts one after the other as rows of equal length, cut or padded at the end: `(N, steps)`."""
+    """Concatenated texts as rows of equal length, truncated or padded at the end: `(N, steps)`."""
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
     step = np.arange(steps)
     present = step < lengths[:, None]
@@ -87,10 +87,10 @@ def padded(numbers: NDArray[np.int32], lengths: NDArray[np.int32], steps: int) -
 
 
 def word_vectors(words: Sequence[str], known: WordVectors) -> Tensor:
-    """Vectors of padding, of the unknown word, and of these words, float32 `(2 + words, 100)`."""
+    """Word vectors of padding, of the unknown word, and of these words, float32 `(2 + words, 100)`."""
     places = {word: place for place, word in enumerate(known.words)}
     found = np.array([places.get(word, -1) for word in words], dtype=np.int64)
-    # Drawn for all, so that a word's own does not depend on which others have none.
+    # Drawn for all words, so that a word's random vector does not depend on which other words lack one.
     drawn = torch.randn(len(words), DIMENSIONS, generator=generator(0, "imdb words without a vector"))
     vectors = torch.zeros(FIRST_WORD + len(words), DIMENSIONS)
     vectors[FIRST_WORD:] = drawn

@@ -1,4 +1,4 @@
-"""Sources of sequences that are computed or looked up, and the tasks that compute them."""
+"""Sources of sequences that are generated or looked up, and the base class of tasks that generate them."""
 
 from __future__ import annotations
 
@@ -14,44 +14,45 @@ from .expect import expect_size_or_none, expect_whole
 from .generators import generator
 
 Parts = tuple[Tensor, ...]
-"""What some sequences are made from, kept as small as possible; in every tensor the sequences come last: `(..., B)`.
+"""The compact data that sequences are made from. In every tensor the sequences are the last dimension: `(..., B)`.
 
-Those of several replicas have the replica in front of every shape, `(R, ..., B)`."""
+For several replicas the replica is the first dimension, `(R, ..., B)`."""
 
 
 class Synthetic(Task):
-    """A task whose sequences are made from random numbers.
+    """A task that generates its sequences from random numbers.
 
-    `numbers` draws what is random about them, `made` turns it into parts, which are as small as possible, and `show`
-    those into inputs and targets. A fixed set keeps the parts and shows them anew for every batch.
+    `numbers` draws the random numbers, `made` turns them into compact parts, and `show` turns the parts into inputs and
+    targets. A fixed set stores the parts and calls `show` for every batch.
 
-    `made` and `show` count dimensions from the end, so that they take what belongs to several replicas as well, and
-    give a batch of them side by side: a few operations for all, each straight into the shape that training reads.
+    `made` and `show` count dimensions from the end, so that they also work on the stacked parts of several replicas and
+    return a stacked batch. A few operations then serve all replicas and write directly into the shape that training
+    reads.
     """
 
     train_size: int | None
-    """Training sequences, a fixed set; None to make new ones without end."""
+    """Size of the fixed training set; None to generate new sequences without end."""
     validation_size: int
     test_size: int
     """0 for no test split."""
 
     @abstractmethod
     def numbers(self, count: int, generator: torch.Generator) -> Parts:
-        """Random numbers for so many sequences, on the generator's device, and no more: every seed has its own."""
+        """Draw the random numbers of `count` sequences on the generator's device, and only that: it runs per seed."""
 
     def made(self, numbers: Parts) -> Parts:
-        """The parts of these sequences, each from its own numbers: `(..., B)` or `(R, ..., B)`."""
+        """Turn random numbers into parts, each sequence from its own numbers: `(..., B)` or `(R, ..., B)`."""
         return numbers
 
     @abstractmethod
     def show(self, parts: Parts) -> Batch:
-        """Inputs and targets of these sequences, each from its own parts: `(..., B)` or `(R, ..., B)`.
+        """Turn parts into inputs and targets, each sequence from its own parts: `(..., B)` or `(R, ..., B)`.
 
-        On a GPU this is recorded together with the update: it must not wait for the device.
+        On a GPU this is captured into a CUDA graph together with the update, so it must not synchronise.
         """
 
     def make(self, count: int, generator: torch.Generator) -> Parts:
-        """The parts of so many new sequences."""
+        """The parts of `count` new sequences."""
         return self.made(self.numbers(count, generator))
 
     def source(self, split: Split, seed: int, device: torch.device) -> Source | None:
@@ -61,19 +62,19 @@ class Synthetic(Task):
         return FixedSet(self.show, self.make(size, generator(seed, split, device))) if size else None
 
     def expect_sizes(self) -> None:
-        """Check the numbers of sequences."""
+        """Check the sizes of the splits."""
         expect_size_or_none("train_size", self.train_size)
         expect_size("validation_size", self.validation_size)
         expect_whole("test_size", self.test_size)
 
 
 class FixedSet:
-    """A fixed number of sequences, kept as what they are made from.
+    """A fixed set of sequences, stored as parts.
 
     Args:
-        show: makes sequences from their parts, the same for all replicas of a task. Like `Synthetic.show` it counts
-            dimensions from the end, and does not wait for the device.
-        parts: of all sequences.
+        show: makes sequences from parts; the same function for all replicas of a task. Like `Synthetic.show` it counts
+            dimensions from the end and does not synchronise with the device.
+        parts: parts of all sequences.
     """
 
     def __init__(self, show: Callable[[Parts], Batch], parts: Parts) -> None:
@@ -82,7 +83,7 @@ class FixedSet:
         self.size: int | None = parts[0].shape[-1]
 
     def parts_of(self, numbers: Tensor) -> Parts:
-        """What the sequences with these numbers are made from."""
+        """The parts of the sequences with these indices."""
         return tuple(part.index_select(-1, numbers) for part in self.parts)
 
     def pick(self, numbers: Tensor) -> Batch:
@@ -93,7 +94,7 @@ class FixedSet:
 
 
 class Endless:
-    """Sequences of a synthetic task that are made as they are needed."""
+    """New sequences of a synthetic task, generated on demand."""
 
     size: int | None = None
 
@@ -104,7 +105,7 @@ class Endless:
         raise refusal("draw", "pick")
 
     def show(self, numbers: Parts) -> Batch:
-        """The sequences of these random numbers."""
+        """The sequences made from these random numbers."""
         return self.task.show(self.task.made(numbers))
 
     def draw(self, count: int, generator: torch.Generator) -> Batch:
@@ -112,11 +113,11 @@ class Endless:
 
 
 def together(parts: Sequence[Parts]) -> Parts:
-    """The parts of as many sequences of several replicas, side by side: `(R, ..., B)`."""
+    """Stack the parts of several replicas with equally many sequences: `(R, ..., B)`."""
     return tuple(torch.stack(same) for same in zip(*parts, strict=True))
 
 
 def refusal(has: str, got: str) -> TypeError:
-    """The answer of a source that is asked for what it has not."""
+    """The error of a source that does not support the method that was called."""
     kind = "has a fixed number of sequences" if has == "pick" else "makes new sequences"
-    return TypeError(f"expected {has}(), since this source {kind}, got {got}()")
+    return TypeError(f"expected {has}() because this source {kind}, got {got}()")

@@ -1,4 +1,4 @@
-"""A split of a corpus on a device, read in chunks."""
+"""A split of a corpus on a device, read in chunks or in parallel lanes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .sources import refusal
 
 
 class Stream:
-    """The numbers of a text, shared by all seeds that are trained together."""
+    """The token ids of a text, shared by all seeds that are trained in parallel."""
 
     def __init__(self, tokens: Tensor) -> None:
         self.tokens = tokens
@@ -25,33 +25,35 @@ class Stream:
 
 
 _STREAMS: WeakValueDictionary[tuple[str, str | None, int | None, str, str], Stream] = WeakValueDictionary()
-"""As long as a source of them is in use."""
+"""Streams that are in use by a source."""
 
 
 def corpus_of(name: str, level: Level | None, markov: int | None) -> Corpus:
-    """A corpus, or with a seed the Markov text made from it."""
+    """Load a corpus, or, with a seed, the Markov text generated from it."""
     corpus = language.load(name, level)
     return corpus if markov is None else language.markov(corpus, markov)
 
 
 def stream_of(name: str, level: Level | None, markov: int | None, split: Split, device: torch.device) -> Stream:
-    """A split of a corpus; nothing is read twice while somebody holds it."""
+    """A split of a corpus. It is not read again while it is in use."""
     key = (name, level, markov, split, str(device))
     stream = _STREAMS.get(key)
     if stream is None:
-        tokens = np.array(corpus_of(name, level, markov).split(split), np.int32)  # a copy: torch wants to write
+        tokens = np.array(
+            corpus_of(name, level, markov).split(split), np.int32
+        )  # a copy, because torch needs a writable array
         stream = _STREAMS[key] = Stream(torch.from_numpy(tokens).to(device))
     return stream
 
 
 class Chunks:
-    """A stream in chunks, by number.
+    """A stream cut into chunks, which are picked by index.
 
     Args:
         stream: the text.
-        length: steps of a chunk.
-        size: number of chunks. The last may reach beyond the end of the text: what is there does not count.
-        symbols: how many there are, where inputs are one-hot vectors.
+        length: steps per chunk.
+        size: number of chunks. The last may extend past the end of the text; those steps do not count.
+        symbols: number of symbols if inputs are one-hot vectors, else None.
     """
 
     def __init__(self, stream: Stream, length: int, size: int, symbols: int | None = None) -> None:
@@ -72,7 +74,7 @@ class Chunks:
         raise refusal("pick", "draw")
 
     def lanes(self, batch: int) -> Tensor:
-        """The text of all chunks in so many lanes that run side by side, `(steps, B)`."""
+        """The text of all chunks, split into this many parallel lanes, `(steps, B)`."""
         assert self.size is not None
         tokens = self.stream.tokens[: self.size * self.length + 1]
         if len(tokens) < 2 * batch:
@@ -80,7 +82,7 @@ class Chunks:
         return in_lanes(tokens, batch)
 
     def cut(self, lanes: Tensor, begin: int, end: int) -> Batch:
-        """Steps of all lanes, each with what comes next."""
+        """The steps from `begin` to `end` of all lanes; targets are the next symbols."""
         return self._batch(lanes[begin : end + 1])
 
     def _batch(self, tokens: Tensor, counts: Tensor | None = None) -> Batch:

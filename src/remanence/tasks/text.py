@@ -1,7 +1,7 @@
-"""The next symbol of a text, read as one long stream in chunks.
+"""Character- or word-level language modelling: predict the next symbol of a text, read in chunks of one long stream.
 
-Sequences are numbered along the stream, so that stateful training (`training.stateful`) reads it in lanes: each of the
-B sequences of a batch goes on where it ended in the batch before.
+Chunks are numbered along the stream, so that stateful training (`training.stateful`) can read it in lanes: each of the
+B sequences of a batch continues where it ended in the previous batch.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .expect import expect_flag, expect_one_of, expect_size_or_none
 from .streams import Chunks, corpus_of, stream_of
 
 SYMBOLS = {"ptb-char": 50, "text8": 27, "text8-from-enwik8": 27, "ptb": 10_000, "wikitext-2": 33_278}
-"""Symbols of corpora that are known without looking."""
+"""Vocabulary sizes that are known without reading the corpus."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Classification):
-    """Predict every symbol from those before it; bits per symbol is what is reported.
+    """Predict every symbol from the previous ones; the goal is bits per symbol.
 
     The pLSTM paper reads Penn Treebank characters in chunks of 150 or 500 and text8 in chunks of 500.
     """
@@ -37,17 +37,17 @@ class Text(Classification):
     higher_is_better: ClassVar[bool] = False
 
     corpus: str = "ptb-char"
-    """A name of `remanence.language.KNOWN`, or the path of a folder of text files."""
+    """A name from `remanence.language.KNOWN`, or the path of a folder of text files."""
     level: Literal["word", "character"] | None = None
-    """Whether symbols are words or characters; None for what the corpus is by its name, and for words of a folder."""
+    """Whether symbols are words or characters; None for the usual level of a named corpus, or words for a folder."""
     markov: int | None = None
-    """A seed: read the Markov text made from the corpus instead, see `remanence.language.markov`."""
+    """A seed to read the Markov text generated from the corpus instead, see `remanence.language.markov`."""
     chunk: int = 150
-    """Symbols of a sequence."""
+    """Symbols per sequence."""
     one_hot: bool = False
-    """Whether inputs are one-hot vectors instead of numbers for a model that embeds them."""
+    """Whether inputs are one-hot vectors, rather than ids for a model with an embedding."""
     train_size: int | None = None
-    """Only the first so many chunks of the training text; None for all."""
+    """Use only this many chunks from the start of the training text; None for all."""
     validation_size: int | None = None
     test_size: int | None = None
 
@@ -62,13 +62,13 @@ class Text(Classification):
 
     @property
     def symbols(self) -> int:
-        """How many symbols the corpus has."""
+        """Vocabulary size of the corpus."""
         known = SYMBOLS.get(self.corpus) if self.level in (None, self.usual_level) else None
         return known if known is not None else len(corpus_of(self.corpus, self.level, None).vocabulary)
 
     @property
     def usual_level(self) -> str:
-        """What the symbols of a corpus that is known without looking are."""
+        """The level of a named corpus, known without reading it."""
         return "word" if self.corpus in ("ptb", "wikitext-2") else "character"
 
     @property
@@ -83,11 +83,11 @@ class Text(Classification):
         stream = stream_of(self.corpus, self.level, self.markov, split, device)
         there, left = divmod(len(stream.tokens) - 1, self.chunk)
         if split != "train" and left and there:
-            there += 1  # all of a text that is scored counts, also what does not fill a chunk
+            there += 1  # score the whole text, including the last incomplete chunk
         wanted = {"train": self.train_size, "validation": self.validation_size, "test": self.test_size}[split]
         if there < 1:
-            came = f"{len(stream.tokens)} in {self.corpus!r}"
-            raise ValueError(f"expected a {split} text of more than {self.chunk} symbols, got {came}")
+            got = f"{len(stream.tokens)} in {self.corpus!r}"
+            raise ValueError(f"expected a {split} text of more than {self.chunk} symbols, got {got}")
         return Chunks(stream, self.chunk, min(wanted or there, there), self.symbols if self.one_hot else None)
 
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
@@ -100,5 +100,5 @@ class Text(Classification):
 
     @property
     def references(self) -> dict[str, float]:
-        """Of a model that takes all symbols for equally likely."""
+        """Scores of a uniform prediction over all symbols."""
         return {"loss": math.log(self.symbols), "bits": math.log2(self.symbols)}

@@ -1,4 +1,4 @@
-"""Words of a text, and texts as numbers of words."""
+"""Tokenisation of texts and encoding as word ids."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ TOKEN = re.compile(
       n't\b | '(?:s|re|ve|ll|d|m)\b                              # do n't, it 's, they 're
     | \d+(?:[.,]\d+)+                                            # 1,000 and 7.5
     | [^\W_]+(?:-[^\W_]+ | '(?!(?:s|re|ve|ll|d|m)\b)[^\W_]+)*     # words, well-known, o'brien
-    | \.\.\. | --                                                # as GloVe has them
-    | [^\w\s] | _                                                # any other mark alone
+    | \.\.\. | --                                                # as in GloVe
+    | [^\w\s] | _                                                # any other single character
     """,
     re.VERBOSE,
 )
 
 KEPT = 65_000
-"""Words that keep a number of their own; rarer ones are all OTHER. Two bytes hold it."""
+"""Words with their own id; rarer words all become OTHER. Ids fit into two bytes."""
 OTHER = 65_535
 
 
 def tokenise(text: str) -> list[str]:
-    """Lower-cased words, numbers and marks of a text, clitics apart, as GloVe's corpus was cut.
+    """Split a text into lower-case words, numbers and punctuation, with clitics separated, as in GloVe's corpus.
 
-    It stands in for spaCy's tokeniser, which the public code used: the same cuts at blanks, punctuation and clitics,
-    but no table of abbreviations; hyphenated words stay whole; line-break marks of HTML are dropped; everything is
-    lower-cased, since GloVe 6B has no capitals. Reviews come out 8 to 2742 words long, with a median of 201 (training)
-    and 199 (test); the pLSTM paper says 5 to 2789 and 202.
+    It replaces spaCy's tokeniser, which the public code used. It splits at the same whitespace, punctuation and
+    clitics, but has no table of abbreviations and keeps hyphenated words whole. It drops HTML line breaks, and
+    lower-cases everything because GloVe 6B has no capitals. Reviews are 8 to 2742 words long, with a median of 201
+    (training) and 199 (test); the pLSTM paper says 5 to 2789 and 202.
     """
     plain = MARKS.sub(" ", text).replace("’", "'").replace("`", "'").lower()  # noqa: RUF001
     return TOKEN.findall(NOT.sub(" n't", plain))
 
 
 class Encoded(NamedTuple):
-    """Texts as ranks of their words: 0 is the word most frequent in the training texts."""
+    """Texts as word ranks: 0 is the most frequent word of the training texts."""
 
     words: list[str]
-    """The word of every rank, at most `KEPT`."""
+    """The words by rank, at most `KEPT`."""
     train: NDArray[np.uint16]
-    """All training texts one after the other."""
+    """All training texts, concatenated."""
     train_lengths: NDArray[np.int32]
-    """Words of every text."""
+    """Number of words of every text."""
     test: NDArray[np.uint16]
     test_lengths: NDArray[np.int32]
 
 
 def encode(train_texts: Sequence[str], test_texts: Sequence[str]) -> Encoded:
-    """Number the words of the training texts by frequency (equals by alphabet) and write all texts in these numbers."""
+    """Rank the words of the training texts by frequency (ties alphabetically) and encode all texts as ranks."""
     numbers: dict[str, int] = {}  # In order of appearance.
 
     def numbered(texts: Sequence[str], grow: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -73,6 +73,6 @@ def encode(train_texts: Sequence[str], test_texts: Sequence[str]) -> Encoded:
     test, test_lengths = numbered(test_texts, grow=False)
     counts = np.bincount(train, minlength=len(numbers))
     words = sorted(numbers, key=lambda word: (-counts[numbers[word]], word))[:KEPT]
-    ranks = np.full(len(numbers) + 1, OTHER, dtype=np.uint16)  # The last one is for -1, a word not seen in training.
+    ranks = np.full(len(numbers) + 1, OTHER, dtype=np.uint16)  # The last entry is for -1, a word not seen in training.
     ranks[[numbers[word] for word in words]] = np.arange(len(words), dtype=np.uint16)
     return Encoded(words, ranks[train], train_lengths, ranks[test], test_lengths)

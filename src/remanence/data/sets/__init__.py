@@ -1,1 +1,1 @@
-"""The data sets, one file each: names, checksums and places of their files, and how they are read."""
+"""The data sets, one module each: names, checksums and URLs of their files, and readers."""

@@ -1,4 +1,4 @@
-"""CIFAR-10: small colour pictures of ten classes (Krizhevsky 2009).
+"""CIFAR-10: small colour images of ten classes (Krizhevsky 2009).
 
 Read from its binary version, packed or unpacked, and from lossless WebP mosaics; never from the pickled version.
 """
@@ -34,7 +34,7 @@ BATCHES = {
     "data_batch_5": "53f37980c15c3d472c316c40844f3f0d",
     "test_batch": "803d5f7f4d78ea53de84dbe85f74fb6d",
 }
-"""The training pictures in five parts, then the test pictures: md5 of each part of the binary version."""
+"""The training images in five batches, then the test images: md5 of each file of the binary version."""
 UNPACKED = "cifar-10-batches-bin"
 MOSAICS = {
     "data_batch_1.webp": ("7862ba6f532eb26481636723b49a74914d0a8186dde88a2afa9047668b1214b8", 17_107_164),
@@ -49,26 +49,26 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 def batches(raw: list[bytes]) -> Images:
-    """The parts of the binary version: of each picture a label, then the reds, the greens and the blues."""
+    """Parse the files of the binary version: each image is a label, then its red, green and blue channels."""
     records = np.frombuffer(b"".join(raw), np.uint8).reshape(-1, 1 + 3 * 32 * 32)
-    pictures = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    images = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
     labels = records[:, 0].copy()
     test = len(raw[-1]) // records.shape[1]
-    return Images(pictures[:-test], labels[:-test], pictures[-test:], labels[-test:])
+    return Images(images[:-test], labels[:-test], images[-test:], labels[-test:])
 
 
 def read_archive(folder: Path) -> Images:
-    """From the archive of the binary version."""
+    """Read the archive of the binary version."""
     return batches(tar_members(folder / ARCHIVE.name, [f"{UNPACKED}/{name}.bin" for name in BATCHES]))
 
 
 def read_unpacked(folder: Path, under: str) -> Images:
-    """From the files of the binary version."""
+    """Read the extracted files of the binary version."""
     return batches([(folder / under / f"{name}.bin").read_bytes() for name in BATCHES])
 
 
 def mosaic(path: Path) -> NDArray[np.uint8]:
-    """The pictures `(N, 32, 32, 3)` of a mosaic, row by row."""
+    """The images `(N, 32, 32, 3)` of a mosaic, row by row."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
@@ -80,22 +80,22 @@ def mosaic(path: Path) -> NDArray[np.uint8]:
 
 
 def read_mosaics(folder: Path) -> Images:
-    """From the mosaics."""
-    pictures = [mosaic(folder / f"{name}.webp") for name in BATCHES]
-    # Opened here: np.load leaves a damaged file open.
+    """Read the mosaics."""
+    images = [mosaic(folder / f"{name}.webp") for name in BATCHES]
+    # Opened here because np.load leaves a damaged file open.
     with (folder / "labels.npz").open("rb") as file, np.load(file, allow_pickle=False) as labels:
-        return Images(np.concatenate(pictures[:-1]), labels["train"], pictures[-1], labels["test"])
+        return Images(np.concatenate(images[:-1]), labels["train"], images[-1], labels["test"])
 
 
 def unpacked(under: str) -> Form[Images]:
-    """The files of the binary version in a folder of that name."""
+    """The form with extracted files of the binary version in a folder of that name."""
     files = (File(str(Path(under) / f"{name}.bin"), f"md5:{md5}", 30_730_000) for name, md5 in BATCHES.items())
     return Form(tuple(files), partial(read_unpacked, under=under))
 
 
 CIFAR10 = DataSet(
     name="cifar-10",
-    description="colour pictures of ten classes, 32 x 32",
+    description="colour images of ten classes, 32 x 32",
     forms=(
         unpacked(UNPACKED),
         unpacked(""),
@@ -111,5 +111,5 @@ CIFAR10 = DataSet(
 
 
 def cifar10() -> Images:
-    """CIFAR-10: uint8 pictures `(50000, 32, 32, 3)` and `(10000, 32, 32, 3)`, labels 0 to 9 in the order of CLASSES."""
+    """CIFAR-10: uint8 images `(50000, 32, 32, 3)` and `(10000, 32, 32, 3)`, labels 0 to 9 in the order of CLASSES."""
     return CIFAR10.load()

@@ -1,4 +1,4 @@
-"""Corpora: Penn Treebank, WikiText-2, enwik8 and text8, as bytes in three parts."""
+"""Corpora: Penn Treebank, WikiText-2, enwik8 and text8, as bytes in three splits."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ SPLITS = ("train", "valid", "test")
 
 
 def read_files(folder: Path, names: tuple[str, ...]) -> Texts:
-    """A file for each part."""
+    """Read one file per split."""
     return Texts(*(contents(folder / name) for name in names))
 
 
 def read_tar(folder: Path, name: str, members: tuple[str, ...]) -> Texts:
-    """A member of an archive for each part."""
+    """Read one member of a tar archive per split."""
     return Texts(*tar_members(folder / name, members))
 
 
 def read_zip(folder: Path, name: str, members: tuple[str, ...]) -> Texts:
-    """A member of an archive for each part."""
+    """Read one member of a zip archive per split."""
     return Texts(*(zip_member(folder / name, member) for member in members))
 
 
 def in_files(files: tuple[File, ...], also: tuple[File, ...] = ()) -> Form[Texts]:
-    """A form with a file for each part, and others that are only verified."""
+    """A form with one file per split, and other files that are only verified."""
     return Form(files + also, partial(read_files, names=tuple(file.name for file in files)))
 
 
 def hundred_million(read: Callable[[Path], bytes]) -> Callable[[Path], Texts]:
-    """A single text, cut as is usual: nine tenths, a twentieth and a twentieth."""
+    """A reader of a single text with the usual split of 90 / 5 / 5 percent."""
 
     def reader(folder: Path) -> Texts:
         text = read(folder)
@@ -45,25 +45,25 @@ def hundred_million(read: Callable[[Path], bytes]) -> Callable[[Path], Texts]:
 
 
 def per_split(texts: Texts, count: Callable[[bytes], dict[str, int]]) -> Counts:
-    """The counts of every part."""
+    """The counts of every split."""
     return {"train": count(texts.train), "validation": count(texts.validation), "test": count(texts.test)}
 
 
 def words(text: bytes) -> dict[str, int]:
-    """Words where every line ends with `<eos>`, blank lines too, and lines."""
+    """Number of lines, and of words where every line ends with `<eos>`, empty lines included."""
     lines = text.count(b"\n")
     return {"words with <eos>": len(text.split()) + lines, "lines": lines}
 
 
 def words_and_characters(text: bytes) -> dict[str, int]:
-    """The same, and characters where words are one blank apart and every line ends with one more symbol."""
+    """Also the number of characters, with single spaces between words and one more symbol at the end of every line."""
     lines = text.split(b"\n")[:-1]
     characters = sum(len(b" ".join(line.split())) for line in lines) + len(lines)
     return {**words(text), "characters with <eos>": characters}
 
 
 def length(text: bytes) -> dict[str, int]:
-    """Bytes."""
+    """Number of bytes."""
     return {"bytes": len(text)}
 
 
@@ -101,7 +101,7 @@ PTB_SQUEEZED_CHARACTERS = {
 PTB = DataSet(
     name="ptb",
     description="Penn Treebank (Mikolov), words and characters",
-    # The character files hold the text of the word files, character by character: they are verified, not needed.
+    # The character files contain the text of the word files: they are verified if they exist, but not required.
     forms=(
         in_files(
             tuple(File(n, f"md5:{md5}", size, (PTB_PLACE + n,)) for n, (md5, size) in PTB_PLAIN.items()),
@@ -213,7 +213,7 @@ ENWIK8 = one_text(
 TEXT8 = one_text(
     "text8",
     "3bea1919949baf155f99411df5fada7e",
-    "text of English Wikipedia, a to z and blanks only",
+    "text of English Wikipedia, a to z and spaces only",
     File(
         "text8.zip",
         "sha256:a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232",

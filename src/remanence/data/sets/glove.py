@@ -32,11 +32,11 @@ SUBSET = File(
 )
 DIMENSIONS = (50, 100, 200, 300)
 AT_ONCE = 20_000
-"""Lines whose numbers are read together."""
+"""Lines parsed at once."""
 
 
 def from_lines(lines: Iterable[bytes], dimensions: int) -> WordVectors:
-    """A word and its numbers on each line, separated by blanks."""
+    """Parse lines of a word and its vector, separated by spaces."""
     words: list[str] = []
     parts: list[np.ndarray[tuple[int, int], np.dtype[np.float32]]] = []
     for some in groups(lines):
@@ -50,38 +50,38 @@ def from_lines(lines: Iterable[bytes], dimensions: int) -> WordVectors:
 
 
 def groups(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lines in groups, so that the text need not be held as a whole."""
+    """Lines in groups, so that the whole text need not be in memory."""
     rest = iter(lines)
     while some := list(islice(rest, AT_ONCE)):
         yield some
 
 
 def read_text(folder: Path) -> WordVectors:
-    """From the text file."""
+    """Read the text file."""
     with (folder / TEXT.name).open("rb") as file:
         return from_lines(file, 100)
 
 
 def read_archive(folder: Path, dimensions: int) -> WordVectors:
-    """From a text file inside the archive."""
+    """Read a text file inside the archive."""
     with ZipFile(folder / ARCHIVE.name) as archive, archive.open(f"glove.6B.{dimensions}d.txt") as file:
         return from_lines(file, dimensions)
 
 
 def read_subset(folder: Path) -> WordVectors:
-    """From the words that occur in IMDB."""
-    # Opened here: np.load leaves a damaged file open.
+    """Read the file with the words that occur in IMDB."""
+    # Opened here because np.load leaves a damaged file open.
     with (folder / SUBSET.name).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return WordVectors(arrays["words"].tolist(), arrays["vectors"])
 
 
 def count(vectors: WordVectors) -> Counts:
-    """Words and the length of their vectors."""
+    """Number of words, and dimension of their vectors."""
     return {"all": {"words": len(vectors.words), "dimensions": vectors.vectors.shape[1]}}
 
 
 def vectors_of(dimensions: int) -> DataSet[WordVectors]:
-    """GloVe with vectors of one length. Only those of 100 numbers come in other forms than the archive."""
+    """GloVe with vectors of one dimension. Only dimension 100 has other forms than the archive."""
     if dimensions not in DIMENSIONS:
         raise ValueError(f"expected dimensions to be one of {', '.join(map(str, DIMENSIONS))}, got {dimensions!r}")
     archive = Form((ARCHIVE,), partial(read_archive, dimensions=dimensions))
@@ -89,7 +89,7 @@ def vectors_of(dimensions: int) -> DataSet[WordVectors]:
     others = (Form((TEXT,), read_text), archive, Form((SUBSET,), read_subset, counts=smaller))
     return DataSet(
         name="glove",
-        description="GloVe 6B word vectors; the whole or the words of IMDB",
+        description="GloVe 6B word vectors; all, or the words of IMDB",
         forms=others if dimensions == 100 else (archive,),
         counts={"all": {"words": 400_000, "dimensions": dimensions}},
         count=count,
@@ -100,9 +100,9 @@ GLOVE = vectors_of(100)
 
 
 def glove(dimensions: int = 100) -> WordVectors:
-    """GloVe 6B: words and their float32 vectors `(N, dimensions)`, the most frequent first.
+    """GloVe 6B: words and their float32 vectors `(N, dimensions)`, most frequent first.
 
-    N is 400,000, or 38,354 where only the file with the words of IMDB is there.
+    N is 400,000, or 38,354 if only the file with the words of IMDB was found.
 
     Args:
         dimensions: 50, 100, 200 or 300.

@@ -34,13 +34,13 @@ CONTENT = {
     "train": "22c931623e67f3bdcd9935d0f5b568164a104a1bae7e7451e870d4257788cc66",
     "test": "bde59eb478b67f8646a76a95df08894faacb9eafa38ab43300f53ff33baae0a5",
 }
-"""sha256 of all reviews as lines of JSON: nobody publishes checksums of the 50,000 unpacked files."""
+"""sha256 of all reviews as JSON lines, because nobody publishes checksums of the 50,000 extracted files."""
 PATTERN = re.compile(rf"{UNPACKED}/(train|test)/(neg|pos)/(\d+)_(\d+)\.txt")
-"""A review is named by its number inside its class and its stars."""
+"""A file name has the number of the review within its class and its star rating."""
 
 
 class Review(NamedTuple):
-    """One review. The order of the fields is the order of all reviews of a split, text aside."""
+    """One review. The reviews of a split are sorted by these fields."""
 
     label: int
     id: int
@@ -49,7 +49,7 @@ class Review(NamedTuple):
 
 
 def from_names(files: Iterable[tuple[str, bytes]]) -> dict[str, list[Review]]:
-    """Reviews by split from files that are named as in the archive."""
+    """Reviews by split, from files named as in the archive."""
     found: dict[str, list[Review]] = {"train": [], "test": []}
     for name, raw in files:
         match = PATTERN.fullmatch(name)
@@ -60,7 +60,7 @@ def from_names(files: Iterable[tuple[str, bytes]]) -> dict[str, list[Review]]:
 
 
 def together(found: dict[str, list[Review]]) -> Reviews:
-    """Both splits, without numbers and stars."""
+    """Both splits as one record, without numbers and ratings."""
 
     def split(name: str) -> tuple[list[str], np.ndarray[tuple[int], np.dtype[np.uint8]]]:
         return [review.text for review in found[name]], np.array([review.label for review in found[name]], np.uint8)
@@ -69,12 +69,12 @@ def together(found: dict[str, list[Review]]) -> Reviews:
 
 
 def read_archive(folder: Path) -> Reviews:
-    """From the archive, without unpacking it."""
+    """Read the archive without extracting it."""
     return together(from_names(tar_files(folder / ARCHIVE.name, lambda name: bool(PATTERN.fullmatch(name))).items()))
 
 
 def read_unpacked(folder: Path) -> Reviews:
-    """From the unpacked archive, whose content is verified here."""
+    """Read the extracted archive, whose content is verified here."""
     paths = (folder / UNPACKED).glob("*/*/*.txt")
     found = from_names(
         (path.relative_to(folder).as_posix(), path.read_bytes()) for path in paths if path.parent.name in ("neg", "pos")
@@ -82,14 +82,14 @@ def read_unpacked(folder: Path) -> Reviews:
     for split, reviews in found.items():
         if content(reviews) != CONTENT[split]:
             raise DataError(
-                f"expected {folder / UNPACKED / split} to hold the {split} reviews as they were published, got "
-                f"{len(reviews):,} reviews with other content; unpack {ARCHIVE.name} again"
+                f"expected {folder / UNPACKED / split} to contain the published {split} reviews, got "
+                f"{len(reviews):,} reviews with different content; extract {ARCHIVE.name} again"
             )
     return together(found)
 
 
 def content(reviews: list[Review]) -> str:
-    """The sha256 of reviews as lines of JSON."""
+    """The sha256 of reviews as JSON lines."""
     digest = hashlib.sha256()
     for label, number, rating, text in reviews:
         fields = {"id": number, "label": label, "rating": rating, "text": text}
@@ -98,18 +98,18 @@ def content(reviews: list[Review]) -> str:
 
 
 def lines(path: Path) -> list[Review]:
-    """Reviews from lines of JSON."""
-    rows = map(json.loads, contents(path).splitlines())  # bytes: these split at line ends only
+    """Reviews from a file of JSON lines."""
+    rows = map(json.loads, contents(path).splitlines())  # bytes, because they split at line ends only
     return [Review(row["label"], row["id"], row["rating"], row["text"]) for row in rows]
 
 
 def read_lines(folder: Path) -> Reviews:
-    """From lines of JSON, a file for each split."""
+    """Read JSON lines, one file per split."""
     return together({split: lines(folder / file.name) for split, file in zip(CONTENT, LINES, strict=True)})
 
 
 def count(reviews: Reviews) -> Counts:
-    """Reviews of each split."""
+    """Number of reviews per split."""
     return {"train": {"reviews": len(reviews.train_texts)}, "test": {"reviews": len(reviews.test_texts)}}
 
 
@@ -127,5 +127,5 @@ IMDB = DataSet(
 
 
 def imdb() -> Reviews:
-    """IMDB: 25,000 texts each to train and test, labels 1 (positive) and 0; sorted by label, then by number."""
+    """IMDB: 25,000 texts each for training and test, labels 1 (positive) and 0; sorted by label, then by number."""
     return IMDB.load()

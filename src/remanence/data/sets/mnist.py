@@ -30,7 +30,7 @@ PLAIN = {
 
 
 def idx(path: Path) -> NDArray[np.uint8]:
-    """The array in an idx file of bytes: two zeros, 8 for bytes, the number of dimensions, the dimensions, the data."""
+    """Parse an idx file of bytes: two zeros, 8 for uint8, the number of dimensions, the dimensions, the data."""
     raw = contents(path)
     dimensions = raw[3] if len(raw) > 3 else 0
     start = 4 + 4 * dimensions
@@ -41,12 +41,12 @@ def idx(path: Path) -> NDArray[np.uint8]:
 
 
 def read(folder: Path, ending: str) -> Images:
-    """The four files of a folder."""
+    """Read the four files of a folder."""
     return Images(*(idx(folder / (name + ending)) for name in NAMES))
 
 
 def count(images: Images) -> Counts:
-    """Pictures of each split."""
+    """Number of images per split."""
     return {"train": {"images": len(images.train_images)}, "test": {"images": len(images.test_images)}}
 
 
@@ -72,5 +72,5 @@ MNIST = DataSet(
 
 
 def mnist() -> Images:
-    """MNIST: uint8 pictures `(60000, 28, 28)` and `(10000, 28, 28)`, labels 0 to 9."""
+    """MNIST: uint8 images `(60000, 28, 28)` and `(10000, 28, 28)`, labels 0 to 9."""
     return MNIST.load()

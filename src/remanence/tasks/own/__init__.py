@@ -1,4 +1,4 @@
-"""Tasks from sequences of one's own."""
+"""Tasks on the user's own data."""
 
 from .data import SequenceData
 from .described import Described

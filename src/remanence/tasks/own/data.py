@@ -1,6 +1,6 @@
-"""Sequences of one's own, checked and padded once.
+"""The user's own sequences, validated and padded once.
 
-Users give sequences first, `(N, T, I)`; here time comes first, `(T, N, I)`, as batches have it.
+Users pass tensors batch first, `(N, T, I)`; here time comes first, `(T, N, I)`, as in `Batch`.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from .reading import padded
 
 Learned = Literal["classification", "regression", "next step"]
 Values = Any
-"""A tensor, an array, or a list with an entry for every sequence."""
+"""A tensor, an array, or a list with one entry per sequence."""
 
 
 class SequenceData:
-    """Sequences to learn from, with what is to be learned: N sequences of up to T steps.
+    """N sequences of up to T steps with their targets.
 
-    What is learned follows from the targets: whole numbers are classes, floats a regression, and without targets the
-    model predicts the next step of its own inputs (of whole numbers, the next symbol).
+    The targets determine the kind of task: integers are classes, floats a regression. Without targets the model
+    predicts the next step of its own inputs (for integers, the next symbol).
 
     Args:
-        inputs: `(N, T, I)`, or a list of N sequences `(T, I)` that may differ in length; without I for one feature.
-            Whole numbers `(N, T)` are symbols.
-        targets: one for every sequence, `(N,)`, or `(N, O)` floats; or one for every step, `(N, T)` whole numbers,
+        inputs: `(N, T, I)`, or a list of N sequences `(T, I)` that may differ in length; I may be omitted for a single
+            feature. Integers `(N, T)` are symbols.
+        targets: one per sequence, `(N,)`, or `(N, O)` floats; or one per step, `(N, T)` integers,
             `(N, T, O)` floats, or a list of these. None to predict the next step.
-        readout: "last" for targets of sequences, "every" for targets of steps. None to tell by their shape, where
-            floats `(N, O)` are O numbers for every sequence.
-        lengths: `(N,)` steps of every sequence, where inputs are padded at the end. A list has its own.
+        readout: "last" for one target per sequence, "every" for one per step. None to infer it from the shape of the
+            targets, where floats `(N, O)` are O values per sequence.
+        lengths: `(N,)` length of every sequence, if inputs are padded at the end. Not needed for a list.
         dt: `(N, T)` or `(T,)` time since the previous step, or a list.
-        times: when steps are, in place of dt; the first step counts as 1.
-        mask: `(N, T, I)` booleans, true where a value was seen; "nan" if missing values are NaN.
-        counts: `(N, T)` booleans: the steps whose targets count, where not all do.
-        classes: number of classes, or of symbols to predict; None for one more than the largest.
+        times: times of the steps, instead of dt; the first step has dt = 1.
+        mask: `(N, T, I)` booleans, true where a value was observed; "nan" if missing values are NaN.
+        counts: `(N, T)` booleans: the steps whose targets count in the loss, if not all do.
+        classes: number of classes, or of symbols to predict; None for the largest target plus one.
     """
 
     learned: Learned
@@ -77,7 +77,7 @@ class SequenceData:
         count, steps = values.shape[:2]
         if lengths is not None:
             if own is not None:
-                raise ValueError("expected no lengths with a list of sequences, which has its own, got some")
+                raise ValueError("expected no lengths with a list of sequences, whose lengths are known, got lengths")
             own = expect_lengths(lengths, steps, count).long().cpu()
         if own is not None and bool((own == steps).all()):
             own = None
@@ -101,11 +101,11 @@ class SequenceData:
 
     @classmethod
     def from_dataset(cls, dataset: Iterable[Any], **keywords: Any) -> Self:
-        """Sequences from a `torch.utils.data.Dataset`, or anything else that has items.
+        """Make sequences from a `torch.utils.data.Dataset`, or any other iterable of items.
 
         Args:
-            dataset: each item is an input `(T, I)`, a pair of input and target, or a mapping of `inputs` and, as far
-                as they are there, `targets`, `dt`, `times`, `mask` and `counts`.
+            dataset: each item is an input `(T, I)`, an (input, target) pair, or a mapping with `inputs` and optionally
+                `targets`, `dt`, `times`, `mask` and `counts`.
             keywords: further arguments of `SequenceData`.
         """
         return cls(**{**reading.from_dataset(dataset), **keywords})
@@ -124,26 +124,28 @@ class SequenceData:
         readout: Readout | None = None,
         classes: int | None = None,
     ) -> Self:
-        """Sequences from columns of a table: one of Hugging Face `datasets` or pandas, or a mapping of lists.
+        """Make sequences from the columns of a table: a Hugging Face dataset, a pandas DataFrame or a mapping of lists.
 
         Args:
-            table: a row is a sequence, with lists in its cells; or, with `sequence`, a row is a step.
-            inputs: the column of inputs, or several, which become features side by side. null is NaN.
-            targets: the column of targets, or several side by side; None to predict the next step.
-            sequence: the column that says which sequence a step belongs to. Steps are in the order of the rows.
-            dt: the column of times since the previous step.
-            times: the column of times.
-            mask: "nan" if values that are null or NaN are missing.
-            readout: as of `SequenceData`. Where a row is a step, "last" takes the target of the last one.
-            classes: as of `SequenceData`.
+            table: each row is a sequence, with lists in its cells; or, with `sequence`, each row is a step.
+            inputs: column of inputs, or several columns, which are stacked as features. null becomes NaN.
+            targets: column of targets, or several columns; None to predict the next step.
+            sequence: column with the id of the sequence that a step belongs to. Steps keep the order of the rows.
+            dt: column of times since the previous step.
+            times: column of times.
+            mask: "nan" to treat null and NaN as missing values.
+            readout: as in `SequenceData`. If each row is a step, "last" takes the target of the last step.
+            classes: as in `SequenceData`.
         """
         found = reading.from_table(table, inputs, targets, sequence, readout, dt=dt, times=times)
         return cls(**found, mask=mask, classes=classes)
 
     def _predict_next(self, present: Tensor) -> None:
-        """Let the targets be the inputs of the next step. What is missing there does not count."""
+        """Use the inputs of the next step as targets. Missing values do not count."""
         if present.shape[1] < 2 or not bool(present[:, 1].all()):
-            raise ValueError("expected sequences of two steps or more to predict the next one, got one of one step")
+            raise ValueError(
+                "expected sequences of at least two steps to predict the next one, got a sequence of one step"
+            )
         self.learned, self.readout = "next step", "every"
         whole = self.batch
         counts = whole.mask
@@ -159,7 +161,7 @@ class SequenceData:
         )
 
     def _learn(self, targets: Values, readout: Readout | None, present: Tensor, counts: Values) -> None:
-        """Take targets of sequences or of steps."""
+        """Use targets per sequence or per step."""
         values, own = padded("targets", targets)
         whole = not values.is_floating_point()
         if readout is None:
@@ -177,7 +179,9 @@ class SequenceData:
             values = values.unsqueeze(-1)
         if readout == "last":
             if counts is not None:
-                raise ValueError("expected counts with targets of steps, got them with targets of sequences")
+                raise ValueError(
+                    "expected counts only with one target per step, got counts with one target per sequence"
+                )
             kept, counted = torch.ones(lead, dtype=torch.bool), None
         else:
             if own is not None and not torch.equal(own, present.sum(1)):
@@ -196,16 +200,18 @@ class SequenceData:
         self.batch = Batch(**parts)
 
     def _expect_classes(self, classes: int | None) -> int:
-        """How many classes or symbols there are to choose from; 0 for numbers."""
+        """Number of classes or symbols; 0 for a regression."""
         if self.learned == "regression" or (self.learned == "next step" and not self.symbols):
             if classes is not None:
-                raise ValueError(f"expected classes for targets that are whole numbers, got {classes} for floats")
+                raise ValueError(f"expected classes only with integer targets, got classes={classes} with floats")
             return 0
         found = int(self.batch.targets.max()) + 1
         if self.learned == "next step":
             found = max(found, self.input_size)
         if classes is not None and classes < found:
-            raise ValueError(f"expected classes to be {found} or more, since the largest is {found - 1}, got {classes}")
+            raise ValueError(
+                f"expected classes to be at least {found}, since the largest is {found - 1}, got {classes}"
+            )
         return classes or found
 
     def __len__(self) -> int:
@@ -217,17 +223,17 @@ class SequenceData:
 
     @property
     def input_size(self) -> int:
-        """Features, or symbols."""
+        """Number of features or symbols."""
         return int(self.batch.inputs.max()) + 1 if self.symbols else self.batch.inputs.shape[2]
 
     @property
     def output_size(self) -> int:
-        """Numbers that a model has to give."""
+        """Number of outputs of a model."""
         return self.classes or self.batch.targets.shape[-1]
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything: other data have another."""
+        """SHA-256 of all data and settings."""
         found = hashlib.sha256(f"{self.learned} {self.readout} {self.classes}".encode())
         for name, value in vars(self.batch).items():
             if value is not None:
@@ -236,25 +242,25 @@ class SequenceData:
         return found.hexdigest()
 
     def __getitem__(self, numbers: Tensor | Sequence[int] | slice) -> Self:
-        """Some of the sequences."""
+        """A subset of the sequences."""
         chosen = torch.arange(len(self))[numbers] if isinstance(numbers, slice) else torch.as_tensor(numbers)
         part = object.__new__(type(self))
         vars(part).update(vars(self), batch=picked(self.batch, chosen, self.readout))
         return part
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Self, Self]:
-        """Two parts, drawn at random: the rest, and this fraction of the sequences; at least one each."""
+        """Split at random into the rest and this fraction of the sequences; at least one sequence each."""
         if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction < 1:
             raise ValueError(f"expected the fraction of a split to be above 0 and below 1, got {fraction!r}")
         if len(self) < 2:
-            raise ValueError("expected two sequences or more to split, got one")
+            raise ValueError("expected at least two sequences to split, got one")
         size = min(max(1, round(fraction * len(self))), len(self) - 1)
         order = torch.randperm(len(self), generator=generator(seed, "own split"))
         return self[order[size:].sort().values], self[order[:size].sort().values]
 
 
 class KeptData:
-    """The source of these sequences, which it keeps on a device."""
+    """A source of these sequences, kept on a device."""
 
     def __init__(self, data: SequenceData, device: torch.device) -> None:
         self.size: int | None = len(data)
@@ -270,7 +276,7 @@ class KeptData:
 
 
 def picked(batch: Batch, numbers: Tensor, readout: Readout) -> Batch:
-    """The sequences with these numbers."""
+    """The sequences with these indices."""
     of_sequences = ("lengths", "targets") if readout == "last" else ("lengths",)
     parts = {
         name: value.index_select(0 if name in of_sequences else 1, numbers)
@@ -302,7 +308,7 @@ def _expect_mask(mask: Values, values: Tensor, symbols: bool) -> Tensor | None:
 
 
 def _expect_inputs(values: Tensor, present: Tensor, seen: Tensor | None) -> Tensor:
-    """Inputs that are known to be fine; zero where they are padding or missing."""
+    """Validated inputs; zero where they are padding or missing."""
     if not values.is_floating_point():
         if bool((values[present] < 0).any()):
             raise ValueError(f"expected symbols of 0 or more, got {int(values[present].min())}")
@@ -311,7 +317,7 @@ def _expect_inputs(values: Tensor, present: Tensor, seen: Tensor | None) -> Tens
     bad = (real & ~values.isfinite()).nonzero()
     if len(bad):
         sequence, step, feature = bad[0].tolist()
-        remedy = "" if seen is not None else "; mask='nan' says that values which are NaN are missing"
+        remedy = "" if seen is not None else "; use mask='nan' if NaN marks missing values"
         raise ValueError(
             f"expected finite inputs, got {values[sequence, step, feature]} in sequence {sequence} at step {step}, "
             f"feature {feature}{remedy}"
@@ -320,7 +326,7 @@ def _expect_inputs(values: Tensor, present: Tensor, seen: Tensor | None) -> Tens
 
 
 def _expect_dt(dt: Values, times: Values, inputs: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """`(T, N)` times since the previous step, one past the end of a sequence; None where there are none."""
+    """`(T, N)` times since the previous step, 1 at padded steps; None if not given."""
     if dt is None and times is None:
         return None
     if dt is not None and times is not None:
@@ -351,12 +357,12 @@ def _expect_counts(counts: Values, present: Tensor) -> Tensor:
         raise ValueError(f"expected counts of shape {tuple(present.shape)}, got {tuple(found.shape)}")
     kept = found.bool() & present
     if not bool(kept.any()):
-        raise ValueError("expected a step that counts, got none")
+        raise ValueError("expected at least one step that counts, got none")
     return kept
 
 
 def _expect_targets(values: Tensor, kept: Tensor, readout: Readout) -> Tensor:
-    """Targets that are known to be fine where they are kept; zero elsewhere."""
+    """Validated targets; zero where they do not count."""
     real = kept.view(*kept.shape, *(1,) * (values.dim() - kept.dim()))
     if not values.is_floating_point():
         if bool((values[kept] < 0).any()):
@@ -365,6 +371,6 @@ def _expect_targets(values: Tensor, kept: Tensor, readout: Readout) -> Tensor:
     bad = (real & ~values.isfinite()).nonzero()
     if len(bad):
         sequence, step, *_ = bad[0].tolist()
-        at = f" at step {step}; counts= leaves steps out" if readout == "every" else ""
+        at = f" at step {step}; exclude steps with counts=" if readout == "every" else ""
         raise ValueError(f"expected finite targets, got {values[tuple(bad[0])]} in sequence {sequence}{at}")
     return torch.where(real, values, 0).float()

@@ -1,4 +1,4 @@
-"""A task of which a configuration tells what models need, and whose sequences are not at hand."""
+"""A task known only from a saved configuration: enough to build its model, but without its sequences."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FIELDS = ("input_size", "output_size", "readout", "goal", "higher_is_better")
 
 
 class Described(Task):
-    """What is known of a task of one's own from the folder of a run. Nothing is imported because a folder says so."""
+    """The interface of a custom task, read from a run folder. Files of a run never cause an import."""
 
     def __init__(self, name: str, facts: Mapping[str, Any]) -> None:
         missing = [field for field in FIELDS if field not in facts]
         if missing:
-            raise ValueError(f"expected the interface of task {name!r} to have {', '.join(missing)}, got nothing")
+            raise ValueError(f"expected the interface of task {name!r} to have {', '.join(missing)}, got none")
         self.name, self.facts = name, facts  # type: ignore[misc]
         self.goal, self.readout = str(facts["goal"]), facts["readout"]  # type: ignore[misc]
         self.higher_is_better = facts["higher_is_better"]  # type: ignore[misc]
@@ -38,7 +38,7 @@ class Described(Task):
 
     def source(self, split: Split, seed: int, device: torch.device) -> NoReturn:
         raise ValueError(
-            f"expected a task of this package, whose sequences can be read again, got {self.name!r}, which is not"
+            f"expected a built-in task, whose sequences can be read again, got the custom task {self.name!r}"
         )
 
     def loss(self, outputs: Tensor, batch: Batch) -> NoReturn:
@@ -49,5 +49,5 @@ class Described(Task):
 
 
 def interface(task: Task) -> dict[str, Any]:
-    """What models and reports need to know of a task, as plain data."""
+    """The properties of a task that models and reports need, as plain data."""
     return {name: getattr(task, name) for name in FIELDS}

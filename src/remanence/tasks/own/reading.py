@@ -1,4 +1,4 @@
-"""From what users have (tensors, arrays, lists, data sets, tables) to tensors, sequences first: `(N, T, ...)`."""
+"""Conversion of user data (tensors, arrays, lists, data sets, tables) to tensors, batch first: `(N, T, ...)`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch.nn.utils.rnn import pad_sequence
 from ..base import Readout
 
 NAMES = ("inputs", "targets", "dt", "times", "mask", "counts")
-"""What the items of a data set may hold."""
+"""Keys that the items of a data set may have."""
 
 
 def numbers(name: str, values: Any) -> Tensor:
-    """A tensor on the CPU; None among numbers becomes NaN."""
+    """Values as a tensor on the CPU; None becomes NaN."""
     try:
         if not isinstance(values, Tensor):
             array = numpy.array(values)
@@ -33,9 +33,9 @@ def numbers(name: str, values: Any) -> Tensor:
 
 
 def padded(name: str, values: Any) -> tuple[Tensor, Tensor | None]:
-    """`(N, T, ...)`, zero past the end of a sequence; and, if they came as a list, steps of every sequence `(N,)`.
+    """Values `(N, T, ...)`, zero-padded; and, if they came as a list, the length of every sequence `(N,)`.
 
-    A list of single numbers is one tensor: `(N,)`.
+    A list of scalars becomes one tensor: `(N,)`.
     """
     if isinstance(values, Tensor | numpy.ndarray):
         return numbers(name, values), None
@@ -51,12 +51,12 @@ def padded(name: str, values: Any) -> tuple[Tensor, Tensor | None]:
     alike = len({part.shape[1:] for part in parts}) == 1
     if not alike or not all(part.dim() and len(part) for part in parts):
         shapes = " and ".join(sorted({str(tuple(part.shape)) for part in parts})[:3])
-        raise ValueError(f"expected {name} of one step or more, all of them of one width, got shapes {shapes}")
+        raise ValueError(f"expected {name} to have at least one step and all the same width, got shapes {shapes}")
     return pad_sequence(parts, batch_first=True), torch.tensor([len(part) for part in parts])
 
 
 def from_dataset(dataset: Any) -> dict[str, list[Any]]:
-    """What the items of a data set hold, by name."""
+    """Collect the items of a data set into lists by key."""
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         items: Iterable[Any] = (dataset[number] for number in range(len(dataset)))
     elif isinstance(dataset, Iterable):
@@ -80,7 +80,7 @@ def _of_item(item: Any) -> dict[str, Any]:
     if isinstance(item, Mapping):
         if "inputs" not in item or not set(item) <= set(NAMES):
             raise ValueError(
-                f"expected items with inputs, and others among {', '.join(NAMES[1:])}, got {', '.join(map(str, item))}"
+                f"expected items with inputs, and optionally {', '.join(NAMES[1:])}, got {', '.join(map(str, item))}"
             )
         return dict(item)
     if isinstance(item, tuple | list) and len(item) == 2:
@@ -88,7 +88,7 @@ def _of_item(item: Any) -> dict[str, Any]:
     if isinstance(item, Tensor | numpy.ndarray):
         return {"inputs": item}
     raise TypeError(
-        f"expected items that are an input, a pair of input and target, or a mapping, got {type(item).__name__}"
+        f"expected each item to be an input, an (input, target) pair or a mapping, got {type(item).__name__}"
     )
 
 
@@ -100,7 +100,7 @@ def from_table(
     readout: Readout | None,
     **when: str | None,
 ) -> dict[str, Any]:
-    """Columns of a table as arguments of `SequenceData`; see there."""
+    """Columns of a table as arguments of `SequenceData`; see `SequenceData.from_table`."""
     features = _side_by_side(table, inputs)
     found: dict[str, Any] = {"inputs": features, "targets": None if targets is None else _side_by_side(table, targets)}
     found |= {name: _column(table, column) for name, column in when.items() if column is not None}
@@ -116,7 +116,7 @@ def from_table(
 
 
 def _side_by_side(table: Any, names: str | Sequence[str]) -> Any:
-    """A column, or several as features side by side: a list with an entry for every row."""
+    """A column, or several stacked as features: a list with one entry per row."""
     if isinstance(names, str):
         return _column(table, names)
     columns = [_column(table, name) for name in names]
@@ -127,7 +127,7 @@ def _side_by_side(table: Any, names: str | Sequence[str]) -> Any:
 
 
 def _column(table: Any, name: str) -> list[Any]:
-    named = getattr(table, "column_names", None)  # of datasets; pandas has columns, a mapping its keys
+    named = getattr(table, "column_names", None)  # Hugging Face datasets; iterating pandas or a mapping gives the names
     known = list(table if named is None else named)
     if name not in known:
         raise ValueError(f"expected a column out of {', '.join(map(str, known))}, got {name!r}")
@@ -135,7 +135,7 @@ def _column(table: Any, name: str) -> list[Any]:
 
 
 def _groups(values: Iterable[Any]) -> list[list[int]]:
-    """The rows of every sequence, sequences in the order in which they first come."""
+    """The rows of every sequence; sequences in order of first appearance."""
     found: dict[Any, list[int]] = {}
     for row, value in enumerate(values):
         found.setdefault(value.item() if isinstance(value, Tensor) else value, []).append(row)
@@ -143,6 +143,6 @@ def _groups(values: Iterable[Any]) -> list[list[int]]:
 
 
 def shortly(values: Any) -> str:
-    """A value in a message, cut where it is long."""
+    """A value for an error message, shortened if it is long."""
     text = " ".join(repr(values).split())
     return text if len(text) <= 60 else text[:57] + "..."

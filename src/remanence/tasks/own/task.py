@@ -1,4 +1,4 @@
-"""Learning from sequences of one's own."""
+"""Tasks that learn from the user's own sequences."""
 
 from __future__ import annotations
 
@@ -18,42 +18,44 @@ SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 class DataTask(Task):
-    """A task whose sequences are read once and are the same for every seed.
+    """A task on your own data, which is read once and is the same for every seed.
 
-    To make one, write a frozen dataclass with a method `read`; its fields are what a configuration may set. Classes
-    are learned by cross-entropy and scored by `accuracy`, numbers by the mean squared error (`loss`), with `rmse` and
-    the mean `absolute_error` beside it.
+    To define one, write a frozen dataclass with a method `read`; its fields are the settings of a configuration.
+    Classification minimises cross-entropy and is scored by `accuracy`. Regression minimises the mean squared error
+    (`loss`) and also reports `rmse` and the mean `absolute_error`.
     """
 
     name: ClassVar[str] = "own data"
 
     @abstractmethod
     def read(self) -> Mapping[Split, SequenceData]:
-        """The sequences of the splits that there are: "train", and "validation" and "test" as far as wanted."""
+        """The sequences by split: "train", and optionally "validation" and "test"."""
 
     @cached_property
     def splits(self) -> dict[Split, SequenceData]:
-        """What was read, checked."""
+        """The sequences by split, validated."""
         found = dict(self.read())
         if "train" not in found or not set(found) <= set(SPLITS):
-            raise ValueError(f"expected sequences for train, and maybe validation and test, got {', '.join(found)}")
+            raise ValueError(
+                f"expected sequences for train, and optionally validation and test, got {', '.join(found)}"
+            )
         for split, data in found.items():
             if not isinstance(data, SequenceData):
                 raise TypeError(f"expected SequenceData for {split}, got {type(data).__name__}")
             for what in ("learned", "readout", "symbols"):
                 own, other = getattr(found["train"], what), getattr(data, what)
                 if own != other:
-                    raise ValueError(f"expected {split} to have {what} {own!r} as train has, got {other!r}")
+                    raise ValueError(f"expected {split} to have {what}={own!r} like train, got {other!r}")
             sizes = [_width(one) for one in (found["train"], data)]
             if sizes[0] != sizes[1]:
                 raise ValueError(
-                    f"expected {split} with inputs and outputs as wide as in train, {sizes[0]}, got {sizes[1]}"
+                    f"expected {split} to have the input and output sizes of train, {sizes[0]}, got {sizes[1]}"
                 )
         return found
 
     @property
     def data(self) -> SequenceData:
-        """What it is trained on."""
+        """The training sequences."""
         return self.splits["train"]
 
     @property
@@ -62,7 +64,7 @@ class DataTask(Task):
         return {split: data.digest for split, data in self.splits.items()}
 
     @property
-    def readout(self) -> Readout:  # type: ignore[override]  # a class variable of tasks that know it before they read
+    def readout(self) -> Readout:  # type: ignore[override]  # a class variable in tasks that know it before reading
         return self.data.readout
 
     @property
@@ -89,7 +91,7 @@ class DataTask(Task):
         if counts is None:
             return metrics.mean(errors)
         kept = torch.where(counts, errors, 0).flatten(1).sum(1)
-        return kept / counts.flatten(1).sum(1).clamp(min=1)  # where nothing counts, nothing is learned
+        return kept / counts.flatten(1).sum(1).clamp(min=1)  # a batch without counted steps has zero loss and gradient
 
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
         errors, counts = self._errors(outputs, batch)
@@ -102,7 +104,7 @@ class DataTask(Task):
         return {} if self.data.classes else {"rmse": scores["loss"] ** 0.5}
 
     def _errors(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """What is summed, of every prediction, and which count."""
+        """The error of every prediction, and which of them count."""
         if self.data.classes:
             return metrics.cross_entropy(outputs, batch.targets), batch.counts
         counts = batch.counts
@@ -112,10 +114,10 @@ class DataTask(Task):
 
 
 class GivenData(DataTask):
-    """Sequences that a program has in its hands.
+    """A task on sequences that are in memory.
 
     Args:
-        given: by split.
+        given: sequences by split.
     """
 
     def __init__(self, given: Mapping[Split, SequenceData]) -> None:
@@ -126,5 +128,5 @@ class GivenData(DataTask):
 
 
 def _width(data: SequenceData) -> tuple[int, int]:
-    """Inputs and outputs; classes and symbols of a split are those that happen to occur in it."""
+    """Input and output size; 0 for symbols and classes, of which a split may contain only some."""
     return (0 if data.symbols else data.input_size, 0 if data.classes else data.output_size)
