@@ -80,5 +80,6 @@ def related(package, name):
 
 
 NO_EXAMPLE = {
-    *("RecurrentCell", "Timescales", "Forgetting"),  # bases and results: the examples of others show them
+    *("RecurrentCell", "Timescales", "Forgetting"),  # base classes and results, which other examples show
+    *("Activations", "LayerActivations", "Loss", "Exported"),
 }

@@ -130,7 +130,7 @@ def test_batch_first_layers_take_lengths() -> None:
 @pytest.mark.parametrize(
     ("lengths", "said"),
     [
-        (torch.tensor([1.0, 2, 3, 4]), "expected lengths to be whole numbers, got torch.float32"),
+        (torch.tensor([1.0, 2, 3, 4]), "expected lengths to be integers, got torch.float32"),
         (torch.tensor([1, 2, 3]), "expected lengths of shape (4,), one for each sequence, got (3,)"),
         (torch.tensor([0, 2, 3, 4]), "expected lengths from 1 to 7, got values from 0 to 4"),
         ([1, 2, 3, 8], "expected lengths from 1 to 7, got values from 1 to 8"),

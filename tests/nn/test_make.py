@@ -118,7 +118,7 @@ def test_layers_without_biases_can_be_made(name):
 
 @every_name
 def test_unknown_keyword_is_answered_in_one_sentence(name):
-    with pytest.raises(TypeError, match=f"^expected keywords that model '{name}' has, got 'hiden_size'$"):
+    with pytest.raises(TypeError, match=f"^expected keyword arguments of model '{name}', got 'hiden_size'$"):
         make(name, 4, hiden_size=3)
 
 

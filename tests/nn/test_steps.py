@@ -483,7 +483,7 @@ def test_bad_input_is_answered_with_a_sentence() -> None:
     cell, h = rm.LSTMCell(3, 5), torch.zeros(2, 5)
     x = torch.zeros(2, 3)
     refused(TypeError, "expected input to be a tensor, got list", lambda: cell([1.0]))
-    refused(TypeError, "expected input of a floating dtype, got torch.int64", lambda: cell(x.long()))
+    refused(TypeError, "expected input of a floating-point dtype, got torch.int64", lambda: cell(x.long()))
     refused(ValueError, "expected input with 1 or 2 dimensions, got 3", lambda: cell(x[None]))
     refused(ValueError, "expected input with 1 or 2 dimensions, got 0", lambda: cell(torch.tensor(1.0)))
     refused(ValueError, "expected input with 3 features in its last dimension, got 4", lambda: cell(torch.zeros(2, 4)))
@@ -505,7 +505,7 @@ def test_bad_dt_is_answered_with_a_sentence() -> None:
     cell, x = rm.PowerLawLSTMCell(3, 5), torch.zeros(2, 3)
     refused(
         ValueError,
-        "expected no dt, got one: LSTMCell with gate 'sigmoid' has no use for the time between steps",
+        "expected no dt, got one: LSTMCell with gate 'sigmoid' does not use the time between steps",
         lambda: rm.LSTMCell(3, 5)(x, None, torch.ones(2)),
     )
     refused(ValueError, "expected dt of shape (2,) or a number, got (3,)", lambda: cell(x, dt=torch.ones(3)))

@@ -74,7 +74,7 @@ def test_a_compiled_layer_takes_them():
         (
             [0.0, 1.0, 0.5, 2.0],
             ValueError,
-            "expected times that do not decrease, got an earlier one at step 2",
+            "expected times that do not decrease, got a decrease at step 2",
         ),
         (torch.zeros(2, 2, 2), ValueError, r"expected times of shape \(T, B\) or \(T,\), got \(2, 2, 2\)"),
         (numpy.array([True, False]), TypeError, "expected times to hold real numbers, got torch.bool"),
@@ -98,7 +98,7 @@ def test_both_and_layers_without_a_use_are_refused():
 def test_dt_that_looks_like_times_warns_once():
     layer, x = rm.PowerLawLSTM(1, 2), torch.randn(20, 2, 1)
     times = torch.arange(20.0)[:, None].expand(20, 2)
-    with pytest.warns(UserWarning, match="dt grows with every step, up to 19, as times do"):
+    with pytest.warns(UserWarning, match="dt increases at every step, up to 19, like absolute times"):
         layer(x, dt=times)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

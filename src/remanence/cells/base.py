@@ -58,7 +58,7 @@ class Cell(ABC):
         """Names and shapes of the weights, in the order of `torch.nn.LSTM`."""
 
     def initialise(self, weights: dict[str, Tensor]) -> None:  # noqa: B027  most cells have nothing to overwrite
-        """Overwrite in place the weights that should not start as U(-1/sqrt(H), 1/sqrt(H)), which all are drawn from."""
+        """Overwrite in place the weights that should not keep their initial values from U(-1/sqrt(H), 1/sqrt(H))."""
 
     def project(self, inputs: Tensor, weights: Weights) -> Tensor:
         """Input projection of all steps in one matmul: `(T, B, I)` to `(T, B, rows)`."""
