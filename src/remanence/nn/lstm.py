@@ -115,7 +115,8 @@ class PowerLawLSTM(LSTM):
         reset_age: Age after a full reset, see `remanence.gates.PowerLaw`.
         input_gate: "coupled", as in the paper's experiments, or "separate".
 
-    All other arguments are those of `LSTM`. The state is `(h_n, c_n, age_n)`.
+    All other arguments are those of `LSTM`. `forget_bias` and `timescales` are refused, because this gate has no
+    timescale from its biases. The state is `(h_n, c_n, age_n)`.
 
     Examples:
         >>> import torch
