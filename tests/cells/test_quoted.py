@@ -1,4 +1,4 @@
-"""expRNN, uRNN, EURNN, GORU and SRU against their equations, written a second time in NumPy, matrix by matrix."""
+"""ExpRNN, uRNN, EURNN, GORU and SRU against an independent NumPy implementation of their equations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gate that does not keep its promises is answered with one sentence, when a layer is made of it."""
+"""A custom gate that breaks the rules of `Gate` raises a one-sentence error when a layer is made with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models as files for other programs: held to the model before they are there, and run by a fresh process."""
+"""Exported models match the original before the file is written, and run in a fresh process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language model against a computation by hand, and the parts of its training that others got wrong."""
+"""The language model against an independent computation, and parts of its training that published code got wrong."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""A language model in use: measured on text, writing text, read by timescale, kept in a file."""
+"""A language model in use: perplexity, generation, activations by timescale, saving."""
 
 import json
 import math

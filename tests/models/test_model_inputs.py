@@ -1,4 +1,4 @@
-"""Models around torch's own layers, with batches first, with missing values, with dt as an input."""
+"""Sequence models with torch layers, batch first, missing values, and dt as an input."""
 
 import copy
 

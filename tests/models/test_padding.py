@@ -1,4 +1,4 @@
-"""Nothing reads the padding of a batch: neither models, in either direction, nor losses, scores and analyses."""
+"""Padding has no influence on models, in either direction, nor on losses, scores and analyses."""
 
 from __future__ import annotations
 

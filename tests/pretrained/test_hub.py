@@ -1,4 +1,4 @@
-"""Cards, and the Hugging Face Hub as far as it can be had without a network."""
+"""Model cards, and the Hugging Face Hub as far as possible without a network."""
 
 from __future__ import annotations
 

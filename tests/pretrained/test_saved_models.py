@@ -1,4 +1,4 @@
-"""Folders of saved models: what is read is what was written, and nothing else is read."""
+"""Saved models: round trips, and invalid or unsafe folders are refused."""
 
 from __future__ import annotations
 

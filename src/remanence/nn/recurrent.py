@@ -20,7 +20,7 @@ from .dropout import drop
 from .expect import expect_count, expect_probability, expect_size
 from .place import Place
 from .sequence import Inputs, Sequences, refuse_proxy
-from .times import between, look_at
+from .times import between, warn_if_absolute
 from .weighted import Weighted
 
 State = Any
@@ -64,7 +64,7 @@ class Recurrent(Weighted, Pretrained):
         torch.Size([100, 4, 32])
     """
 
-    _looked_at_dt = False
+    _checked_dt = False
 
     def __init__(
         self,
@@ -312,9 +312,9 @@ class Recurrent(Weighted, Pretrained):
     def _expect_dt(self, sequences: Sequences, dt: Any, dtype: torch.dtype) -> Tensor | None:
         self._expect_use_of_dt(dt)
         found = sequences.arrange_dt(dt, dtype)
-        if found is not None and not torch.compiler.is_compiling() and not self._looked_at_dt:
-            look_at(found)
-            self._looked_at_dt = True
+        if found is not None and not torch.compiler.is_compiling() and not self._checked_dt:
+            warn_if_absolute(found)
+            self._checked_dt = True
         return found
 
     def _inputs_of(self, layer: int) -> int:

@@ -38,15 +38,15 @@ def between(times: Any, input: Inputs, batch_first: bool, lengths: Any = None) -
     found = torch.cat((torch.ones_like(by_step[:1]), by_step[1:] - by_step[:-1]))
     if lengths is not None and found.dim() == 2:
         found = torch.where(within(torch.as_tensor(lengths, device=found.device), len(found)), found, 1)
-    if _can_look(found) and bool((found < 0).any()):
+    if _readable(found) and bool((found < 0).any()):
         step = int((found < 0).reshape(len(found), -1).any(1).nonzero()[0])
         raise ValueError(f"expected times that do not decrease, got a decrease at step {step}")
     return found.t() if turned else found
 
 
-def look_at(dt: Tensor) -> None:
+def warn_if_absolute(dt: Tensor) -> None:
     """Warn if dt, `(T, B)`, increases at every step: it probably holds absolute times."""
-    if len(dt) < MANY or not _can_look(dt):
+    if len(dt) < MANY or not _readable(dt):
         return
     if bool((dt[1:] > dt[:-1]).all()) and bool((dt[-1] >= len(dt) / 2).all()):
         warnings.warn(
@@ -56,6 +56,6 @@ def look_at(dt: Tensor) -> None:
         )
 
 
-def _can_look(values: Tensor) -> bool:
+def _readable(values: Tensor) -> bool:
     """Whether the values can be read without a GPU sync, and not while tracing."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed()
