@@ -244,7 +244,7 @@ class TestSizes:
         "proj_size-of-a-gru-by-name",
         lambda: rm.make("gru", INPUTS, UNITS, proj_size=2),
         TypeError,
-        "expected keywords that model 'gru' has, got 'proj_size'",
+        "expected keyword arguments of model 'gru', got 'proj_size'",
     ),
     (
         "input_gate",
@@ -274,7 +274,7 @@ def test_layer_argument(call, error, message):
         "not-a-square",
         lambda: rm.NRU(INPUTS, UNITS, memory_size=7, heads=4),
         ValueError,
-        "expected memory_size * heads to be a square, got 7 * 4 = 28; memory_size=4 would do",
+        "expected memory_size * heads to be a square, got 7 * 4 = 28; use for example memory_size=4",
     ),
     (
         "memory-zero",
@@ -306,7 +306,9 @@ def test_memory_of_the_nru(call, error, message):
 
 
 def test_the_memory_that_the_nru_suggests_works():
-    message = refused(lambda: rm.NRU(INPUTS, UNITS, memory_size=50, heads=3), ValueError, re.compile(".*would do"))
+    message = refused(
+        lambda: rm.NRU(INPUTS, UNITS, memory_size=50, heads=3), ValueError, re.compile(".*use for example.*")
+    )
     suggested = int(re.search(r"memory_size=(\d+)", message).group(1))
     assert rm.NRU(INPUTS, UNITS, memory_size=suggested, heads=3)(X)[0].shape == (STEPS, BATCH, UNITS)
 
@@ -557,7 +559,7 @@ LAYERS = {
         pytest.param(
             zeros(STEPS, BATCH, INPUTS, dtype=torch.long),
             TypeError,
-            "expected input of a floating dtype, got torch.int64",
+            "expected input of a floating-point dtype, got torch.int64",
             id="integers",
         ),
         pytest.param(
@@ -688,7 +690,7 @@ def test_input(kind, x, error, message):
         "state-and-hx",
         lambda: lstm()(X, (PART, PART), hx=(PART, PART)),
         TypeError,
-        "expected either state or hx, which are two names for one thing, got both",
+        "expected either state or hx, which are the same argument, got both",
     ),
     (
         "record-checks-as-well",
@@ -767,7 +769,7 @@ def spoiled(value):
         "packed-with-other-lengths",
         lambda: power_law()(pack_sequence([zeros(5, 3), zeros(2, 3)]), dt=pack_sequence([zeros(5), zeros(3)])),
         ValueError,
-        re.compile(r"expected packed dt of one number per packed step \(7\) and the same lengths .*, got .*\(8,\).*"),
+        re.compile(r"expected packed dt with one value per packed step \(7\) and the same lengths .*, got .*\(8,\).*"),
     ),
     (
         "booleans",
@@ -785,25 +787,25 @@ def spoiled(value):
         "lstm-has-no-use-for-it",
         lambda: lstm()(X, dt=torch.ones(STEPS, BATCH)),
         ValueError,
-        "expected no dt, got one: LSTM with gate 'sigmoid' has no use for the time between steps",
+        "expected no dt, got one: LSTM with gate 'sigmoid' does not use the time between steps",
     ),
     (
         "gru-has-no-use-for-it",
         lambda: rm.GRU(INPUTS, UNITS, gate="fast")(X, dt=torch.ones(STEPS, BATCH)),
         ValueError,
-        "expected no dt, got one: GRU with gate 'fast' has no use for the time between steps",
+        "expected no dt, got one: GRU with gate 'fast' does not use the time between steps",
     ),
     (
         "janet-has-no-use-for-it",
         lambda: rm.JANET(INPUTS, UNITS)(X, dt=torch.ones(STEPS, BATCH)),
         ValueError,
-        "expected no dt, got one: JANET with gate 'sigmoid' has no use for the time between steps",
+        "expected no dt, got one: JANET with gate 'sigmoid' does not use the time between steps",
     ),
     (
         "nru-has-no-use-for-it",
         lambda: rm.NRU(INPUTS, UNITS)(X, dt=torch.ones(STEPS, BATCH)),
         ValueError,
-        "expected no dt, got one: NRU has no use for the time between steps",
+        "expected no dt, got one: NRU does not use the time between steps",
     ),
 )
 def test_dt(call, error, message):

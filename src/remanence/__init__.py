@@ -63,7 +63,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "fit":  # what it needs is imported when somebody needs it
+    if name == "fit":  # imported on first use: it needs the training code
         from .experiments.fitting import fit
 
         return fit

@@ -1,4 +1,4 @@
-"""`python -m remanence`: the same as the command `remanence`."""
+"""`python -m remanence` is the same as the command `remanence`."""
 
 from .cli.main import main
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: a reader, or a process that was killed, never sees half of one."""
+"""Atomic file writes: a reader never sees a partial file, even if the writer was killed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TEMPORARY = ".writing-"
-"""How the name of a file begins while it is written."""
+"""Prefix of the name of a file while it is being written."""
 LEFT_OVER = 3600.0
-"""Seconds after which a temporary file belongs to a process that was killed."""
+"""Age in seconds after which a temporary file is assumed to be left over from a killed process."""
 
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`, of its own for every process, with the same ending.
+    """A temporary path in the folder of `path`, unique to this process, with the same suffix.
 
-    What is written there is forced to disk and becomes `path` if all goes well; else it is removed.
+    On success the temporary file is flushed to disk and renamed to `path`; on an error it is removed.
     """
     remove_left_overs(path.parent, older=LEFT_OVER)
     temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(4)}-{path.name}")
@@ -36,13 +36,13 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Put a file in place, all of it or nothing."""
+    """Write a file atomically."""
     with whole(path) as temporary:
         temporary.write_bytes(content)
 
 
 def append(path: Path, content: bytes, settled: bool = True) -> None:
-    """Add to a file, and force that to disk unless it may be lost."""
+    """Append to a file; with `settled`, flush it to disk (fsync)."""
     with path.open("ab") as file:
         file.write(content)
         file.flush()
@@ -51,7 +51,7 @@ def append(path: Path, content: bytes, settled: bool = True) -> None:
 
 
 def remove_left_overs(folder: Path, older: float = 0.0) -> None:
-    """Remove temporary files that nobody has touched for so many seconds."""
+    """Remove temporary files that were last modified at least `older` seconds ago."""
     for path in folder.glob(f"{TEMPORARY}????????-*"):
         with suppress(OSError):
             if time.time() - path.stat().st_mtime >= older:
@@ -59,7 +59,7 @@ def remove_left_overs(folder: Path, older: float = 0.0) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Force the names in a folder to disk, where the system lets one."""
+    """Flush a folder to disk (fsync), so that renames in it survive a crash. POSIX only."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -70,7 +70,7 @@ def settle(folder: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """The folder for what is downloaded or computed once. It need not exist yet."""
+    """The folder for cached downloads and results: REMANENCE_CACHE, or that of the platform. It may not exist yet."""
     chosen = os.environ.get("REMANENCE_CACHE")
     if chosen:
         return Path(chosen).expanduser()

@@ -1,4 +1,4 @@
-"""Looking things up by the name a user wrote."""
+"""Lookup of registered objects by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Thing = TypeVar("Thing")
 
 
 def lookup(kind: str, name: str, known: Mapping[str, Thing], also: Iterable[str] = ()) -> Thing:
-    """`known[name]`, or one sentence that lists the known names and suggests the nearest."""
+    """Return `known[name]`, or raise a ValueError that lists the known names and suggests the closest."""
     if isinstance(name, str) and name in known:
         return known[name]
     names = [*known, *also]

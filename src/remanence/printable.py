@@ -1,4 +1,4 @@
-"""Text that a terminal shows and does not obey."""
+"""Escaping of control characters for terminals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ KEPT = "\n\t"
 
 
 def printable(text: str) -> str:
-    r"""Text with control characters written out, such as the escape in a name that somebody else chose: \x1b."""
+    r"""Text with control characters escaped, such as ESC as \x1b in a name from an untrusted file."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one in KEPT else ascii(one)[1:-1] for one in text)

@@ -1,4 +1,4 @@
-"""Tables of words and numbers, as text or as Markdown."""
+"""Tables as plain text or Markdown."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under headings."""
+    """A table with a title, headings, rows and notes."""
 
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: int = 1
-    """The first so many columns are words, set to the left; the others are numbers, set to the right."""
+    """Number of leading columns that hold text and are left-aligned; the others hold numbers and are right-aligned."""
     text: int = 0
-    """The last so many columns are words as well."""
+    """Number of trailing columns that hold text as well."""
     notes: Sequence[str] = field(default_factory=list)
 
     def is_words(self, column: int) -> bool:
-        """Whether a column is set to the left."""
+        """Whether a column is left-aligned."""
         return column < self.words or column >= len(self.headings) - self.text
 
     def lines(self) -> list[str]:
-        """The table as text, every cell in full, columns in line."""
+        """The lines of the table as aligned plain text, without truncation."""
         every = [list(self.headings), *map(list, self.rows)]
         widths = [max(map(len, column)) for column in zip(*every, strict=True)]
         body = [
@@ -39,7 +39,7 @@ class Table:
         return [*([self.title] if self.title else []), body[0], rule, *body[1:], *self.notes]
 
     def markdown(self) -> str:
-        """As Markdown, with the title in bold and the notes below."""
+        """The table as Markdown, with the title in bold and the notes below."""
         marks = ["---" if self.is_words(index) else "---:" for index in range(len(self.headings))]
         text = "\n".join("| " + " | ".join(line) + " |" for line in (self.headings, marks, *self.rows))
         title = f"**{self.title}**\n\n" if self.title else ""
@@ -47,7 +47,7 @@ class Table:
 
 
 def mean_and_std(values: Sequence[float], digits: int) -> str:
-    """Mean and sample standard deviation, "-" where there is nothing."""
+    """Mean and sample standard deviation; "-" for no values."""
     if not values:
         return "-"
     mean = f"{statistics.fmean(values):.{digits}f}"

@@ -1,6 +1,6 @@
-"""The version of the package, and where it lives."""
+"""The version of the package, its URL and its name on PyPI."""
 
 __version__ = "0.1.0"
 URL = "https://github.com/remanence-rnn/remanence"
 DISTRIBUTION = "remanence-rnn"
-"""What `pip install` takes: `remanence` is the name of another project there."""
+"""The name for `pip install`: on PyPI `remanence` is another project."""

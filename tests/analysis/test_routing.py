@@ -120,7 +120,7 @@ def test_the_model_is_unchanged(model, stream):
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.equal(model.token_losses(stream), losses)
-    with pytest.raises(ValueError, match="expected words numbered"):
+    with pytest.raises(ValueError, match="expected token ids from"):
         routing(model, [99, 1], [0] * WORDS)
     assert not model.layers[1]._forward_hooks
 

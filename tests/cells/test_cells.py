@@ -1,4 +1,4 @@
-"""Whole layers against the printed equations, written here a second time in NumPy, step by step."""
+"""Layers against an independent NumPy implementation of the equations in the papers."""
 
 from __future__ import annotations
 

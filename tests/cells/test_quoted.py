@@ -1,4 +1,4 @@
-"""expRNN, uRNN, EURNN, GORU and SRU against their equations, written a second time in NumPy, matrix by matrix."""
+"""ExpRNN, uRNN, EURNN, GORU and SRU against an independent NumPy implementation of their equations."""
 
 from __future__ import annotations
 
@@ -326,15 +326,21 @@ def test_structure_is_built_in_float32_where_weights_are_halves() -> None:
 # Bad input.
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "an odd uRNN": (lambda: rm.UnitaryRNN(3, 5), "expected an even hidden_size, .* got 5"),
-    "an odd EURNN": (lambda: rm.EURNN(3, 5), "expected an even hidden_size, .* got 5"),
+    "an odd uRNN": (lambda: rm.UnitaryRNN(3, 5), "expected an even hidden_size .* got 5"),
+    "an odd EURNN": (lambda: rm.EURNN(3, 5), "expected an even hidden_size .* got 5"),
     "an odd number of complex numbers": (lambda: rm.EURNN(3, 6), "expected an even number of complex .* got 3"),
     "an odd GORU": (lambda: rm.GORU(3, 7), "expected an even number of units, .* got 7"),
     "too much capacity": (lambda: rm.GORU(3, 4, capacity=5), "expected capacity to be at most .* 4, got 5"),
     "too much complex capacity": (lambda: rm.EURNN(3, 8, capacity=5), "expected capacity to be at most .* 4, got 5"),
     "no capacity": (lambda: rm.GORU(3, 4, capacity=0), "expected capacity to be a positive integer, got 0"),
-    "no power of two": (lambda: rm.GORU(3, 12, fft=True), "expected a power of two of units .* got 12"),
-    "no power of two of pairs": (lambda: rm.EURNN(3, 12, fft=True), "expected a power of two of complex .* got 6"),
+    "no power of two": (
+        lambda: rm.GORU(3, 12, fft=True),
+        "expected the number of units to be a power of two .* got 12",
+    ),
+    "no power of two of pairs": (
+        lambda: rm.EURNN(3, 12, fft=True),
+        "expected the number of complex .* to be a power of two .* got 6",
+    ),
     "an unknown start": (lambda: rm.ExpRNN(3, 4, start_angles="haar"), "expected start_angles to be one of cayley, .*"),
     "no bias": (lambda: rm.ExpRNN(3, 4, bias=False), "expected bias=True, .* got False"),
     "an average of one": (lambda: rm.SRU(3, 4, averages=[0.5, 1.0]), "expected averages to be numbers from 0 .*"),

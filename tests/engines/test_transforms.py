@@ -167,7 +167,7 @@ def test_torch_jit_records_an_engine_by_name(engine: str) -> None:
 def test_torch_jit_script_and_torch_fx_are_refused_in_favour_of_export(around: Callable[..., Any]) -> None:
     model = around(rm.LSTM(INPUTS, UNITS))
     with pytest.raises(
-        RuntimeError, match=r"^expected torch\.export\.export, which takes a LSTM, got torch\.jit\.script$"
+        RuntimeError, match=r"^expected torch\.export\.export, which supports LSTM, got torch\.jit\.script$"
     ):
         torch.jit.script(model)
     with pytest.raises(TypeError, match=r"^expected torch\.export\.export, .*, got torch\.fx\.symbolic_trace$"):

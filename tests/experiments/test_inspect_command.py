@@ -140,7 +140,7 @@ def test_a_damaged_language_model_is_answered_in_a_sentence(tmp_path):
     path = tmp_path / "model.safetensors"
     LanguageModel(9, 4, 5, 2).save(path)
     path.write_bytes(path.read_bytes()[:-30])
-    assert "which holds none" in refused(path)
+    assert "which has none" in refused(path)
 
 
 def test_a_model_without_timescales_is_answered_in_a_sentence(tmp_path):

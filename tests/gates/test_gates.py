@@ -1,4 +1,4 @@
-"""Every gate against its printed equation, written here a second time in plain Python."""
+"""Every gate against an independent plain Python implementation of its equation."""
 
 from __future__ import annotations
 

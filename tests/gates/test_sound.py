@@ -1,4 +1,4 @@
-"""A gate that does not keep its promises is answered with one sentence, when a layer is made of it."""
+"""A custom gate that breaks the rules of `Gate` raises a one-sentence error when a layer is made with it."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ BAD: dict[str, tuple[Gate, str]] = {
     ),
     "forgets what it carries": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0], carried[0]), carries=("age", "average")),
-        r"to return all that it carries \(age, average\), got 1 values",
+        r"to return everything in carries \(age, average\), got 1 values",
     ),
     "carries more": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0], pre[0])),
-        r"to return all that it carries \(nothing\), got 1 values",
+        r"to return everything in carries \(nothing\), got 1 values",
     ),
     "an undeclared weight": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0] * weights["rate"]), per_unit=("pace",)),
@@ -86,11 +86,11 @@ BAD: dict[str, tuple[Gate, str]] = {
     ),
     "changes its row": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0].clamp_(-1, 1))),
-        r"expected gate 'odd' to leave what it is given as it is, got it changed in place",
+        r"expected gate 'odd' to leave its arguments unchanged, got one changed in place",
     ),
     "changes its state": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0], carried[0].mul_(2)), carries=("age",)),
-        r"expected gate 'odd' to leave what it is given as it is",
+        r"expected gate 'odd' to leave its arguments unchanged",
     ),
     "a tensor of another size": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0] * OWN_TENSOR)),
@@ -98,11 +98,11 @@ BAD: dict[str, tuple[Gate, str]] = {
     ),
     "two of a name": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0], carried[0]), carries=("forget",)),
-        r"rows and carried values of gate 'odd' to have names of their own, got 'forget'",
+        r"rows and carried values of gate 'odd' to have unique names, got 'forget'",
     ),
     "the name of a cell's row": (
         gate_that(lambda pre, carried, weights, dt: logistic(pre[0] + pre[1]), rows=("forget", "candidate")),
-        r"rows and carried values of gate 'odd' to have names of their own, got 'candidate'",
+        r"rows and carried values of gate 'odd' to have unique names, got 'candidate'",
     ),
 }
 

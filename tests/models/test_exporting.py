@@ -1,4 +1,4 @@
-"""Models as files for other programs: held to the model before they are there, and run by a fresh process."""
+"""Exported models match the original before the file is written, and run in a fresh process."""
 
 from __future__ import annotations
 
@@ -138,9 +138,7 @@ def faithful(model: Any, given: Any, shapes: Any, path: Path, off: float = 0.0) 
 def test_a_program_that_is_not_the_model_is_not_written(off: float, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setitem(exporting.KNOWN, "pt2", lambda *given: faithful(*given, off=off))
     model, _ = made("symbols")
-    with pytest.raises(
-        ValueError, match=r"^expected a program that gives what the model gives to 0.0001, got one that"
-    ):
+    with pytest.raises(ValueError, match=r"^expected a program that matches the model to 0.0001, got a difference of"):
         export(model, tmp_path / "model.pt2", "pt2")
     assert list(tmp_path.iterdir()) == []
 
@@ -149,7 +147,7 @@ def test_a_program_that_is_not_the_model_is_not_written(off: float, tmp_path: Pa
     ("path", "to", "also", "answer"),
     [
         ("model.pt2", "tflite", (), "expected format to be one of onnx, pt2, got 'tflite'"),
-        ("model.bin", "pt2", (), r"expected the name of a file that ends in \.pt2, got .*model\.bin"),
+        ("model.bin", "pt2", (), r"expected a file name that ends in \.pt2, got .*model\.bin"),
         ("no/model.pt2", "pt2", (), "expected a file in a folder that exists, got .*: no such folder"),
         (
             "model.pt2",
@@ -161,7 +159,7 @@ def test_a_program_that_is_not_the_model_is_not_written(off: float, tmp_path: Pa
             "model.pt2",
             "pt2",
             ("dt",),
-            "expected a model that has a use for the time between steps, got --with dt for another",
+            "expected a model that uses the time between steps, got --with dt for one that does not",
         ),
         ("model.pt2", "pt2", ("mask",), "expected a model with missing='zero' or missing='forward', got --with mask"),
     ],
@@ -178,7 +176,7 @@ def test_other_modules_and_larger_files_are_refused(tmp_path: Path, monkeypatch:
         export(rm.LSTM(3, 4), tmp_path / "model.pt2", "pt2")  # type: ignore[arg-type]
     monkeypatch.setattr(exporting, "ONE_FILE", 100)
     monkeypatch.setattr(exporting, "expect_installed", lambda to: None)
-    with pytest.raises(ValueError, match=r"^expected weights of less than 2 GiB, which one file of ONNX can hold"):
+    with pytest.raises(ValueError, match=r"^expected weights below 2 GiB, the limit of an ONNX file"):
         export(made("symbols")[0], tmp_path / "model.onnx", "onnx")
 
 

@@ -1,4 +1,4 @@
-"""The language model against a computation by hand, and the parts of its training that others got wrong."""
+"""The language model against an independent computation, and parts of its training that published code got wrong."""
 
 import math
 from itertools import pairwise
@@ -382,7 +382,7 @@ def test_one_timescale_serves_all_layers():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"hidden_size": [8, 8, 8]}, "expected the last layer to have 6 units like a word's vector, got 8"),
+        ({"hidden_size": [8, 8, 8]}, "expected the last layer to have 6 units, the embedding_size, got 8"),
         ({"hidden_size": [8, 6]}, "expected hidden_size for 3 layers, got 2"),
         ({"embedding_size": None}, "expected tie=False with one-hot words"),
         ({"layer": "lstn"}, "expected layer to be one of .* did you mean 'lstm'"),
@@ -429,7 +429,7 @@ def test_wrong_calls():
         model(tokens, (None,))
     with pytest.raises(ValueError, match="expected no dt"):
         model.watch(tokens, None, 1.0)
-    with pytest.raises(ValueError, match=r"expected whole numbers of shape \(T, B\)"):
+    with pytest.raises(ValueError, match=r"expected integers of shape \(T, B\)"):
         model.watch(tokens[:, 0])
 
 

@@ -1,4 +1,4 @@
-"""A language model in use: measured on text, writing text, read by timescale, kept in a file."""
+"""A language model in use: perplexity, generation, activations by timescale, saving."""
 
 import json
 import math
@@ -135,12 +135,12 @@ def test_measuring_leaves_modes_and_gradients_alone():
     [
         ([1], ValueError, "expected a text of at least 2 words, got 1"),
         ([], ValueError, "expected a text of at least 2 words, got 0"),
-        ([1, 99], ValueError, "expected words numbered 0 to 6, got 99"),
-        ([1, -2], ValueError, "expected words numbered 0 to 6, got -2"),
-        ([0.5, 1.0], ValueError, "expected whole numbers of shape"),
-        ([[0, 1]], ValueError, "expected whole numbers of shape"),
-        (None, TypeError, "expected a text or the numbers of its words, got NoneType"),
-        ("the cat", ValueError, "expected numbers of words, got text"),
+        ([1, 99], ValueError, "expected token ids from 0 to 6, got 99"),
+        ([1, -2], ValueError, "expected token ids from 0 to 6, got -2"),
+        ([0.5, 1.0], ValueError, "expected integers of shape"),
+        ([[0, 1]], ValueError, "expected integers of shape"),
+        (None, TypeError, "expected a text or its token ids, got NoneType"),
+        ("the cat", ValueError, "expected token ids, got text"),
     ],
 )
 def test_wrong_stream(stream, error, message):
@@ -227,7 +227,7 @@ def test_text_starts_after_the_end_of_a_sentence():
         ({"top_k": 0}, "expected top_k to be a positive integer, got 0"),
         ({"length": 0}, "expected length to be a positive integer, got 0"),
         ({"prompt": []}, "expected a prompt, got none"),
-        ({"prompt": "the"}, "expected numbers of words, got text"),
+        ({"prompt": "the"}, "expected token ids, got text"),
     ],
 )
 def test_wrong_wishes_are_answered_at_once(keywords, message):
@@ -378,13 +378,13 @@ def test_the_head_of_a_file_is_json(tmp_path):
 def test_what_is_no_model_is_refused(tmp_path):
     from safetensors.torch import save_file
 
-    with pytest.raises(ValueError, match="where there is none"):
+    with pytest.raises(ValueError, match="which does not exist"):
         LanguageModel.load(tmp_path / "nothing.safetensors")
     (tmp_path / "junk.safetensors").write_bytes(b"junk")
-    with pytest.raises(ValueError, match="which holds none"):
+    with pytest.raises(ValueError, match="which has none"):
         LanguageModel.load(tmp_path / "junk.safetensors")
     save_file({"a": torch.ones(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match="which holds none"):
+    with pytest.raises(ValueError, match="which has none"):
         LanguageModel.load(tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match="expected to write"):
         small().save(tmp_path / "no folder" / "model.safetensors")

@@ -1,4 +1,4 @@
-"""Models around torch's own layers, with batches first, with missing values, with dt as an input."""
+"""Sequence models with torch layers, batch first, missing values, and dt as an input."""
 
 import copy
 
@@ -170,7 +170,7 @@ def test_several_models_give_what_each_gives_alone(layer, readout, batch_first):
         (
             lambda: SequenceModel(torch.nn.GRU(2, 3), 1)(torch.ones(4, 1, 2), dt=torch.ones(4, 1)),
             ValueError,
-            "expected no dt, got one: torch.nn.GRU has no use for it without dt_input=True",
+            "expected no dt, got one: torch.nn.GRU does not use it without dt_input=True",
         ),
         (
             lambda: SequenceModel(torch.nn.GRU(3, 3), 1, dt_input=True)(torch.ones(4, 1, 2), dt=torch.ones(5, 1)),

@@ -1,4 +1,4 @@
-"""Nothing reads the padding of a batch: neither models, in either direction, nor losses, scores and analyses."""
+"""Padding has no influence on models, in either direction, nor on losses, scores and analyses."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_batch_first_layers_take_lengths() -> None:
 @pytest.mark.parametrize(
     ("lengths", "said"),
     [
-        (torch.tensor([1.0, 2, 3, 4]), "expected lengths to be whole numbers, got torch.float32"),
+        (torch.tensor([1.0, 2, 3, 4]), "expected lengths to be integers, got torch.float32"),
         (torch.tensor([1, 2, 3]), "expected lengths of shape (4,), one for each sequence, got (3,)"),
         (torch.tensor([0, 2, 3, 4]), "expected lengths from 1 to 7, got values from 0 to 4"),
         ([1, 2, 3, 8], "expected lengths from 1 to 7, got values from 1 to 8"),

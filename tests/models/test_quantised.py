@@ -1,4 +1,4 @@
-"""Dynamic quantisation: what it does to a model, as the page about deploying says."""
+"""Dynamic quantisation of a model, as described on the page about deploying."""
 
 import platform
 

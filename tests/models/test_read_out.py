@@ -1,4 +1,4 @@
-"""The read-out of several models, padded and in parts, is that of each alone."""
+"""The read-out of several models, padded and split, equals that of each model alone."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch.nn import functional
 from remanence.models import read_out
 
 DTYPES = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 4e-2}
-"""With their tolerance: sums of a few dozen products, in another order."""
+"""With tolerances: sums of a few dozen products in another order."""
 
 
 def problem(rows, outputs, dtype=torch.float64):

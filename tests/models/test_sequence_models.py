@@ -1,4 +1,4 @@
-"""Several models of sequences side by side."""
+"""Several sequence models side by side."""
 
 import pytest
 import torch

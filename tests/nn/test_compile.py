@@ -1,4 +1,4 @@
-"""Layers in one graph of torch.compile, without a break, forward and backward, and not once for every length."""
+"""torch.compile: one graph without breaks, forward and backward, and no recompilation for every length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor 
 
 
 class Cauchy(Gate):
-    """A gate of which kernels are derived."""
+    """A custom gate for which kernels can be derived."""
 
     name: ClassVar[str] = "compiled-cauchy"
 
@@ -30,7 +30,7 @@ class Cauchy(Gate):
 
 
 class Sorted(Gate):
-    """A gate of which none can be."""
+    """A custom gate for which no kernel can be derived."""
 
     name: ClassVar[str] = "compiled-sorted"
 
@@ -138,7 +138,7 @@ def test_one_graph_for_inference(name: str) -> None:
 def test_states_times_and_lengths(name: str) -> None:
     layer = made(name, bidirectional=True)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True)
-    for steps, rows in ((6, 5), (8, 7)):  # torch takes sizes that are equal at first for equal ones: none is
+    for steps, rows in ((6, 5), (8, 7)):  # all sizes differ, because torch specialises on sizes that are equal at first
         x, dt = numbers(steps, rows, INPUTS), numbers(steps, rows).abs()
         _, state = layer(x)
         state, lengths = tuple(part.detach() for part in state), torch.arange(1, rows + 1)

@@ -1,4 +1,4 @@
-"""Layers and language models under torch's own wrappers for several processes: DDP and FSDP2, with gloo on CPUs."""
+"""Layers and language models with DDP and FSDP2, in two processes with gloo on CPUs."""
 
 import multiprocessing
 
@@ -16,7 +16,7 @@ F64 = {"dtype": torch.float64}
 
 
 class Readout(nn.Module):
-    """The sum of what a layer gives, weighted."""
+    """A layer with a loss: the weighted sum of its outputs."""
 
     def __init__(self, layer):
         super().__init__()
@@ -77,7 +77,7 @@ def made(kind):
 
 
 def stepped(model, inputs, dt):
-    """Two steps of SGD, the second from where the first has led."""
+    """Two steps of SGD."""
     optimiser = torch.optim.SGD(model.parameters(), 0.5)
     for _ in range(2):
         optimiser.zero_grad()
@@ -86,7 +86,7 @@ def stepped(model, inputs, dt):
 
 
 def works(rank, folder):
-    """What a process does: every kind under both wrappers, on its half of the sequences."""
+    """The work of a process: train every model with both wrappers on its half of the batch."""
     import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
     from torch.nn.parallel import DistributedDataParallel
@@ -116,7 +116,7 @@ def works(rank, folder):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """Where two processes have put the weights they have trained."""
+    """The folder with the weights that two processes have trained."""
     folder = tmp_path_factory.mktemp("ranks")
     context = multiprocessing.get_context("spawn")
     ranks = [context.Process(target=works, args=(rank, folder)) for rank in range(2)]
@@ -130,7 +130,7 @@ def found(tmp_path_factory):
 
 @pytest.mark.parametrize("wrapper", ["ddp", "fsdp"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_processes_train_what_one_does(found, kind, wrapper):
+def test_two_processes_train_the_same_weights_as_one(found, kind, wrapper):
     model, inputs, dt = made(kind)
     start = {name: value.detach().clone() for name, value in model.named_parameters()}
     stepped(model, inputs, dt)

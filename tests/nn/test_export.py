@@ -1,4 +1,4 @@
-"""Layers as programs of torch.export: for any number of steps and sequences, saved, and run by a fresh process."""
+"""torch.export: layers for any number of steps and sequences, saved, and run in a fresh process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_strict_export(name: str) -> None:
 
 
 @every_layer
-def test_a_program_names_no_engine_of_a_machine(name: str) -> None:
+def test_exported_program_does_not_depend_on_the_engine_of_this_machine(name: str) -> None:
     called = [node for node in exported(made(name)).graph.nodes if node.op == "call_function"]
     operators = [node for node in called if "remanence" in str(node.target)]
     assert [str(node.target) for node in operators] == ["remanence.recurrence.default"]
@@ -187,7 +187,7 @@ def test_a_cell_is_found_again_from_its_text(name: str, monkeypatch: pytest.Monk
     assert from_text(as_text(cell)) is not cell
 
 
-def test_a_class_that_nobody_imported_is_named() -> None:
+def test_error_names_a_class_that_was_not_imported() -> None:
     with pytest.raises(ValueError, match="expected elsewhere:Peephole to be imported"):
         from_text('{"class": "elsewhere:Peephole", "gate": {"class": "sigmoid"}}')
     with pytest.raises(ValueError, match="expected a cell or a gate that this package has"):
@@ -195,7 +195,7 @@ def test_a_class_that_nobody_imported_is_named() -> None:
 
 
 class Shifted(Gate):
-    """A gate of one's own, with a setting."""
+    """A custom gate with a setting."""
 
     name: ClassVar[str] = "exported-shifted"
 
@@ -209,7 +209,7 @@ class Shifted(Gate):
         return Forgetting(torch.sigmoid(z), torch.sigmoid(-z))
 
 
-def test_a_gate_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = rm.LSTM(INPUTS, UNITS, gate=Shifted(0.5))
     program = exported(layer)
     monkeypatch.setattr("remanence.cells.text._known", {})  # as in a fresh process
@@ -221,7 +221,7 @@ def test_a_gate_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
         program.module()(x)
 
 
-def test_a_gate_that_is_no_plain_data_is_refused() -> None:
+def test_a_gate_with_settings_that_are_not_plain_data_is_refused() -> None:
     layer = rm.LSTM(INPUTS, UNITS, gate=Shifted(lambda: 0.5))
     with pytest.raises(ValueError, match=r"^expected settings of LSTMCell and its gate that are plain data"):
         exported(layer)

@@ -1,4 +1,4 @@
-"""The keywords that layers share: shown, typed and refused as if every layer named them itself."""
+"""The shared keywords of layers: in the signature, typed, and checked as if every layer listed them itself."""
 
 import inspect
 import warnings
@@ -38,7 +38,7 @@ def test_signature_shows_every_argument_with_its_default(layer):
 
 @every_layer
 @pytest.mark.parametrize("name", ["cell", "shared", "hiden_size"])
-def test_unknown_keyword_is_refused_in_the_name_of_the_layer(layer, name):
+def test_error_for_an_unknown_keyword_names_the_layer(layer, name):
     with pytest.raises(TypeError) as refused:
         layer(1, 2, **{name: 3})
     assert str(refused.value) == f"{layer.__name__}.__init__() got an unexpected keyword argument {name!r}"
@@ -51,7 +51,7 @@ def test_layer_without_a_gate_takes_no_keyword_of_one(name):
 
 
 @pytest.mark.parametrize("make", [*LAYERS, lambda *sizes, **keywords: rm.make("fast", *sizes, **keywords)])
-def test_warning_names_the_line_outside_of_the_package(make):
+def test_warning_points_to_the_line_of_user_code(make):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         make(1, 2, dropout=0.5)

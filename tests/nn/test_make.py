@@ -10,7 +10,7 @@ from remanence.timescales import Chrono, Fixed
 
 NAMES = ["lstm", "lstm-chrono", "gru", "plstm", "fast", "softsign", "refine", "ur", "janet", "nru", "phased", "mts"]
 QUOTED = ["exprnn", "urnn", "eurnn", "goru", "sru"]
-"""Not all of any size: see tests/cells/test_quoted.py."""
+"""Models with restrictions on hidden_size, see tests/cells/test_quoted.py."""
 REQUIRED = {"lstm-chrono": {"t_max": 50}}
 SIZES = [1, 2, 3, 5, 128]
 INPUTS = 3
@@ -76,7 +76,7 @@ def test_trains(name):
 
 
 @every_name
-def test_neither_dropout_nor_weight_drop_unless_asked(name):
+def test_default_has_no_dropout_and_no_weight_drop(name):
     layer, x = make(name, 5).train(), torch.randn(4, 2, INPUTS)
     assert layer.dropout == 0
     assert layer.weight_drop == 0
@@ -86,7 +86,7 @@ def test_neither_dropout_nor_weight_drop_unless_asked(name):
 
 
 @every_name
-def test_weight_drop_if_asked(name):
+def test_weight_drop_if_requested(name):
     layer, x = make(name, 64, weight_drop=0.5).train(), torch.randn(4, 2, INPUTS)
     assert not torch.equal(layer(x)[0], layer(x)[0])
     layer.eval()
@@ -94,7 +94,7 @@ def test_weight_drop_if_asked(name):
 
 
 @every_name
-def test_dropout_between_layers_if_asked(name):
+def test_dropout_between_layers_if_requested(name):
     layer, x = make(name, 64, num_layers=3, dropout=0.5).train(), torch.randn(20, 2, INPUTS)
     assert not torch.equal(layer(x)[0], layer(x)[0])
 
@@ -117,8 +117,8 @@ def test_layers_without_biases_can_be_made(name):
 
 
 @every_name
-def test_unknown_keyword_is_answered_in_one_sentence(name):
-    with pytest.raises(TypeError, match=f"^expected keywords that model '{name}' has, got 'hiden_size'$"):
+def test_error_for_an_unknown_keyword_is_one_sentence(name):
+    with pytest.raises(TypeError, match=f"^expected keyword arguments of model '{name}', got 'hiden_size'$"):
         make(name, 4, hiden_size=3)
 
 
@@ -126,7 +126,7 @@ def test_unknown_keyword_is_answered_in_one_sentence(name):
     ("name", "keyword"),
     [("fast", "gate"), ("refine", "gate"), ("lstm-chrono", "timescales"), ("mts", "timescales")],
 )
-def test_a_keyword_that_the_name_settles_is_answered_in_one_sentence(name, keyword):
+def test_error_for_a_keyword_that_the_name_already_sets_is_one_sentence(name, keyword):
     with pytest.raises(TypeError, match=f"^expected .*{name}.*got '{keyword}'") as caught:
         make(name, 4, **{keyword: "sigmoid" if keyword == "gate" else Fixed(3.0)})
     assert "\n" not in str(caught.value)
@@ -148,7 +148,7 @@ def test_a_keyword_that_the_name_settles_is_answered_in_one_sentence(name, keywo
         ("phased", lambda: rm.PhasedLSTM(INPUTS, 5)),
     ],
 )
-def test_is_the_layer_one_would_build_by_hand(name, direct):
+def test_equals_the_layer_made_directly(name, direct):
     made = make(name, 5)
     torch.manual_seed(1)
     built = direct()

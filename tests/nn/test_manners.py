@@ -71,7 +71,7 @@ NEAR = {torch.bfloat16: 0.05, torch.float16: 0.01}
 
 
 def build(name: str, seed: int = 0, **keywords: Any) -> rm.nn.Recurrent:
-    """A layer of 3 inputs and 4 units; phased units are kept awake so that their outputs say something."""
+    """A layer of 3 inputs and 4 units; time gates of phased units stay open, so that outputs are not trivial."""
     torch.manual_seed(seed)
     layer = (MODELS | FROZEN)[name](3, 4, **keywords)
     with torch.no_grad():
@@ -108,7 +108,7 @@ def assert_equal(one: list[Tensor], other: list[Tensor]) -> None:
 
 
 def weight_hh(layer: rm.nn.Recurrent) -> nn.Parameter:
-    """The recurrent matrix, or what it is made of."""
+    """The recurrent matrix, or the parameters that it is built from."""
     made_of = ("weight_hh_l0", "skew_l0", "phases_l0")
     return next(parameter for name, parameter in layer.named_parameters() if name in made_of)
 
@@ -288,7 +288,7 @@ def test_frozen_timescales_survive_a_state_dict_and_training_with_weight_decay(n
     assert_equal(rm.timescales.of(other), before)
 
 
-# Number formats.
+# Dtypes.
 
 
 @EVERY_MODEL
@@ -397,8 +397,8 @@ def test_a_state_of_either_dtype_is_accepted_back(name: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "fast", "plstm", "janet", "mts"])
-def test_half_precision_loses_nothing_where_a_sequence_is_cut(name: str) -> None:
-    """The memory is carried in float32, and the hidden state enters only products, which round it anyway."""
+def test_half_precision_gives_the_same_result_in_chunks(name: str) -> None:
+    """Cell state and age are float32, and the hidden state only enters matmuls, which round it anyway."""
     layer, x = build(name, dtype=torch.bfloat16), numbers(8, 2, 3, dtype=torch.bfloat16)
     whole, expected = layer(x)
     first, state = layer(x[:5])
@@ -464,8 +464,8 @@ def test_a_layer_made_on_the_meta_device_becomes_real_by_to_empty_and_reset_para
 
 
 @EVERY_MODEL
-def test_shapes_can_be_had_on_the_meta_device(name: str) -> None:
-    """As with torch.nn.LSTM: what a model would give, without memory for it."""
+def test_meta_device_gives_output_shapes(name: str) -> None:
+    """As with torch.nn.LSTM: output shapes without allocating memory."""
     found = everything(build(name, device="meta"), torch.empty(4, 2, 3, device="meta"))
     expected = everything(build(name), numbers(4, 2, 3))
     assert [tuple(tensor.shape) for tensor in found] == [tuple(tensor.shape) for tensor in expected]
@@ -490,7 +490,7 @@ def test_timescales_can_be_named_under_any_default_device(maker: Callable[[], rm
     assert len(rm.timescales.of(layer)[0].tolist()) == 2
 
 
-# Higher derivatives and functional transforms.
+# Higher-order gradients and functional transforms.
 
 TWICE: dict[str, Maker] = {
     "lstm with power_law": built(rm.LSTM, gate="power_law"),
@@ -562,7 +562,7 @@ def test_jacrev_equals_the_jacobian_by_rows(name: str) -> None:
 
 
 class Counting:
-    """A backend that runs graphs as they are and counts their nodes."""
+    """A backend that runs graphs unchanged and counts their nodes."""
 
     def __init__(self) -> None:
         self.nodes = 0
@@ -617,7 +617,7 @@ def test_compiled_layers_give_the_same_values_and_gradients_at_a_cost_that_does_
 @TRACED
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize("name", ["lstm", "plstm", "gru"])
-def test_compiled_layers_do_not_compile_anew_for_every_length(name: str) -> None:
+def test_compiled_layers_do_not_recompile_for_every_length(name: str) -> None:
     backend = Counting()
     compiled = torch.compile(build(name), backend=backend)
     for steps in (4, 5, 6):
@@ -799,7 +799,7 @@ def test_dropout_with_one_layer_says_that_it_has_no_effect() -> None:
         rm.LSTM(2, 3, num_layers=2, dropout=0.5)
 
 
-def test_a_phased_layer_lets_nothing_through_its_sleep_in_evaluation() -> None:
+def test_a_closed_phased_layer_does_not_leak_in_evaluation() -> None:
     layer = rm.PhasedLSTM(3, 4, leak=0.5)
     with torch.no_grad():
         layer.open_ratio_l0.fill_(1e-3)

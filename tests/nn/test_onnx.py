@@ -1,4 +1,4 @@
-"""Layers in ONNX, run by onnxruntime: for any number of steps and sequences, to 1e-5 what the layer gives."""
+"""ONNX: layers run by onnxruntime for any number of steps and sequences match to 1e-5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers in threads, in forked and new processes, and beside the workers of a DataLoader."""
+"""Layers in threads, in forked and spawned processes, and next to DataLoader workers."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Layers that compute twice what they do not keep: the same numbers, in pieces."""
+"""Activation checkpointing (`recompute`): the same values and gradients, chunk by chunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `record` sees, and that it sees what the layer does."""
+"""`record` returns the documented values, and they are those of the layer."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Every model on every form of input: batched or not, batch first or not, packed or not, timed or not, whole or cut."""
+"""Every model on every input layout: batched or not, batch first, packed, with dt, whole or in chunks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ ONE_OF_EACH_CELL = ("lstm", "gru", "plstm", "plstm-projected", "janet", "nru", "
 
 
 def case(name: str, *more: bool) -> Any:
-    """Models that differ from another one by their gate alone are tested by hand."""
+    """Models that only differ from another one in their gate run as manual tests only."""
     marks = () if name in ONE_OF_EACH_CELL else (pytest.mark.long, pytest.mark.slow)
     return pytest.param(name, *more, id=name + " with dt" * any(more), marks=marks)
 
@@ -70,7 +70,7 @@ WITH_AND_WITHOUT_DT = pytest.mark.parametrize(("name", "timed"), [case(name, tim
 SOME = settings(deadline=None, max_examples=6)
 
 # Everything is float64. The two sides of a comparison form the same sums in another order; gradients of NRU divide by
-# small norms, which magnifies the last digits.
+# small norms, which magnifies rounding errors.
 RELATIVE = 1e-9
 ABSOLUTE = 1e-10
 
@@ -96,7 +96,7 @@ class Sizes:
         with torch.no_grad():
             for parameter_name, parameter in layer.named_parameters():
                 if parameter_name.startswith("open_ratio"):
-                    parameter.fill_(0.6)  # phased units sleep most of the time otherwise, and all outputs are near zero
+                    parameter.fill_(0.6)  # else time gates are closed most of the time, and outputs are near zero
         return layer
 
     def values(self) -> Tensor:
@@ -140,7 +140,7 @@ def as_state(tensors: Sequence[Tensor]) -> Any:
 
 
 def score(*tensors: Tensor) -> Tensor:
-    """A number that depends on every entry with a weight of its own."""
+    """A scalar loss: a sum of all entries with different weights."""
     total = torch.zeros((), dtype=torch.float64)
     for tensor in tensors:
         total = total + (tensor * torch.arange(1, 1 + tensor.numel(), dtype=tensor.dtype).cos().view_as(tensor)).sum()
@@ -169,7 +169,7 @@ def assert_differs(one: Tensor, other: Tensor) -> None:
 
 
 def pieces(layer: rm.nn.Recurrent, values: Tensor, dt: Tensor | None, cuts: Sequence[int]) -> tuple[Tensor, Any]:
-    """Run piece by piece along time, each from the state the one before it left."""
+    """Run in chunks along time, each from the final state of the previous one."""
     outputs, state = [], None
     bounds = [0, *cuts, values.shape[0]]
     for start, end in pairwise(bounds):
@@ -394,7 +394,7 @@ def test_the_reverse_step_at_t_uses_the_dt_of_t_plus_1_and_one_at_its_start(name
     width = by_hand.shape[-1]
     assert_same([output[..., width:]], [by_hand.flip(0)], "output")
     assert_same([part[1:] for part in parts(state)], parts(hand_state), "state")
-    # The first entry belongs to the step into the sequence, which the pass from the end never takes.
+    # The first entry is the time before the first step, which the backward direction does not use.
     other = dt.clone()
     other[0] += 1
     assert torch.equal(layer(values, dt=other)[0][..., width:], output[..., width:])
@@ -441,7 +441,7 @@ def test_gradients_reach_dt(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNTIMED)
-def test_a_model_with_no_use_for_dt_refuses_it(name: str) -> None:
+def test_a_model_that_does_not_use_dt_refuses_it(name: str) -> None:
     size = Sizes(steps=3, batch=2, inputs=2, hidden=3, layers=1, bidirectional=False, seed=0)
     with pytest.raises(ValueError, match="expected no dt"):
         size.layer(name)(size.values(), dt=torch.ones(3, 2))
@@ -494,13 +494,13 @@ def test_integer_dt_is_taken_as_numbers(name: str) -> None:
     assert torch.equal(layer(values, dt=whole)[0], layer(values, dt=whole.double())[0])
 
 
-# In pieces.
+# In chunks.
 
 
 @WITH_AND_WITHOUT_DT
 @SOME
 @given(size=sizes(), data=st.data())
-def test_in_pieces_with_carried_state_equals_in_one_piece(
+def test_chunks_with_carried_state_equal_the_whole_sequence(
     name: str, timed: bool, size: Sizes, data: st.DataObject
 ) -> None:
     size = replace(size, bidirectional=False)
@@ -517,7 +517,7 @@ def test_in_pieces_with_carried_state_equals_in_one_piece(
 
 
 @WITH_AND_WITHOUT_DT
-def test_step_by_step_equals_in_one_piece(name: str, timed: bool) -> None:
+def test_step_by_step_equals_the_whole_sequence(name: str, timed: bool) -> None:
     size = Sizes(steps=30, batch=2, inputs=2, hidden=4, layers=2, bidirectional=False, seed=2)
     layer, values, dt = size.layer(name), size.values().requires_grad_(), size.dt(timed)
     whole, state = layer(values, dt=dt)
@@ -531,8 +531,8 @@ def test_step_by_step_equals_in_one_piece(name: str, timed: bool) -> None:
 
 
 @EVERY_MODEL
-def test_every_part_of_the_state_is_needed_to_go_on(name: str) -> None:
-    """Dropping any one part of the carried state changes what comes next, so the state holds nothing idle."""
+def test_every_part_of_the_state_is_needed_to_continue(name: str) -> None:
+    """Zeroing any part of the carried state changes later outputs, so no part is redundant."""
     size = Sizes(steps=6, batch=2, inputs=2, hidden=8, layers=1, bidirectional=False, seed=3)
     layer, values = size.layer(name), size.values()
     _, state = layer(values)
@@ -544,7 +544,7 @@ def test_every_part_of_the_state_is_needed_to_go_on(name: str) -> None:
 
 @WITH_AND_WITHOUT_DT
 def test_gradients_flow_through_the_carried_state(name: str, timed: bool) -> None:
-    """To the input of the piece before, which is what makes pieces exact rather than truncated."""
+    """To the input of the previous chunk, so that chunked training is exact and not truncated."""
     size = Sizes(steps=6, batch=2, inputs=2, hidden=4, layers=1, bidirectional=False, seed=4)
     layer, values, dt = size.layer(name), size.values().requires_grad_(), size.dt(timed)
     _, state = layer(values[:3], dt=None if dt is None else dt[:3])
@@ -554,7 +554,7 @@ def test_gradients_flow_through_the_carried_state(name: str, timed: bool) -> Non
 
 
 @EVERY_MODEL
-def test_packed_pieces_carry_the_state_of_each_sequence(name: str) -> None:
+def test_packed_chunks_carry_the_state_of_each_sequence(name: str) -> None:
     """Sequences of different lengths, cut in two where each is long enough, end where the whole ones do."""
     size = Sizes(steps=6, batch=3, inputs=2, hidden=3, layers=2, bidirectional=False, seed=5)
     layer, values, lengths = size.layer(name), size.values(), [4, 6, 3]
@@ -575,7 +575,7 @@ def test_outputs_do_not_depend_on_what_comes_later(name: str) -> None:
 
 
 @EVERY_MODEL
-def test_sequences_of_a_batch_do_not_touch_each_other(name: str) -> None:
+def test_sequences_of_a_batch_are_independent(name: str) -> None:
     size = Sizes(steps=5, batch=3, inputs=2, hidden=3, layers=2, bidirectional=True, seed=7)
     layer, values = size.layer(name), size.values().requires_grad_()
     output, state = layer(values)

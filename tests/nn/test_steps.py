@@ -1,4 +1,4 @@
-"""One step: as a module against torch's and against layers, and the short way of a layer against the usual one."""
+"""Single-step cells against torch's and against layers, and the fast path of a layer against the general one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GATES = list(rm.gates.KNOWN)
 
 @dataclass(frozen=True)
 class Cauchy(rm.gates.Gate):
-    """A gate that nobody has heard of."""
+    """A custom gate."""
 
     name = "cauchy"
 
@@ -99,7 +99,7 @@ def widths(layer: Any) -> list[int]:
 
 
 def some_state(layer: Any, *lead: int, dtype: torch.dtype | None = None) -> Any:
-    """Positive, for an age is."""
+    """Positive, as an age is."""
     return as_state(torch.rand(*lead, width, dtype=dtype) for width in widths(layer))
 
 
@@ -118,7 +118,7 @@ def assert_near(found: Any, expected: Any, tolerance: float | None = None) -> No
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each compiled step that was asked for ran."""
+    """Whether each requested compiled step ran."""
     found: list[bool] = []
 
     def watched(*given: Any) -> Any:
@@ -133,7 +133,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 compiles = pytest.mark.skipif(cpp.engine.lacks() is not None, reason="there is no C++ compiler")
 
 
-# As torch's.
+# Against torch.
 
 
 THEIRS = pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_state_dict_goes_both_ways(ours: Any, theirs: Any) -> None:
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
 
 
-# As a layer's.
+# Against layers.
 
 
 @EVERY
@@ -229,7 +229,7 @@ def test_gradients_are_those_of_the_loop(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm sigmoid", "gru fast", "power law", "janet two of each"])
-def test_derivatives_hold(name: str) -> None:
+def test_gradcheck(name: str) -> None:
     _, cell = pair(name, 2, 2, dtype=torch.float64)
     x = torch.randn(2, 2, dtype=torch.float64, requires_grad=True)
     state = [part.requires_grad_() for part in parts(some_state(cell, 2, dtype=torch.float64))]
@@ -278,7 +278,7 @@ def test_any_size_is_right(kind: str, gate: str, rows: int, inputs: int, units: 
     assert_near(found, as_state(part.float() for part in parts(expected)))
 
 
-def test_what_it_is_given_stays_as_it_is() -> None:
+def test_arguments_are_not_changed() -> None:
     cell = rm.LSTMCell(3, 5, gate="power_law")
     x, state = torch.randn(2, 3), some_state(cell, 2)
     before = [x.clone(), *(part.clone() for part in state)]
@@ -358,7 +358,7 @@ def test_reset_parameters_draws_again_what_the_constructor_drew() -> None:
     assert not torch.equal(before[0], next(cell.parameters()))
 
 
-# Manners.
+# Module behaviour.
 
 
 @EVERY
@@ -448,7 +448,7 @@ def test_parametrised_weights_are_used() -> None:
         assert_near(cell(x, state), other(x, state))
 
 
-def test_tensors_that_do_not_lie_in_one_piece_are_taken() -> None:
+def test_non_contiguous_tensors() -> None:
     cell, x, state = rm.LSTMCell(3, 5, gate="fast"), torch.randn(3, 2).t(), torch.rand(2, 2, 5).transpose(0, 1)
     hidden, memory = state[:, 0], state[:, 1]
     with torch.no_grad():
@@ -469,7 +469,7 @@ def test_compiles_into_one_graph(name: str) -> None:
         assert_near(graph(x, state, dt), cell(x, state, dt))
 
 
-# What it refuses.
+# Errors.
 
 
 def refused(error: type[Exception], words: str, call: Callable[[], Any]) -> None:
@@ -479,11 +479,11 @@ def refused(error: type[Exception], words: str, call: Callable[[], Any]) -> None
         assert str(caught.value) == words
 
 
-def test_bad_input_is_answered_with_a_sentence() -> None:
+def test_error_for_bad_input_is_one_sentence() -> None:
     cell, h = rm.LSTMCell(3, 5), torch.zeros(2, 5)
     x = torch.zeros(2, 3)
     refused(TypeError, "expected input to be a tensor, got list", lambda: cell([1.0]))
-    refused(TypeError, "expected input of a floating dtype, got torch.int64", lambda: cell(x.long()))
+    refused(TypeError, "expected input of a floating-point dtype, got torch.int64", lambda: cell(x.long()))
     refused(ValueError, "expected input with 1 or 2 dimensions, got 3", lambda: cell(x[None]))
     refused(ValueError, "expected input with 1 or 2 dimensions, got 0", lambda: cell(torch.tensor(1.0)))
     refused(ValueError, "expected input with 3 features in its last dimension, got 4", lambda: cell(torch.zeros(2, 4)))
@@ -501,11 +501,11 @@ def test_bad_input_is_answered_with_a_sentence() -> None:
     refused(ValueError, "expected hidden state of shape (5,), got (1, 5)", lambda: cell(x[0], (h[:1], h[:1])))
 
 
-def test_bad_dt_is_answered_with_a_sentence() -> None:
+def test_error_for_bad_dt_is_one_sentence() -> None:
     cell, x = rm.PowerLawLSTMCell(3, 5), torch.zeros(2, 3)
     refused(
         ValueError,
-        "expected no dt, got one: LSTMCell with gate 'sigmoid' has no use for the time between steps",
+        "expected no dt, got one: LSTMCell with gate 'sigmoid' does not use the time between steps",
         lambda: rm.LSTMCell(3, 5)(x, None, torch.ones(2)),
     )
     refused(ValueError, "expected dt of shape (2,) or a number, got (3,)", lambda: cell(x, dt=torch.ones(3)))
@@ -539,11 +539,11 @@ def test_a_step_of_the_wrong_thing_is_refused() -> None:
     refused(TypeError, words, lambda: rm.LSTMCell(3, 5, weight_drop=0.5))  # type: ignore[call-arg]
 
 
-# The short way of a layer.
+# The fast path of a layer for a single step.
 
 
 def usual(layer: rm.nn.Recurrent, *given: Any) -> tuple[Tensor, Any]:
-    """What the layer returns without the short way."""
+    """The result of the layer without the fast path."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(layer), "_single_step", lambda *_: None)
         return layer(*given)
@@ -561,7 +561,7 @@ def usual(layer: rm.nn.Recurrent, *given: Any) -> tuple[Tensor, Any]:
     ],
     ids=["one", "two", "both directions", "dropout in evaluation"],
 )
-def test_a_single_step_of_a_layer_is_what_it_always_was(name: str, options: dict[str, Any], calls: list[bool]) -> None:
+def test_the_fast_path_equals_the_general_path(name: str, options: dict[str, Any], calls: list[bool]) -> None:
     layer, _ = pair(name, **options)
     layer.eval()
     stacked = len(layer.places)
@@ -607,7 +607,7 @@ def test_changing_the_output_leaves_the_state() -> None:
         "nru",
     ],
 )
-def test_everything_else_goes_the_usual_way(case: str, calls: list[bool]) -> None:
+def test_everything_else_takes_the_general_path(case: str, calls: list[bool]) -> None:
     keywords: dict[str, Any] = {
         "loop": {"engine": "loop"},
         "float64": {"dtype": torch.float64},
@@ -650,12 +650,12 @@ def test_errors_of_a_single_step_are_those_of_many() -> None:
     )
 
 
-# Where compiled code cannot be had, or is wrong.
+# Without a compiler, or with wrong compiled code.
 
 
 @pytest.fixture
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if nothing had been compiled."""
+    """Forget all compiled code."""
     monkeypatch.setattr(compiled, "_known", {})
 
 

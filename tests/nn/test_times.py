@@ -1,4 +1,4 @@
-"""Times of steps in place of the time between them."""
+"""Absolute times of steps instead of dt."""
 
 import warnings
 
@@ -21,7 +21,7 @@ def as_dt(times):
 
 @pytest.mark.parametrize("layer", [rm.PowerLawLSTM, rm.PhasedLSTM])
 @pytest.mark.parametrize("batch_first", [False, True])
-def test_times_are_the_dt_that_follows_from_them(layer, batch_first):
+def test_times_equal_their_differences_as_dt(layer, batch_first):
     made = layer(3, 5, batch_first=batch_first, bidirectional=True, dtype=torch.float64)
     x, times = torch.randn(7, 4, 3, dtype=torch.float64), some_times(7, 4)
     dt = as_dt(times)
@@ -30,7 +30,7 @@ def test_times_are_the_dt_that_follows_from_them(layer, batch_first):
     torch.testing.assert_close(made(x, times=times), made(x, dt=dt), rtol=1e-12, atol=1e-12)
 
 
-def test_one_row_for_all_sequences_a_list_and_a_single_sequence():
+def test_times_of_shape_t_as_a_list_and_unbatched():
     layer = rm.PowerLawLSTM(3, 5, dtype=torch.float64)
     x, times = torch.randn(6, 2, 3, dtype=torch.float64), some_times(6, 1)[:, 0]
     expected = layer(x, dt=as_dt(times[:, None]).expand(6, 2))
@@ -39,7 +39,7 @@ def test_one_row_for_all_sequences_a_list_and_a_single_sequence():
     torch.testing.assert_close(layer(x[:, 0], times=times)[0], expected[0][:, 0])
 
 
-def test_what_stands_beyond_the_end_does_not_matter():
+def test_times_past_the_end_of_a_sequence_are_ignored():
     layer = rm.PowerLawLSTM(3, 5, bidirectional=True, dtype=torch.float64)
     x, times, lengths = torch.randn(6, 3, 3, dtype=torch.float64), some_times(6, 3), torch.tensor([6, 2, 4])
     broken = times.clone()
@@ -74,7 +74,7 @@ def test_a_compiled_layer_takes_them():
         (
             [0.0, 1.0, 0.5, 2.0],
             ValueError,
-            "expected times that do not decrease, got an earlier one at step 2",
+            "expected times that do not decrease, got a decrease at step 2",
         ),
         (torch.zeros(2, 2, 2), ValueError, r"expected times of shape \(T, B\) or \(T,\), got \(2, 2, 2\)"),
         (numpy.array([True, False]), TypeError, "expected times to hold real numbers, got torch.bool"),
@@ -82,12 +82,12 @@ def test_a_compiled_layer_takes_them():
         ([1.0, 2.0], ValueError, "expected dt of shape"),
     ],
 )
-def test_what_cannot_be_times_is_refused(times, kind, sentence):
+def test_invalid_times_are_refused(times, kind, sentence):
     with pytest.raises(kind, match=sentence):
         rm.PowerLawLSTM(1, 2)(torch.randn(4, 1, 1), times=times)
 
 
-def test_both_and_layers_without_a_use_are_refused():
+def test_dt_with_times_and_layers_that_do_not_use_dt_are_refused():
     x = torch.randn(4, 1, 1)
     with pytest.raises(ValueError, match="expected dt or times, got both"):
         rm.PowerLawLSTM(1, 2)(x, dt=torch.ones(4), times=torch.arange(4.0))
@@ -98,7 +98,7 @@ def test_both_and_layers_without_a_use_are_refused():
 def test_dt_that_looks_like_times_warns_once():
     layer, x = rm.PowerLawLSTM(1, 2), torch.randn(20, 2, 1)
     times = torch.arange(20.0)[:, None].expand(20, 2)
-    with pytest.warns(UserWarning, match="dt grows with every step, up to 19, as times do"):
+    with pytest.warns(UserWarning, match="dt increases at every step, up to 19, like absolute times"):
         layer(x, dt=times)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

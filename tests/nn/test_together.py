@@ -1,4 +1,4 @@
-"""Several layers side by side give what each gives alone."""
+"""`together` gives the results of each layer alone."""
 
 import pytest
 import torch
@@ -69,6 +69,6 @@ def test_packed_input_comes_back_packed():
     ],
     ids=["no layer", "other sizes", "too few inputs", "other shapes"],
 )
-def test_what_cannot_run_together_is_refused_in_one_sentence(call, message):
+def test_layers_that_cannot_run_together_are_refused_in_one_sentence(call, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         call()

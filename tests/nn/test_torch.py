@@ -1,4 +1,4 @@
-"""rm.LSTM and rm.GRU without a choice of gate are torch.nn.LSTM and torch.nn.GRU."""
+"""rm.LSTM and rm.GRU with the default gate equal torch.nn.LSTM and torch.nn.GRU."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Case:
     bidirectional: bool = False
     proj: int = 0
     form: str = "batched"
-    """batched, unbatched, sorted (packed by falling length) or unsorted (packed in any order)."""
+    """batched, unbatched, sorted (packed by decreasing length) or unsorted (packed in any order)."""
     initial: bool = False
-    """Whether a state to start from is given."""
+    """Whether to pass an initial state."""
     seed: int = 0
 
     def keywords(self, kind: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Case:
         return lengths.sort(descending=True).values.tolist()
 
     def leaves(self, kind: str) -> list[Tensor]:
-        """The input as a plain tensor and, if asked for, the state to start from; all want gradients."""
+        """The input as a plain tensor and, if requested, the initial state; all require gradients."""
         torch.manual_seed(self.seed + 1)
         shape: tuple[int, ...] = (self.steps, self.inputs)
         if self.form != "unbatched":
@@ -109,7 +109,7 @@ class Case:
 
 
 def score(tensors: list[Tensor]) -> Tensor:
-    """A number that depends on every entry with a weight of its own."""
+    """A scalar loss: a sum of all entries with different weights."""
     total = torch.zeros((), dtype=torch.float64)
     for tensor in tensors:
         total = total + (tensor * torch.arange(1, 1 + tensor.numel(), dtype=tensor.dtype).cos().view_as(tensor)).sum()
@@ -252,9 +252,7 @@ CALLS: dict[str, tuple[Any, Tensor | None]] = {
 
 @KINDS
 @pytest.mark.parametrize(("input", "state"), CALLS.values(), ids=CALLS)
-def test_what_torch_takes_is_taken_and_what_it_refuses_is_refused(
-    kind: str, input: Tensor, state: Tensor | None
-) -> None:
+def test_accepts_and_refuses_the_same_arguments_as_torch(kind: str, input: Tensor, state: Tensor | None) -> None:
     given_state = (state, state) if kind == "lstm" and state is not None else state
 
     def refused(layer: nn.Module) -> bool:

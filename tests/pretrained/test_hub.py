@@ -1,4 +1,4 @@
-"""Cards, and the Hugging Face Hub as far as it can be had without a network."""
+"""Model cards, and the Hugging Face Hub as far as possible without a network."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_card_that_somebody_wrote_stays(tmp_path: Path) -> None:
 def test_without_huggingface_hub_one_sentence_says_what_to_install(monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
-    sentence = r"^expected huggingface_hub for .*, got: .*; pip install 'remanence-rnn\[hub\]' brings it$"
+    sentence = r"^expected huggingface_hub for .*, got: .* \(pip install 'remanence-rnn\[hub\]'\)$"
     with pytest.raises(ValueError, match=sentence):
         rm.LSTM.from_pretrained("somebody/lstm")
     with pytest.raises(ValueError, match=sentence):
@@ -102,7 +102,7 @@ def test_a_downloaded_model_is_found_by_its_name(cached: tuple[Path, SequenceMod
     assert torch.equal(found(x)[0], model(x)[0])
     monkeypatch.setenv("REMANENCE_OFFLINE", "1")
     assert torch.equal(SequenceModel.from_pretrained("somebody/remembers", cache_dir=cache)(x)[0], model(x)[0])
-    with pytest.raises(ValueError, match=r"^expected a folder or a model of the Hugging Face Hub, got 'somebody"):
+    with pytest.raises(ValueError, match=r"^expected a folder or a model on the Hugging Face Hub, got 'somebody"):
         SequenceModel.from_pretrained("somebody/else", cache_dir=cache)
 
 

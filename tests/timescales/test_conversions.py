@@ -1,4 +1,4 @@
-"""Bias to timescale and back, against the same formulas in sixty-digit arithmetic."""
+"""Bias to timescale and back, against the same formulas with 60 decimal digits."""
 
 import math
 
@@ -15,7 +15,7 @@ NINE_DIGITS = 1e-9
 GATES = ["sigmoid", "fast", "softsign", "refine", "ur"]
 TIMESCALES = [float(f"{mantissa}e{power}") for power in range(-3, 7) for mantissa in (1, 3)] + [1e7]
 SHORTEST_SOFTSIGN = 1 / 700
-"""Below it the bias of softsign, about -exp(1/T), is no float64 number."""
+"""Below it the bias of softsign, about -exp(1/T), overflows float64."""
 REACHABLE = [
     pytest.param(gate, timescale, id=f"{gate}-T={timescale:g}")
     for gate in GATES

@@ -1,4 +1,4 @@
-"""Timescales that training cannot move."""
+"""Frozen timescales do not change in training."""
 
 import copy
 import io
@@ -42,7 +42,7 @@ FIXED_BLOCKS = {
     "JANET": [0],
     "PhasedLSTM": [0, 1],
 }
-"""Numbers of the blocks of a bias vector that set the timescale: forget, input where there is one, refine."""
+"""Indices of the blocks of a bias vector that set the timescale: forget, input if there is one, refine."""
 
 every_layer = pytest.mark.parametrize("kind", LAYERS)
 either_freeze = pytest.mark.parametrize("freeze", [True, "all"], ids=["gate", "all"])

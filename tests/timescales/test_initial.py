@@ -1,4 +1,4 @@
-"""Timescales a layer starts with."""
+"""Initial timescales of a layer."""
 
 import math
 

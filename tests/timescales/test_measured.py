@@ -1,4 +1,4 @@
-"""Timescales read from a layer: from its biases, and from the forget values that occur."""
+"""Timescales measured on a layer: from its biases, and from its forget values on data."""
 
 import math
 

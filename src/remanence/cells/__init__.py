@@ -1,4 +1,4 @@
-"""Cells, one file each: the update of the carried state around a gate, or with a matrix that keeps it."""
+"""Cells, one file each: the equations of one time step, around a forget gate or an orthogonal or unitary matrix."""
 
 from .base import BuiltCell, Cell, GatedCell, PointwiseCell, Step, Weights, wide
 from .built_once import BuiltOnceCell

@@ -1,4 +1,4 @@
-"""What every cell has in common: the names and shapes of its weights and state, and one step in time."""
+"""The base classes of cells: names and shapes of weights and state, and one time step."""
 
 from __future__ import annotations
 
@@ -17,67 +17,74 @@ Weights = Mapping[str, Tensor]
 
 
 NOTED = ("_derivation", "_formulas", "_one_step", "_text")
-"""What engines note on a cell or gate: no setting of it."""
+"""Attributes in which engines cache their analysis of a cell or gate. They are not settings."""
 
 
 class Step(NamedTuple):
-    """What one step in time gives."""
+    """The result of one time step."""
 
     state: tuple[Tensor, ...]
-    """The carried state, `(B, width)` each, hidden first."""
+    """The new state, `(B, width)` each, with the hidden state first."""
     seen: dict[str, Tensor]
-    """Inner values worth recording, `(B, H)` each, by name."""
+    """Intermediate values to record, `(B, H)` each, by name."""
 
 
 class Cell(ABC):
-    """One step of a recurrent network. Immutable, and without tensors: weights and state come from outside."""
+    """Base class of cells: one step of a recurrent network.
+
+    A cell is immutable and holds no tensors; weights and state are arguments. `remanence.nn.Recurrent` runs it as a
+    layer.
+    """
 
     name: ClassVar[str]
     projects: ClassVar[bool] = False
-    """Whether `proj_size` makes sense for it."""
+    """Whether layers of this cell take `proj_size`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what engines have noted beside the settings: another process does not know it."""
+        """The settings, without the caches of engines, which are only valid in this process."""
         return {name: value for name, value in vars(self).items() if name not in NOTED}
 
     @property
     @abstractmethod
     def takes_dt(self) -> bool:
-        """Whether the time between two steps matters to it."""
+        """Whether the cell uses dt, the time between two steps."""
 
     @abstractmethod
     def widths(self, hidden_size: int, output_size: int) -> dict[str, int]:
-        """Names and widths of the carried state, hidden first."""
+        """Names and widths of the state, with the hidden state first."""
 
     @abstractmethod
     def shapes(self, input_size: int, hidden_size: int, output_size: int, bias: bool) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the weights, in the order of `torch.nn.LSTM`."""
 
-    def initialise(self, weights: dict[str, Tensor]) -> None:  # noqa: B027  nothing to overwrite is a fine answer
-        """Overwrite, in place, those of the freshly drawn U(-1/sqrt(H), 1/sqrt(H)) weights that start otherwise."""
+    def initialise(self, weights: dict[str, Tensor]) -> None:  # noqa: B027  most cells have nothing to overwrite
+        """Overwrite in place the weights that should not keep their initial values from U(-1/sqrt(H), 1/sqrt(H))."""
 
     def project(self, inputs: Tensor, weights: Weights) -> Tensor:
-        """What the inputs of all steps contribute, in one product: `(T, B, I)` to `(T, B, rows)`."""
+        """Input projection of all steps in one matmul: `(T, B, I)` to `(T, B, rows)`."""
         return affine(inputs, weights["weight_ih"], weights.get("bias_ih"))
 
     @abstractmethod
     def step(self, projected: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None) -> Step:
-        """One step.
+        """Compute one step.
 
         Args:
-            projected: `(B, rows)`, a slice of what `project` gave.
-            state: the carried state, `(B, width)` each, float32 or wider.
-            weights: matrices in the dtype of the products, everything else in any dtype.
-            dt: time since the previous step, `(B, 1)`, or None for unit steps.
+            projected: `(B, rows)`, one step of the result of `project`.
+            state: The state, `(B, width)` each, float32 or wider.
+            weights: Weights by name; matrices in the matmul dtype, everything else in any dtype.
+            dt: Time since the previous step, `(B, 1)`, or None for unit steps.
+
+        Returns:
+            The new state, and values to record.
         """
 
 
 class PointwiseCell(Cell):
-    """A cell whose step is one recurrent product and a pointwise update.
+    """A cell whose step is one recurrent matmul and a pointwise update.
 
         z_t = (W x_t + b) + (R h_{t-1} + b'),    state_t = pointwise(z_t, state_{t-1})
 
-    Engines need nothing but `blocks` and `pointwise`, of which those with kernels derive theirs, and its derivative.
+    Engines only need `blocks` and `pointwise`: those with kernels derive the forward code and its gradients from it.
     """
 
     @property
@@ -89,7 +96,18 @@ class PointwiseCell(Cell):
     def pointwise(
         self, projected: Tensor, recurrent: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None
     ) -> Step:
-        """The update given both halves of the pre-activations, `(B, blocks * H)` each."""
+        """The update, given both summands of the pre-activations.
+
+        Args:
+            projected: Input part of the pre-activations, `W x_t + b`, `(B, blocks * H)`.
+            recurrent: Recurrent part, `R h_{t-1} + b'`, `(B, blocks * H)`.
+            state: The state, `(B, width)` each, float32 or wider.
+            weights: Weights by name.
+            dt: Time since the previous step, `(B, 1)`, or None for unit steps.
+
+        Returns:
+            The new state, and values to record.
+        """
 
     def step(self, projected: Tensor, state: tuple[Tensor, ...], weights: Weights, dt: Tensor | None) -> Step:
         recurrent = affine(state[0], weights["weight_hh"], weights.get("bias_hh"))
@@ -106,7 +124,7 @@ class PointwiseCell(Cell):
 class GatedCell(PointwiseCell):
     """A pointwise update around a forget gate.
 
-    LSTM, GRU and JANET have updates by hand around a derived gate where that measured faster.
+    Some kernels of LSTM, GRU and JANET have a hand-written update around the derived gate, where that measured faster.
     """
 
     gate: Gate
@@ -117,12 +135,12 @@ class GatedCell(PointwiseCell):
 
     @property
     def two_biases(self) -> bool:
-        """Whether there is a `bias_hh` beside `bias_ih`."""
+        """Whether there is a `bias_hh` in addition to `bias_ih`."""
         return self.gate.two_biases
 
     @property
     def biased(self) -> tuple[str, ...]:
-        """The blocks that have a bias where there are biases: the first ones."""
+        """The blocks that have a bias if the layer has biases. They are the first ones."""
         return self.blocks
 
     def widths(self, hidden_size: int, output_size: int) -> dict[str, int]:
@@ -147,31 +165,31 @@ class GatedCell(PointwiseCell):
     def forgetting(
         self, rows: dict[str, Tensor], carried: tuple[Tensor, ...], weights: Weights, dt: Tensor | None
     ) -> Forgetting:
-        """The gate's decision from the rows that belong to it."""
+        """The result of the gate, given the pre-activations by block."""
         return self.gate(tuple(rows[name] for name in self.gate.rows), carried, weights, dt)
 
 
 class BuiltCell(Cell):
-    """A cell whose recurrent matrix is built of fewer numbers than it has entries: orthogonal, or unitary.
+    """A cell whose orthogonal or unitary recurrent matrix is a function of fewer parameters.
 
-    `shapes` and `initialise` are of what a layer stores. Once a call, `built` makes of it the weights of `recurrence`,
-    the cell that engines run: a matrix like any other.
+    `shapes` and `initialise` describe the stored parameters. Once per forward call, `built` turns them into the weights
+    of `recurrence`, the cell that engines run with an ordinary matrix.
     """
 
     start: ClassVar[str | None] = None
-    """Name of the weight that is the hidden state before the first step, where that is learned."""
+    """Name of the weight that is the initial hidden state, if that is learned."""
 
     @property
     @abstractmethod
     def recurrence(self) -> PointwiseCell:
-        """What engines run."""
+        """The cell that engines run."""
 
     @abstractmethod
     def built(self, weights: Weights) -> dict[str, Tensor]:
-        """The weights of `recurrence`, differentiable; its matrices are in float32 or wider."""
+        """The weights of `recurrence`, differentiable, with matrices in float32 or wider."""
 
     def expect(self, hidden_size: int) -> None:
-        """Refuse a number of units that the matrix cannot have."""
+        """Raise a ValueError if the matrix cannot have this many units."""
 
     @property
     def takes_dt(self) -> bool:
@@ -188,14 +206,18 @@ class BuiltCell(Cell):
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of gates and state: float32, or float64 where everything is."""
+    """The dtype of gates and state: float64 if the weights are float64, else float32.
+
+    Args:
+        dtype: Dtype of the weights.
+    """
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def affine(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """`values @ weight.T + bias`: the product in the dtype of the weight, the sum in float32 or wider.
+    """`values @ weight.T + bias`: the matmul in the dtype of the weight, the bias added in float32 or wider.
 
-    A bias of 8 has no neighbour within 0.03 in bfloat16: added there, it would swallow the product.
+    In bfloat16 the values next to a bias of 8 are 0.03 away: added there, it would swallow the matmul.
     """
     product = linear(values.to(weight.dtype), weight).to(wide(weight.dtype))
     return product if bias is None else product + bias.to(product.dtype)

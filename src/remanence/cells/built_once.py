@@ -1,4 +1,4 @@
-"""A cell whose matrix has been built."""
+"""A cell with a precomputed matrix."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from .base import BuiltCell, PointwiseCell, Weights
 
 @dataclass(frozen=True)
 class BuiltOnceCell(BuiltCell):
-    """What another cell computes, with the matrix as a weight of its own, for layers that learn no more.
+    """Another cell with its matrix stored as a weight, for inference.
 
-    In training it would not stay orthogonal or unitary.
+    In training the matrix would not stay orthogonal or unitary.
+
+    Args:
+        of: The cell that builds the matrix.
     """
 
     of: BuiltCell
@@ -34,7 +37,7 @@ class BuiltOnceCell(BuiltCell):
         return shapes if self.start is None else shapes | {self.start: (hidden_size,)}
 
     def initialise(self, weights: dict[str, Tensor]) -> None:
-        """They are copied."""
+        """Nothing to do: the weights are copied."""
 
     def built(self, weights: Weights) -> dict[str, Tensor]:
         return {name: weight for name, weight in weights.items() if name != self.start}

@@ -1,4 +1,4 @@
-"""The RNN with a unitary matrix of rotations."""
+"""The RNN with a unitary matrix that is a product of rotations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from .rotations import Rotations, full_circle, turned
 
 @dataclass(frozen=True)
 class EURNNCell(BuiltCell):
-    """h_t = modReLU(W h_{t-1} + V x_t) of complex numbers,    W = D F_L ... F_1 of rotations, see `Rotations`.
+    """h_t = modReLU(W h_{t-1} + V x_t), complex-valued,    W = D F_L ... F_1, a product of `Rotations`.
 
-    hidden_size = 2 n: the real parts of n complex numbers, then the imaginary ones. W has about (L + 1) n real numbers,
-    or (log2(n) + 1) n in the FFT form.
+    hidden_size = 2 n: the real parts of n complex numbers, then the imaginary parts. W has about (L + 1) n real
+    parameters, or (log2(n) + 1) n in the FFT form.
 
-    Jing et al., "Tunable efficient unitary neural networks (EUNN) and their application to RNNs" (ICML 2017), starting
-    as in the authors' first code: angles and phases from U(-pi, pi), V from U(-0.01, 0.01), b at zero. Their later code
-    has b at -0.01, which small inputs do not get over.
+    Jing et al., "Tunable efficient unitary neural networks (EUNN) and their application to RNNs" (ICML 2017), with
+    the initialisation of the authors' first code: angles and phases from U(-pi, pi), V from U(-0.01, 0.01), b = 0.
+    Their later code has b = -0.01, which blocks small inputs.
+
+    Args:
+        rotations: Parametrisation of W.
     """
 
     rotations: Rotations = field(default_factory=Rotations)

@@ -1,4 +1,4 @@
-"""The RNN whose matrix is the exponential of a skew-symmetric one."""
+"""The RNN whose recurrent matrix is the matrix exponential of a skew-symmetric one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ STARTS = ("cayley", "henaff")
 class ExpRNNCell(BuiltCell):
     """h_t = modReLU(exp(A) h_{t-1} + V x_t),    A skew-symmetric, so that exp(A) is orthogonal.
 
-    Lezcano-Casado & Martinez-Rubio, "Cheap orthogonal constraints in neural networks" (ICML 2019). The entries of A
-    above its diagonal are stored, and learn slowly: a tenth of the learning rate of the rest, in the authors' code.
-    A starts with 2x2 blocks on its diagonal: rotations by angles from U(-pi, pi) ("henaff"), or by
+    Lezcano-Casado & Martinez-Rubio, "Cheap orthogonal constraints in neural networks" (ICML 2019). The parameters
+    are the entries of A above its diagonal; the authors' code trains them with a tenth of the learning rate of the
+    rest. A is initialised with 2x2 blocks on its diagonal: rotations by angles from U(-pi, pi) ("henaff"), or by
     -sqrt((1 - cos u) / (1 + cos u)), u from U(0, pi/2) ("cayley").
+
+    Args:
+        start_angles: Initialisation of the angles, "cayley" or "henaff".
     """
 
     start_angles: Start = "cayley"
@@ -54,18 +57,18 @@ class ExpRNNCell(BuiltCell):
             cos = angles.uniform_(0, math.pi / 2).cos()
             angles = -torch.sqrt((1 - cos) / (1 + cos))
         blocks = torch.arange(0, units - 1, 2, device=skew.device)
-        # Rows above a row have units - 1, units - 2, ... entries: the first of each is the neighbour of the diagonal.
+        # Row k stores units - 1 - k entries; the first of each is next to the diagonal.
         skew[blocks * (units - 1) - blocks * (blocks - 1) // 2] = angles
 
     def built(self, weights: Weights) -> dict[str, Tensor]:
         weight_ih, skew = weights["weight_ih"], weights["skew"]
-        # In float64: squaring a matrix again and again in float32 loses two digits at a few hundred units.
+        # In float64: repeated squaring in float32 loses two decimal digits at a few hundred units.
         matrix = torch.linalg.matrix_exp(skew_symmetric(skew.double(), len(weight_ih))).to(wide(skew.dtype))
         return {"weight_ih": weight_ih, "weight_hh": matrix, THRESHOLD: weights[THRESHOLD]}
 
 
 def skew_symmetric(entries: Tensor, size: int) -> Tensor:
-    """The skew-symmetric matrix `(n, n)` with these entries above its diagonal, row after row."""
+    """The skew-symmetric matrix `(n, n)` with these entries above its diagonal, row by row."""
     row, column = torch.triu_indices(size, size, 1, device=entries.device)
     upper = entries.new_zeros(size * size).scatter(0, row * size + column, entries).view(size, size)
     return upper - upper.t()

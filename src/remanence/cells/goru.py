@@ -19,7 +19,11 @@ from .rotations import Rotations, full_circle
 class ModReLUGRUCell(GRUCell):
     """h_t = f * h_{t-1} + (1 - f) * n,  n = modReLU(z_n + r * (U h_{t-1})).
 
-    A GRU with modReLU for tanh: one bias vector, none for the candidate, whose block is the last, and b of modReLU.
+    A GRU with modReLU instead of tanh. It has one bias vector for the gates and the bias b of modReLU; the candidate,
+    whose block is the last, has no other bias.
+
+    Args:
+        gate: Retention gate.
     """
 
     name: ClassVar[str] = "modrelu_gru"
@@ -51,12 +55,16 @@ class ModReLUGRUCell(GRUCell):
 class GORUCell(BuiltCell):
     """h_t = f * h_{t-1} + (1 - f) * n,  n = modReLU(V x_t + r * (U h_{t-1})).
 
-        r = sigmoid(z_r)          f = gate(z_f, ...)          U orthogonal, of rotations, see `Rotations`
+        r = sigmoid(z_r)          f = gate(z_f, ...)          U orthogonal, a product of `Rotations`
 
     Jing et al., "Gated orthogonal recurrent units: on learning to forget" (2017), in the form of the authors' code,
-    starting as there: matrices from U(-0.01, 0.01), angles from U(-pi, pi), b_r = 2, b = 0.01. The gate takes the place
-    of the authors' update gate, which is what stays of the hidden state. They add 0.001 to |z| in modReLU, which is a
-    matter of b.
+    and with its initialisation: matrices from U(-0.01, 0.01), angles from U(-pi, pi), b_r = 2, b = 0.01. The gate
+    replaces the authors' update gate, the fraction of the hidden state that is kept. They add 0.001 to |z| in modReLU,
+    which b can absorb.
+
+    Args:
+        gate: Retention gate.
+        rotations: Parametrisation of U.
     """
 
     gate: Gate

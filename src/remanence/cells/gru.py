@@ -18,8 +18,11 @@ class GRUCell(GatedCell):
 
         r = sigmoid(z_r)          f = gate(z_f, ...)
 
-    `torch.nn.GRU` in its own form and block order r, z, n. Its z is the *retention*, so the gate takes the place of z;
-    papers that print h_t = (1 - z) h_{t-1} + z n call one minus it z.
+    The form and block order r, z, n of `torch.nn.GRU`. Its z is the *retention*, so the gate replaces z. Papers that
+    write h_t = (1 - z) h_{t-1} + z n use z for one minus that.
+
+    Args:
+        gate: Retention gate.
     """
 
     gate: Gate
@@ -58,5 +61,5 @@ class GRUCell(GatedCell):
         return Step((hidden, *forgetting.carried), seen)
 
     def activate(self, candidate: Tensor, weights: Weights) -> Tensor:
-        """What the candidate goes through."""
+        """The activation function of the candidate."""
         return torch.tanh(candidate)

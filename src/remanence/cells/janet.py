@@ -1,4 +1,4 @@
-"""The LSTM with a forget gate only."""
+"""The LSTM with only a forget gate."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ class JANETCell(GatedCell):
 
     Van der Westhuizen & Lasenby, "The unreasonable effectiveness of the forget gate" (2018). No output gate and no
     output nonlinearity. beta > 0 writes more than it forgets; beta = 0 is a convex combination.
+
+    Args:
+        gate: Forget gate phi.
+        beta: Shift of the pre-activation of the input gate.
     """
 
     gate: Gate

@@ -19,7 +19,11 @@ class LSTMCell(GatedCell):
         f = gate(z_f, ...)        i = sigmoid(z_i), or 1 - f when coupled
         g = tanh(z_g)             o = sigmoid(z_o)
 
-    Blocks stand in torch's order i, f, g, o; a coupled cell has no i; what else the gate needs comes last.
+    Blocks are in torch's order i, f, g, o. A coupled cell has no block i. Further rows of the gate come last.
+
+    Args:
+        gate: Forget gate.
+        coupled: Whether `i = 1 - f` instead of a separate input gate.
     """
 
     gate: Gate

@@ -1,4 +1,4 @@
-"""The recurrence of networks with an orthogonal or unitary matrix: one product, and modReLU."""
+"""The recurrence of networks with an orthogonal or unitary matrix: one matmul and modReLU."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .base import PointwiseCell, Step, Weights
 THRESHOLD = "threshold"
 """The bias b of modReLU."""
 SMALLEST_SQUARE = 1e-10
-"""Added to a squared modulus: at zero a square root has no slope."""
+"""Added to a squared modulus: the gradient of the square root is infinite at zero."""
 
 
 def modrelu(z: Tensor, threshold: Tensor) -> Tensor:
-    """sign(z) relu(|z| + b): the modulus goes through a relu with a bias, the sign stays."""
+    """sign(z) relu(|z| + b): a ReLU with a bias on the modulus, which keeps the sign."""
     return torch.sign(z) * torch.relu(z.abs() + threshold.to(z.dtype))
 
 
@@ -25,8 +25,8 @@ def modrelu(z: Tensor, threshold: Tensor) -> Tensor:
 class ModReLUCell(PointwiseCell):
     """h_t = modReLU(R h_{t-1} + V x_t),    modReLU(z) = sign(z) relu(|z| + b).
 
-    Where R is orthogonal and b zero, what the state holds neither grows nor shrinks. There is no other bias, no gate,
-    and no timescale.
+    If R is orthogonal and b is zero, the norm of the state neither grows nor shrinks without input. The cell has no
+    other bias, no gate and no timescale.
     """
 
     name: ClassVar[str] = "modrelu"
@@ -58,11 +58,11 @@ class ModReLUCell(PointwiseCell):
 
 @dataclass(frozen=True)
 class ComplexModReLUCell(ModReLUCell):
-    """h_t = modReLU(R h_{t-1} + V x_t) of complex numbers,    modReLU(z) = z / |z| relu(|z| + b).
+    """h_t = modReLU(R h_{t-1} + V x_t), complex-valued,    modReLU(z) = z / |z| relu(|z| + b).
 
-    A complex number is two units, its real part in the first half of all and its imaginary part in the second. |z|
-    takes both, so every unit has a second block, of its partner: the rows of R and V with their halves exchanged. See
-    `paired`.
+    A complex number takes two units: its real part is in the first half of the state, its imaginary part in the second.
+    |z| needs both, so every unit has a second block for its partner: the rows of R and V with their halves swapped.
+    See `paired`.
     """
 
     name: ClassVar[str] = "modrelu_complex"
@@ -84,9 +84,9 @@ def paired(real: Tensor, imaginary: Tensor, weight_ih: Tensor, threshold: Tensor
     """The weights of a `ComplexModReLUCell`.
 
     Args:
-        real: real part of the complex matrix, `(n, n)`.
-        imaginary: its imaginary part.
-        weight_ih: V, real parts above imaginary ones, `(2 n, I)`.
+        real: Real part of the complex matrix, `(n, n)`.
+        imaginary: Its imaginary part, `(n, n)`.
+        weight_ih: V, real parts above imaginary parts, `(2 n, I)`.
         threshold: b, `(n,)`.
     """
     upper, lower = torch.cat((real, -imaginary), 1), torch.cat((imaginary, real), 1)
@@ -99,9 +99,9 @@ def paired(real: Tensor, imaginary: Tensor, weight_ih: Tensor, threshold: Tensor
 
 
 def expect_pairs(hidden_size: int) -> None:
-    """Refuse a number of units that are no complex numbers."""
+    """Raise a ValueError if the number of units is odd."""
     if hidden_size % 2:
         raise ValueError(
-            f"expected an even hidden_size, of which a complex number takes two, its real and its imaginary part, got "
+            f"expected an even hidden_size (a complex number takes two units, for its real and imaginary part), got "
             f"{hidden_size}"
         )

@@ -16,7 +16,7 @@ SMALLEST_NORM = 1e-12
 
 @dataclass(frozen=True)
 class NRUCell(Cell):
-    """A relu network beside a memory that it writes to and erases from, with no gate that could saturate.
+    """A ReLU network with a memory that it writes to and erases from, without a gate that could saturate.
 
         h_t = relu(A [x_t; h_{t-1}; m_{t-1}] + a),   q = [h_t; m_{t-1}]
         alpha, beta = linear(q), in R^k each
@@ -24,7 +24,11 @@ class NRUCell(Cell):
         m_t = m_{t-1} + mean over heads of (alpha_j V_a[j] - beta_j V_b[j])
 
     Chandar et al., "Towards non-saturating recurrent units for modelling long-term dependencies" (AAAI 2019), in the
-    form of the authors' code, one bias per linear map. It has no forget gate, hence no timescale.
+    form of the authors' code, with one bias per linear map. It has no forget gate, hence no timescale.
+
+    Args:
+        memory_size: Length M of the memory.
+        heads: Number k of write and erase directions; `k * M` must be a square number.
     """
 
     memory_size: int
@@ -40,7 +44,7 @@ class NRUCell(Cell):
             nearest = self.heads * max(1, round(math.sqrt(self.memory_size / self.heads))) ** 2
             raise ValueError(
                 f"expected memory_size * heads to be a square, got {self.memory_size} * {self.heads} = "
-                f"{self.memory_size * self.heads}; memory_size={nearest} would do"
+                f"{self.memory_size * self.heads}; use for example memory_size={nearest}"
             )
 
     @property
@@ -66,7 +70,7 @@ class NRUCell(Cell):
         return shapes | ({"bias_ih": (hidden_size,), "bias_write": (writes,)} if bias else {})
 
     def initialise(self, weights: dict[str, Tensor]) -> None:
-        """Each linear map as `torch.nn.Linear` starts it: uniform within 1/sqrt(fan in)."""
+        """Initialise each linear map like `torch.nn.Linear`: uniform within 1/sqrt(fan in)."""
         fan_in = sum(weights[name].shape[1] for name in ("weight_ih", "weight_hh", "weight_mh"))
         for name, weight in weights.items():
             bound = 1 / math.sqrt(weights["weight_write"].shape[1] if "write" in name else fan_in)
@@ -88,7 +92,7 @@ class NRUCell(Cell):
     def directions(self, left: Tensor, right: Tensor) -> Tensor:
         """The outer product as `(B, heads, M)`, each row divided by its L5 norm."""
         outer = (left.unsqueeze(-1) * right.unsqueeze(-2)).reshape(*left.shape[:-1], self.heads, self.memory_size)
-        # Norm of the row scaled by its largest entry: fifth powers of small float32 numbers would be zero.
+        # Norm of the row scaled by its largest entry: fifth powers of small float32 values would underflow.
         largest = outer.detach().abs().amax(-1, keepdim=True).clamp(min=torch.finfo(outer.dtype).tiny)
         norm: Tensor = largest * torch.linalg.vector_norm(outer / largest, 5, -1, keepdim=True)
         return outer / norm.clamp(min=SMALLEST_NORM)

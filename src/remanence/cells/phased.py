@@ -12,12 +12,12 @@ from .base import Step, Weights
 from .lstm import LSTMCell
 
 SHORTEST = 1e-3
-"""Learned periods and open ratios are kept from reaching zero, where the phase is undefined."""
+"""Lower bound of learned periods and open ratios: at zero the phase is undefined."""
 
 
 @dataclass(frozen=True)
 class PhasedLSTMCell(LSTMCell):
-    """Each unit opens for a part of its own period and sleeps for the rest.
+    """Each unit updates while its time gate k is open, for a fraction of its own period, and holds its state otherwise.
 
         phase = ((t + shift) mod period) / period
         k = 2 phase / open                 phase < open / 2
@@ -26,8 +26,13 @@ class PhasedLSTMCell(LSTMCell):
         (c', h') = LSTM step with peepholes (i and f see c_{t-1}, o sees c')
         c_t = k c' + (1 - k) c_{t-1},   h_t = k h' + (1 - k) h_{t-1}
 
-    Neil et al., "Phased LSTM" (2016), in the form of the authors' code. t is the clock, which the state carries:
-    the sum of all dt so far. What else a gate carries sleeps with the unit.
+    Neil et al., "Phased LSTM" (2016), in the form of the authors' code. t is the clock, the sum of all dt so far, which
+    is part of the state. The state of the gate is held with that of the unit.
+
+    Args:
+        gate: Forget gate.
+        coupled: Whether `i = 1 - f`.
+        leak: Leak rate of the closed time gate.
     """
 
     leak: float = 1e-3

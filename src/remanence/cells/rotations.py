@@ -1,4 +1,4 @@
-"""Orthogonal and unitary matrices as products of layers of rotations, each of two numbers (EUNN)."""
+"""Orthogonal and unitary matrices as products of layers of 2x2 rotations (EUNN)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rotations:
-    """W = D F_L ... F_1, a product of layers F, each of which turns disjoint pairs of n numbers.
+    """W = D F_L ... F_1, a product of layers F, each of which rotates disjoint pairs of n numbers.
 
         (p, q) -> (cos(a) p - sin(a) e^{i phi} q,  sin(a) p + cos(a) e^{i phi} q),    D = diag(e^{i omega})
 
-    without phi and D where numbers are real. Tunable: L layers, the first, third, ... of the pairs (1, 2), (3, 4), ...,
-    the others of (2, 3), (4, 5), ...; L = n reaches every unitary matrix. FFT: log2(n) layers of the pairs that a fast
-    Fourier transform has, n/2 numbers apart, n/4, ..., 1.
+    without phi and D for real matrices. Tunable form: L layers; the first, third, ... rotate the pairs (1, 2), (3, 4),
+    ..., the others (2, 3), (4, 5), ...; L = n reaches every unitary matrix. FFT form: log2(n) layers of the pairs of a
+    fast Fourier transform, at distances n/2, n/4, ..., 1.
 
     Jing et al., "Tunable efficient unitary neural networks (EUNN) and their application to RNNs" (2017), in the form of
     the authors' code; the paper has the phase with the other number of a pair.
+
+    Args:
+        capacity: Number of layers L of the tunable form.
+        fft: Whether to use the FFT form; `capacity` is then ignored.
     """
 
     capacity: int = 2
-    """L, of the tunable form."""
     fft: bool = False
 
     def __post_init__(self) -> None:
@@ -32,26 +35,26 @@ class Rotations:
             raise ValueError(f"expected capacity to be a positive integer, got {self.capacity!r}")
 
     def expect(self, size: int, what: str) -> None:
-        """Refuse a matrix of a size that it cannot have.
+        """Raise a ValueError if the matrix cannot have this size.
 
         Args:
             size: n.
-            what: what there are so many of, in an error.
+            what: What n counts, for the error message.
         """
         if self.fft:
             if size < 2 or size & (size - 1):
-                raise ValueError(f"expected a power of two of {what} with fft=True, got {size}")
+                raise ValueError(f"expected the number of {what} to be a power of two with fft=True, got {size}")
         elif size % 2:
             raise ValueError(f"expected an even number of {what}, which are rotated in pairs, got {size}")
         elif self.capacity > size:
             raise ValueError(f"expected capacity to be at most the number of {what}, {size}, got {self.capacity}")
 
     def angles(self, size: int) -> int:
-        """How many there are, and as many phases."""
+        """Number of angles, and also of phases, for n = size."""
         return sum(between for _, between in self._layers(size))
 
     def _layers(self, size: int) -> list[tuple[int, int]]:
-        """Of every layer, how far apart a pair is, and how many pairs."""
+        """Distance within a pair and number of pairs, for every layer."""
         if self.fft:
             return [(size >> k, size // 2) for k in range(1, size.bit_length())]
         return [(1, size // 2 - number % 2) for number in range(self.capacity)]
@@ -61,8 +64,8 @@ class Rotations:
 
         Args:
             size: n.
-            angles: of all layers, one after the other.
-            phases: phi, likewise.
+            angles: Angles of all layers, concatenated.
+            phases: Phases phi of all layers, concatenated; None for a real matrix.
         """
         layers = self._layers(size)
         real = torch.eye(size, dtype=angles.dtype, device=angles.device)
@@ -71,7 +74,7 @@ class Rotations:
         turns = torch.split(angles, counts)
         shifts = [None] * len(layers) if phases is None else torch.split(phases, counts)
         for (apart, pairs), turn, shift in zip(layers, turns, shifts, strict=True):
-            edge = (size - 2 * pairs) // 2  # rows above and below, which have no partner
+            edge = (size - 2 * pairs) // 2  # rows at the top and bottom that have no partner
             real, imaginary = _rotated(real, imaginary, turn, shift, apart, edge)
         return real, imaginary
 
@@ -79,7 +82,7 @@ class Rotations:
 def _rotated(
     real: Tensor, imaginary: Tensor | None, angles: Tensor, phases: Tensor | None, apart: int, edge: int
 ) -> tuple[Tensor, Tensor | None]:
-    """Rows of a matrix after a layer: rows so far apart are pairs, but for those at both edges."""
+    """Apply a layer to the rows of a matrix. Pairs are `apart` rows apart; `edge` rows at both ends have no partner."""
     size = len(real)
 
     def pairs(rows: Tensor) -> tuple[Tensor, ...]:
@@ -103,11 +106,11 @@ def _rotated(
 
 
 def turned(real: Tensor, imaginary: Tensor, phases: Tensor) -> tuple[Tensor, Tensor]:
-    """Both parts of D W, for D = diag(e^{i phases}); W is `(n, n)`, phases `(n,)`."""
+    """Real and imaginary part of D W for D = diag(e^{i phases}); W is `(n, n)`, phases `(n,)`."""
     cos, sin = torch.cos(phases).unsqueeze(-1), torch.sin(phases).unsqueeze(-1)
     return cos * real - sin * imaginary, sin * real + cos * imaginary
 
 
 def full_circle(angles: Tensor) -> None:
-    """Draw them from U(-pi, pi), in place."""
+    """Draw angles from U(-pi, pi), in place."""
     angles.uniform_(-math.pi, math.pi)

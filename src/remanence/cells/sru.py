@@ -16,24 +16,26 @@ AVERAGES = (0.0, 0.25, 0.5, 0.9, 0.99)
 
 @dataclass(frozen=True)
 class SRUCell(Cell):
-    """Moving averages of statistics, at several timescales at once, and no gate.
+    """Moving averages of statistics at several timescales, without a gate.
 
         r_t   = relu(W_r mu_{t-1} + b_r)                    a summary of the past
         phi_t = relu(W_phi r_t + W_x x_t + b_phi)           statistics of the present
-        mu_t^a = a mu_{t-1}^a + (1 - a) phi_t               for every a; mu_t is all of them side by side
+        mu_t^a = a mu_{t-1}^a + (1 - a) phi_t               for every a; mu_t concatenates them
         h_t   = relu(W_h mu_t + b_h)
 
-    Oliva, Poczos & Schneider, "The statistical recurrent unit" (ICML 2017): not the simple recurrent unit, which has
-    the same letters. The NRU paper, whose number for it others quote, has averages 0, 0.5, 0.9, 0.99 and 0.999. What an
-    average forgets is not learned: it has no forget gate.
+    Oliva, Poczos & Schneider, "The statistical recurrent unit" (ICML 2017); not the simple recurrent unit, which has
+    the same abbreviation. The NRU paper, whose result for it others quote, uses averages 0, 0.5, 0.9, 0.99 and 0.999.
+    The decay factors are not learned: it has no forget gate.
+
+    Args:
+        statistics: Width of phi.
+        summary: Width of r.
+        averages: All decay factors a.
     """
 
     statistics: int
-    """Width of phi."""
     summary: int
-    """Width of r."""
     averages: tuple[float, ...] = AVERAGES
-    """All a."""
 
     name: ClassVar[str] = "sru"
 
@@ -64,7 +66,7 @@ class SRUCell(Cell):
         return shapes | ({name: (size,) for name, size in biases.items()} if bias else {})
 
     def initialise(self, weights: dict[str, Tensor]) -> None:
-        """Glorot's uniform numbers with the gain of a relu, and biases of zero, as the NRU paper's code has it."""
+        """Glorot uniform initialisation with the gain of a ReLU, and zero biases, as in the code of the NRU paper."""
         both = weights["weight_ih"].shape[1] + weights["weight_hh"].shape[1]
         for name, weight in weights.items():
             if "bias" in name:

@@ -1,7 +1,7 @@
-"""Cells as text, for graphs that hold a cell's operator: its name, its settings, its gate.
+"""Serialises cells to text (name, settings, gate) for graphs that contain a cell's operator.
 
-A class of one's own is named by its module. It is found again where that has been imported: nothing is imported, and
-no code is run, because a text says so.
+A custom class is stored with the name of its module and is found again if that module has been imported. Loading never
+imports a module or runs code.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ CELLS: dict[str, type[Cell]] = {
         *(ModReLUCell, ComplexModReLUCell, ModReLUGRUCell),
     )
 }
-"""All that engines are given."""
+"""All cells that engines run."""
 LOCAL = "local "
-"""How the text of a cell begins that only this process knows."""
+"""Prefix of the text of a cell that is only known to this process."""
 _known: dict[str, Cell] = {}
 
 
 def as_text(cell: Cell) -> str:
-    """A cell as text; made once per cell."""
+    """A cell as text; cached on the cell."""
     found: str | None = getattr(cell, "_text", None)
     if found is None:
         try:
             found = json.dumps(_plain(cell), sort_keys=True)
-        except TypeError:  # a setting that is no plain data
+        except TypeError:  # a setting that is not plain data
             found = f"{LOCAL}{len(_known)} {type(cell).__name__}"
         _known.setdefault(found, cell)
-        object.__setattr__(cell, "_text", found)  # beside the fields: cells do not change
+        object.__setattr__(cell, "_text", found)  # the cell is frozen, and this is not a field
     return found
 
 
 def from_text(text: str) -> Cell:
-    """The cell that a text is of."""
+    """The cell that a text describes."""
     cell = _known.get(text)
     if cell is None:
         if text.startswith(LOCAL):
-            raise ValueError(f"expected a cell that this process has made, got {text!r} of another")
+            raise ValueError(f"expected a cell that was made in this process, got {text!r} of another process")
         cell = _known[text] = _restored(json.loads(text))
     return cell
 
@@ -96,12 +96,12 @@ def _class(name: str) -> Any:
     if ":" not in name:
         found = CELLS.get(name) or KNOWN.get(name)
         if found is None:
-            raise ValueError(f"expected a cell or a gate that this package has, or that was registered, got {name!r}")
+            raise ValueError(f"expected a cell or gate of this package or a registered one, got {name!r}")
         return found
     for kind in (*_subclasses(Cell), *_subclasses(Gate)):
         if f"{kind.__module__}:{kind.__qualname__}" == name:
             return kind
-    raise ValueError(f"expected {name} to be imported before a program that needs it runs, got none of that name")
+    raise ValueError(f"expected {name} to be imported before the program that uses it runs, got no such class")
 
 
 def _subclasses(kind: type[Any]) -> list[type[Any]]:

@@ -16,15 +16,18 @@ from .rotations import full_circle
 
 @dataclass(frozen=True)
 class UnitaryRNNCell(BuiltCell):
-    """h_t = modReLU(W h_{t-1} + V x_t) of complex numbers,    W = D3 R2 F^-1 D2 P R1 F D1.
+    """h_t = modReLU(W h_{t-1} + V x_t), complex-valued,    W = D3 R2 F^-1 D2 P R1 F D1.
 
     D are diagonal matrices of phases, R = I - 2 v v* / |v|^2 reflections, F the Fourier transform, P a permutation that
-    is not learned: 7 n real numbers for a unitary matrix of n x n. hidden_size = 2 n: the real parts of all numbers,
-    then the imaginary ones.
+    is not learned: 7 n real parameters for a unitary n x n matrix. hidden_size = 2 n: the real parts of all n complex
+    numbers, then the imaginary parts.
 
-    Arjovsky, Shah & Bengio, "Unitary evolution recurrent neural networks" (ICML 2016). The hidden state before the
-    first step is learned, as in the authors' code, with the permutation of that code. Phases start from U(-pi, pi) and
-    reflections from U(-1, 1) as in the paper, where the code has smaller ones.
+    Arjovsky, Shah & Bengio, "Unitary evolution recurrent neural networks" (ICML 2016). The initial hidden
+    state is learned, as in the authors' code. Phases are initialised from U(-pi, pi) and reflections from U(-1, 1) as
+    in the paper; the code has smaller ones.
+
+    Args:
+        permutation: P, a permutation of 0 to n - 1. `remanence.UnitaryRNN` uses that of the authors' code.
     """
 
     permutation: tuple[int, ...]
@@ -75,6 +78,6 @@ class UnitaryRNNCell(BuiltCell):
 
 
 def reflected(matrix: Tensor, direction: Tensor) -> Tensor:
-    """A complex matrix after the reflection at the plane normal to a vector, given as both of its halves."""
+    """Reflect a complex matrix at the plane normal to a vector, given as real and imaginary half."""
     normal = torch.complex(*direction.chunk(2))
     return matrix - (2 / direction.square().sum()) * torch.outer(normal, normal.conj() @ matrix)

@@ -1,4 +1,4 @@
-"""Forget gates, one file each. `KNOWN` is the list of names; add a gate by adding it there."""
+"""Forget gates, one file each. `KNOWN` maps names to gates; register a custom gate by adding it there."""
 
 from ..names import lookup
 from .base import Forgetting, Gate
@@ -27,7 +27,20 @@ __all__ = [
 
 
 def gate_named(gate: str | Gate) -> Gate:
-    """The gate itself, or a new one of that name; one from outside of the package is tried first."""
+    """Return a gate object unchanged, or make the gate of this name. A custom gate is checked first.
+
+    Args:
+        gate: A name in `KNOWN`, or a gate.
+
+    Raises:
+        ValueError: The name is unknown, or a custom gate breaks the rules of `Gate.__call__`.
+        TypeError: This is neither a name nor a gate.
+
+    Examples:
+        >>> from remanence import gates
+        >>> gates.gate_named("fast")
+        Fast()
+    """
     if not isinstance(gate, Gate):
         if not isinstance(gate, str):
             raise TypeError(f"expected gate to be a name or a gate object, got {type(gate).__name__}")

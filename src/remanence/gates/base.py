@@ -1,4 +1,4 @@
-"""What every forget gate has in common."""
+"""The base class of forget gates."""
 
 from __future__ import annotations
 
@@ -12,45 +12,61 @@ from torch import Tensor
 
 
 class Forgetting(NamedTuple):
-    """What a gate decides at one step, each tensor `(B, H)`."""
+    """The result of a gate at one step. Each tensor is `(B, H)`."""
 
     forget: Tensor
-    """How much of the cell stays."""
+    """The fraction of the cell that is kept."""
     complement: Tensor
-    """`1 - forget`, computed so that it is right where `forget` rounds to one."""
+    """`1 - forget`, computed so that it stays accurate where `forget` rounds to one."""
     carried: tuple[Tensor, ...] = ()
-    """The gate's own state after the step, in the order of `Gate.carries`."""
+    """The state of the gate after the step, in the order of `Gate.carries`."""
     seen: Mapping[str, Tensor] = MappingProxyType({})
-    """Inner values worth recording, by name."""
+    """Intermediate values to record, by name."""
 
 
 class Gate(ABC):
-    """A forget gate: pre-activations in, a forget value out.
+    """Base class of forget gates. A gate maps pre-activations to a forget value.
 
-    A gate is a small immutable object without tensors. What it learns per unit lives in the layer that uses
-    it (`per_unit`), what it carries from step to step lives in the state (`carries`).
+    A gate is a small immutable object without tensors. Its learned per-unit parameters (`per_unit`) belong to the layer
+    that uses it, and its recurrent state (`carries`) is part of the state of the layer.
 
-    To add a gate, write one file with a subclass and add it to `remanence.gates.KNOWN`. Only `name` and
-    `__call__` are required; `logit` and `bias` give it timescales, `parameters` gives it weights of its own.
+    To add a gate, write a subclass and add it to `remanence.gates.KNOWN`. Only `name` and `__call__` are required;
+    `logit` and `bias` define timescales, `parameters` initialises per-unit parameters. Every engine derives its kernels
+    and their gradients from `__call__`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> class Cubic(rm.gates.Gate):
+        ...     name = "cubic"
+        ...
+        ...     def __call__(self, pre, carried, weights, dt):
+        ...         (z,) = pre
+        ...         logit = z + z**3
+        ...         return rm.gates.Forgetting(torch.sigmoid(logit), torch.sigmoid(-logit))
+        >>> layer = rm.LSTM(8, 32, gate=Cubic())
+        >>> output, state = layer(torch.randn(100, 4, 8))
+        >>> output.shape
+        torch.Size([100, 4, 32])
     """
 
     name: ClassVar[str]
-    """The word a user writes: `LSTM(..., gate="name")`."""
+    """The name of the gate, as in `LSTM(..., gate="name")`."""
     rows: ClassVar[tuple[str, ...]] = ("forget",)
-    """The blocks of pre-activations it reads. The first takes the place of the LSTM's forget block, the others
-    come after all blocks of the cell."""
+    """The blocks of pre-activations that the gate reads. The first replaces the LSTM's forget block, the others come
+    after all blocks of the cell."""
     carries: ClassVar[tuple[str, ...]] = ()
-    """Names of the state it carries along, `(B, H)` each, zero at the start."""
+    """Names of its recurrent state, `(B, H)` each, initially zero."""
     takes_dt: ClassVar[bool] = False
-    """Whether the time between two steps matters to it."""
+    """Whether the gate uses dt, the time between two steps."""
     coupled: ClassVar[bool] = False
-    """Whether `input = 1 - forget` unless the user says otherwise."""
+    """Whether `input = 1 - forget` is the default."""
     two_biases: ClassVar[bool] = True
-    """Whether layers keep torch's `bias_hh` beside `bias_ih`."""
+    """Whether layers have torch's `bias_hh` in addition to `bias_ih`."""
     matched: ClassVar[bool] = False
-    """Whether units start at forget value sigmoid(1) = 0.731 unless the user says otherwise."""
+    """Whether the default initial forget value is sigmoid(1) = 0.731."""
     per_unit: tuple[str, ...] = ()
-    """Names of the weights of its own, `(H,)` each."""
+    """Names of its learned per-unit parameters, `(H,)` each."""
 
     @abstractmethod
     def __call__(
@@ -60,13 +76,16 @@ class Gate(ABC):
         weights: Mapping[str, Tensor],
         dt: Tensor | None,
     ) -> Forgetting:
-        """One step.
+        """Compute one step. Use pointwise torch operations only, without in-place changes.
 
         Args:
-            pre: one `(B, H)` tensor of pre-activations per entry of `rows`, float32 or wider.
-            carried: one `(B, H)` tensor per entry of `carries`, float32 or wider.
-            weights: the layer's weights by name, those in `per_unit` among them.
-            dt: time since the previous step, `(B, 1)`, or None for unit steps.
+            pre: One `(B, H)` tensor of pre-activations per entry of `rows`, float32 or wider.
+            carried: One `(B, H)` tensor per entry of `carries`, float32 or wider.
+            weights: The layer's weights by name, including those in `per_unit`.
+            dt: Time since the previous step, `(B, 1)`, or None for unit steps.
+
+        Returns:
+            Forget value, its complement, and the new state of the gate.
         """
 
     def slopes(
@@ -76,45 +95,48 @@ class Gate(ABC):
         weights: Mapping[str, Tensor],
         dt: Tensor | None,
     ) -> Mapping[str, Tensor]:
-        """Derivatives of the forget value by some rows, by name, where a formula by hand is faster than a derived one.
+        """Optional hand-written derivatives of the forget value with respect to some rows, by name.
 
-        Arguments are those of `__call__`. Kernels use it in the place of what they would derive, after it has been held
-        to autograd; none is needed.
+        Arguments are those of `__call__`. Kernels use these instead of derived gradients where that is faster, after
+        checking them against autograd.
         """
         return {}
 
     def kept(self, row: Tensor) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]] | None:
-        """What kernels may keep of the only row for the backward pass, where something else is nearer to the slopes.
+        """Optional value for kernels to save for the backward pass instead of the only row, to save recomputation.
+
+        Args:
+            row: Pre-activations of the only row.
 
         Returns:
-            What is kept, and a function from it to forget value, complement, and derivative by the row; None for
-            nothing but the row. Held to `__call__` and autograd before it is used.
+            The value to save, and a function from it to forget value, complement, and derivative with respect to the
+            row; None to save the row itself. Checked against `__call__` and autograd before it is used.
         """
         return None
 
     def parameters(self, units: int) -> dict[str, Tensor]:
-        """Freshly drawn values, float64 `(units,)`, for every name in `per_unit`."""
+        """Initial values, float64 `(units,)`, for every name in `per_unit`."""
         return {}
 
     def initial_biases(self, units: int) -> tuple[Tensor, ...] | None:
-        """Biases every new layer starts with, one float64 `(units,)` per row; None keeps torch's initialisation."""
+        """Initial biases of a new layer, one float64 `(units,)` per row; None keeps torch's initialisation."""
         return self.matched_biases(units) if self.matched else None
 
     def matched_biases(self, units: int) -> tuple[Tensor, ...]:
         """Biases at which every unit's forget value is sigmoid(1), one float64 `(units,)` per row."""
         return self.complete(self.bias(torch.ones(units, dtype=torch.float64, device="cpu")))
 
-    # From biases to timescales and back. A unit that hears nothing forgets by f = phi(b) a step, which is a
-    # timescale of -1/log f. All conversions go through logit(f): it keeps every digit where f rounds to one.
+    # Conversion between biases and timescales. A unit without input keeps a fraction f = phi(b) per step, which is a
+    # timescale of -1/log f. All conversions go through logit(f), which stays accurate where f rounds to one.
 
     def logit(self, *biases: Tensor) -> Tensor:
-        """`log(f / (1 - f))` of the forget value at these pre-activations, one per row."""
+        """`log(f / (1 - f))` of the forget value f at these pre-activations, one per row."""
         raise ValueError(f"expected a gate with a timescale, got {self.name}, which defines none from its biases")
 
     def bias(self, logit: Tensor) -> Tensor:
-        """The bias of the first row at which a unit forgets by `sigmoid(logit)`: the inverse of `logit`."""
+        """The bias of the first row at which the forget value is `sigmoid(logit)`: the inverse of `logit`."""
         raise ValueError(f"expected a gate with a timescale, got {self.name}, which defines none from its biases")
 
     def complete(self, bias: Tensor) -> tuple[Tensor, ...]:
-        """Biases of all rows that belong to this bias of the first row."""
+        """Biases of all rows, given the bias of the first row."""
         return (bias, *(torch.zeros_like(bias) for _ in self.rows[1:]))

@@ -12,32 +12,38 @@ from torch import Tensor
 from .base import Forgetting, Gate
 
 NEAR_ZERO = 1e-4
-"""p starts in [NEAR_ZERO, 1 - NEAR_ZERO], so that p_hat = logit(p) is finite."""
+"""The initial p is in [NEAR_ZERO, 1 - NEAR_ZERO], so that p_hat = logit(p) is finite."""
 
 
 @dataclass(frozen=True)
 class PowerLaw(Gate):
-    """f_t = ((d_t + 1) / (d_t + eps))^(-p), where d_t is the age of what the unit holds.
+    """f_t = ((d_t + 1) / (d_t + eps))^(-p), where d_t is the age of the unit's content: the time since its last reset.
 
         r_t = sigmoid(z)                                  reset gate (pLSTM eq. 6)
         d_t = (1 - r_t) (d_{t-1} + dt)                    age = t - k_t, k_t the reference time (eqs. 5 and 11)
         f_t = ((d_t + 1) / ((1 - r_t)(d_{t-1} + 1) + eps))^(-p)    (eqs. 7 and 13), never above one
         p   = sigmoid(p_hat)                              one per unit, learned, or a fixed number
 
-    "Slower is Better: Revisiting the Forgetting Mechanism in LSTM for Slower Information Decay". Left alone, a cell
-    decays as (n + 1)^(-p) over n steps instead of exponentially: choose it when you do not know how long things must
-    be kept, or when samples come at irregular times (pass `dt`). The input gate is coupled unless told otherwise, as
-    in the paper's experiments.
+    "Slower is Better: Revisiting the Forgetting Mechanism in LSTM for Slower Information Decay". Without input, a cell
+    decays as (n + 1)^(-p) over n steps instead of exponentially. Choose it if you do not know how long the network must
+    remember, or if samples come at irregular times (pass `dt`). The input gate is coupled by default, as in the paper's
+    experiments.
 
-    Only the age is carried, never the time, so long sequences lose no precision. A step shorter than eps can push
-    the printed formula above one; the age form is clamped. Gradients through a full reset are as large as
+    The state holds only the age, never the absolute time, so long sequences lose no precision. With a step shorter than
+    eps the formula of the paper can exceed one; here it is clamped. Gradients through a full reset are as large as
     p eps^(p-1): clip them.
 
     Args:
-        p: None to learn one exponent per unit, starting uniform on (0, 1); or a positive number for all units.
-        eps: keeps the gradient finite at a full reset. Use 1e-5 where dt can be small.
-        reset_age: the age after a full reset; r_t reset_age is added to d_t. It is 0 in the paper, and eps in the first
+        p: Exponent of the decay. None learns one exponent per unit, initially uniform on (0, 1); a positive number is
+            fixed and the same for all units.
+        eps: Keeps the gradient finite at a full reset. Use 1e-5 if dt can be small.
+        reset_age: The age after a full reset; r_t reset_age is added to d_t. It is 0 in the paper, and eps in the first
             author's public code, which resets to t - eps.
+
+    Examples:
+        >>> import remanence as rm
+        >>> rm.LSTM(8, 32, gate=rm.gates.PowerLaw(p=0.5))
+        LSTM(8, 32, gate=PowerLaw(p=0.5, eps=0.001, reset_age=0.0))
     """
 
     p: float | None = None
@@ -64,7 +70,7 @@ class PowerLaw(Gate):
         return ("p_hat",) if self.p is None else ()
 
     def exponent(self, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Tensor | float:
-        """p of every unit, `(H,)`, or the fixed number."""
+        """The exponent p of every unit, `(H,)`, or the fixed number."""
         return torch.sigmoid(weights["p_hat"].to(dtype)) if self.p is None else self.p
 
     def __call__(
@@ -79,9 +85,9 @@ class PowerLaw(Gate):
         else:
             age = keep * (age + dt)
             lost = (reset + keep * dt - self.eps).clamp(min=0)
-        # The ratio of eq. 13 is held / (age + 1), and age + 1 = held + lost: in this form its logarithm keeps all
-        # digits at large ages, where the ratio rounds to one, and after a reset or a long gap, where it is small.
-        # A step shorter than eps must not amplify, hence the clamp at zero; `held` can vanish only for eps = 0.
+        # The ratio of eq. 13 is held / (age + 1), and age + 1 = held + lost. In this form its logarithm is accurate at
+        # large ages, where the ratio rounds to one, and after a reset or a long gap, where it is small. A step shorter
+        # than eps must not amplify, hence the clamp at zero; `held` can be zero only for eps = 0.
         if self.reset_age:
             age, held = age + reset * self.reset_age, held + reset * self.reset_age
         tiny = torch.finfo(age.dtype).tiny
@@ -103,6 +109,6 @@ class PowerLaw(Gate):
 
 
 NO_TIMESCALE = (
-    "expected a gate whose forgetting is exponential, got power_law, which has no bias timescale: it decays as a "
-    "power of its age, with exponent p and resets instead"
+    "expected a gate with exponential decay, got power_law, which has no bias timescale: it decays as a power of its "
+    "age, with exponent p"
 )

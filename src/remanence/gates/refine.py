@@ -17,8 +17,15 @@ class Refine(Gate):
     """g = r (1 - (1 - f)^2) + (1 - r) f^2 with f = sigmoid(z_f), r = sigmoid(z_r); g takes the place of f.
 
     Gu et al., "Improving the gating mechanism of recurrent neural networks" (ICML 2020). The auxiliary gate r pulls f
-    towards one or zero, so 1 - g can fall as exp(-2z). r = 1/2 gives g = f: with its bias at zero the gate starts as a
-    sigmoid. Costs one more block of weights (none when the input gate is coupled: r then takes its place).
+    towards one or zero, so 1 - g can fall as exp(-2z). r = 1/2 gives g = f: with zero bias it starts as a sigmoid gate.
+    It needs one more block of weights than a sigmoid gate. With a coupled input gate the total is that of the LSTM,
+    since r replaces the input gate.
+
+    Examples:
+        >>> import remanence as rm
+        >>> layer = rm.LSTM(8, 32, gate="refine")
+        >>> layer.weight_hh_l0.shape  # five blocks instead of four
+        torch.Size([160, 32])
     """
 
     name: ClassVar[str] = "refine"
@@ -31,8 +38,8 @@ class Refine(Gate):
         z, z_refine = pre
         forget, lost = torch.sigmoid(z), torch.sigmoid(-z)
         refine = torch.sigmoid(z_refine)
-        # The complement is the same formula with forget and lost, and refine and 1 - refine, exchanged. There 1 -
-        # refine must keep its digits: beside lost it is not small.
+        # The complement is the same formula with forget and lost, and refine and 1 - refine, swapped. There 1 - refine
+        # must be accurate: its term is the largest one where lost is small.
         return Forgetting(
             refine * (forget * (1 + lost)) + (1 - refine) * forget.square(),
             refine * lost.square() + torch.sigmoid(-z_refine) * (lost * (1 + forget)),
@@ -44,7 +51,8 @@ class Refine(Gate):
     ) -> Mapping[str, Tensor]:
         """dg/dz_f = 2 f l (r l + (1 - r) f), dg/dz_r = 2 f l r (1 - r) with l = 1 - f: sums without cancellation.
 
-        What is derived chooses between two longer formulas, of forget value and complement: 10 % of a training step.
+        The derived code selects between two longer formulas, one from the forget value and one from the complement.
+        This saves 10 % of a training step.
         """
         z, z_refine = pre
         forget, lost = torch.sigmoid(z), torch.sigmoid(-z)

@@ -1,4 +1,4 @@
-"""The forget gate of the LSTM."""
+"""The sigmoid gate of the standard LSTM."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ class Sigmoid(Gate):
 
     The gate of Gers et al. (2000) and of `torch.nn.LSTM`, whose initialisation it keeps. It saturates as exp(-z):
     a unit with timescale T needs a bias of about log T, and gradients through the gate shrink as 1/T.
+
+    Examples:
+        >>> import torch
+        >>> from remanence import gates
+        >>> z = torch.tensor([[0.0, 2.0]])
+        >>> gates.Sigmoid()((z,), (), {}, None).forget
+        tensor([[0.5000, 0.8808]])
     """
 
     name: ClassVar[str] = "sigmoid"

@@ -16,8 +16,13 @@ from .base import Forgetting, Gate
 class Softsign(Gate):
     """f = (s(z/2) + 1) / 2 with s(z) = z / (1 + |z|), which is (1 + z) / (2 + z) for z >= 0.
 
-    The slowly saturating counterpart in the fast-gate paper: 1 - f falls only as 1/z, so long timescales are out of
-    reach (T = 5000 needs z near 5000). A baseline to show that saturation matters, not a gate to choose.
+    The slowly saturating baseline of the fast-gate paper: 1 - f falls only as 1/z, so long timescales are out of reach
+    (T = 5000 needs z near 5000). It is there to show that saturation matters; do not choose it for a new model.
+
+    Examples:
+        >>> from remanence import timescales
+        >>> timescales.timescale_to_bias(5000.0, "softsign")
+        tensor(4998.5000, dtype=torch.float64)
     """
 
     name: ClassVar[str] = "softsign"

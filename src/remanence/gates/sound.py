@@ -1,4 +1,4 @@
-"""Whether a gate keeps its promises, asked once when a layer is made of it: mistakes show before training does."""
+"""Checks of a custom gate, run once when a layer is made with it, so that mistakes show before training."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .base import Forgetting, Gate
 
 BATCH, UNITS = 3, 5
-"""Of the tensors that a gate is tried with."""
+"""Shape of the tensors that a gate is tested with."""
 SAME = 1e-6
-"""How far forget value and complement may be from one together, in float64."""
+"""Tolerance of forget + complement = 1, in float64."""
 TAKEN = frozenset({"input", "candidate", "candidate_reset", "output", "hidden", "cell", "dt"})
-"""Names that cells have for rows and state of their own."""
+"""Names that cells use for their own rows and state."""
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Whatever the caller is in put aside: transforms, modes, hooks of checkpoints, inference mode and autocast."""
+    """Leave the caller's context: functorch transforms, modes, checkpointing hooks, inference mode and autocast."""
     with ExitStack() as stack:
-        if torch._C._are_functorch_transforms_active():  # else the import would take a second for nothing
+        if torch._C._are_functorch_transforms_active():  # else skip the import, which takes a second
             from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
             stack.enter_context(temporarily_clear_interpreter_stack())
@@ -31,22 +31,22 @@ def alone() -> Iterator[None]:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(torch.autocast("cpu", enabled=False))
-        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged))
         yield
 
 
-def _as_it_is(tensor: Tensor) -> Tensor:
+def _unchanged(tensor: Tensor) -> Tensor:
     return tensor
 
 
 def expect_sound(gate: Gate) -> None:
-    """One sentence about what is wrong with a gate, if something is."""
+    """Raise an error that says what is wrong with a gate, if anything is."""
     names = [*gate.rows, *gate.carries]
     clash = [name for place, name in enumerate(names) if name in TAKEN or name in names[:place]]
     if clash:
         raise ValueError(
-            f"expected rows and carried values of gate {gate.name!r} to have names of their own, got {clash[0]!r}, "
-            "which is another one's or a cell's"
+            f"expected rows and carried values of gate {gate.name!r} to have unique names, got {clash[0]!r}, "
+            "which is used twice or reserved for cells"
         )
     with alone():
         _expect_sound(gate, None)
@@ -72,19 +72,19 @@ def _expect_sound(gate: Gate, dt: Tensor | None) -> None:
         raise ValueError(
             f"expected gate {gate.name!r} to use weights that it declares in per_unit ({declared}), got {error}"
         ) from error
-    except RuntimeError as error:  # of torch, such as shapes that do not fit
+    except RuntimeError as error:  # from torch, such as a shape mismatch
         reason = str(error).strip().partition("\n")[0]
         raise ValueError(
             f"expected gate {gate.name!r} to take rows of any shape (B, H), got for {(BATCH, UNITS)}: {reason}"
         ) from error
     if any(tensor._version != version for tensor, version in zip(given, before, strict=True)):
-        raise ValueError(f"expected gate {gate.name!r} to leave what it is given as it is, got it changed in place")
+        raise ValueError(f"expected gate {gate.name!r} to leave its arguments unchanged, got one changed in place")
     if not isinstance(found, Forgetting):
         raise ValueError(f"expected gate {gate.name!r} to return a Forgetting, got {type(found).__name__}")
     if len(found.carried) != len(gate.carries):
         names = ", ".join(gate.carries) or "nothing"
         raise ValueError(
-            f"expected gate {gate.name!r} to return all that it carries ({names}), got {len(found.carried)} values"
+            f"expected gate {gate.name!r} to return everything in carries ({names}), got {len(found.carried)} values"
         )
     parts = {"forget": found.forget, "complement": found.complement}
     parts |= {f"carried {name!r}": part for name, part in zip(gate.carries, found.carried, strict=True)}

@@ -19,10 +19,17 @@ def uniform_logits(units: int) -> Tensor:
 
 @dataclass(frozen=True)
 class UniformRefine(Refine):
-    """The refine gate with b_f = logit(u), u ~ U(1/H, 1 - 1/H), and b_r = -b_f at the start.
+    """The refine gate with initial biases b_f = logit(u), u ~ U(1/H, 1 - 1/H), and b_r = -b_f.
 
-    "UR" of Gu et al. (2020). The forget values of f are spread evenly over the units, so the layer starts with
-    timescales up to about H. At zero input r = 1 - f, which makes the effective value g = 2f - 3f^2 + 2f^3.
+    "UR" of Gu et al. (2020). The initial values of f are spread evenly over the units, so the initial timescales
+    reach up to about H. Without input r = 1 - f, so the effective forget value is g = 2f - 3f^2 + 2f^3.
+
+    Examples:
+        >>> import remanence as rm
+        >>> layer = rm.LSTM(8, 256, gate="ur")
+        >>> (timescales,) = rm.timescales.of(layer)
+        >>> bool(timescales.max() > 20)
+        True
     """
 
     name: ClassVar[str] = "ur"
@@ -34,7 +41,7 @@ class UniformRefine(Refine):
         return bias, -bias
 
     def bias(self, logit: Tensor) -> Tensor:
-        """Bisection on b: logit(b, -b) rises with b and lies within 1 of b."""
+        """Bisection on b: logit(b, -b) increases with b and is within 1 of b."""
         low, high = logit - 1, logit + 1
         for _ in range(60):
             middle = (low + high) / 2

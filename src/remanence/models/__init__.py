@@ -1,4 +1,4 @@
-"""Whole models: recurrent layers and what is around them."""
+"""Complete models: sequence models with a read-out, language models, and export."""
 
 from ..pretrained import register
 from .activations import Activations, LayerActivations

@@ -1,4 +1,4 @@
-"""What the units of a language model hold at every word, by their timescale."""
+"""Activations of the units of a language model at every word, sorted by timescale."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from ..timescales.measured import Measurable
 
 @dataclass(frozen=True)
 class LayerActivations:
-    """One layer, its units sorted from the shortest timescale to the longest. All tensors are on the CPU."""
+    """Activations of one layer, with units sorted from the shortest timescale to the longest, on the CPU."""
 
     hidden: Tensor
-    """Hidden states `(N, H)` after every word."""
+    """Hidden states after every word, `(N, H)`."""
     cell: Tensor
-    """Cell states `(N, H)`; of a GRU and of JANET, the hidden states once more."""
+    """Cell states after every word, `(N, H)`; equal to the hidden states for GRU and JANET."""
     timescales: Tensor
-    """Timescale of every unit in words, float64 `(H,)`, rising."""
+    """Timescale of every unit in words, float64 `(H,)`, ascending."""
     units: Tensor
-    """The unit's number in the layer, int64 `(H,)`: `hidden[:, k]` is that of unit `units[k]`."""
+    """Index of the unit in the layer, int64 `(H,)`: `hidden[:, k]` belongs to unit `units[k]`."""
 
 
 @dataclass(frozen=True)
 class Activations:
-    """A text as a model reads it."""
+    """Activations of a language model on a text, as returned by `LanguageModel.activations`."""
 
     tokens: Tensor
-    """Numbers of the words, int64 `(N,)`."""
+    """Token ids, int64 `(N,)`."""
     words: list[str] | None
-    """The words, where the model has a vocabulary."""
+    """The words, or None if the model has no vocabulary."""
     layers: tuple[LayerActivations, ...]
-    """First layer first."""
+    """The layers, first to last."""
     state: tuple[Any, ...]
-    """State after the last word: give it to go on with the text."""
+    """State after the last word; pass it to continue with the text."""
 
 
 def layers_reading(
     model: Measurable, chunks: Sequence[Tensor], state: Any, timescales: Sequence[Tensor] | None
 ) -> tuple[tuple[LayerActivations, ...], Any]:
-    """What the layers of a language model hold while it reads a text.
+    """Activations of the layers of a language model on a text.
 
     Args:
-        model: the model, in evaluation mode.
-        chunks: the numbers of the words, `(T, 1)` each, on the device of the model.
-        state: state to start from; zeros if None.
-        timescales: what to sort by, see `LanguageModel.activations`.
+        model: The model, in evaluation mode.
+        chunks: Token ids, `(T, 1)` each, on the device of the model.
+        state: Initial state; zeros if None.
+        timescales: Timescales to sort by, see `LanguageModel.activations`.
 
     Returns:
-        The layers, first layer first, and the state after the last word.
+        The layers, first to last, and the state after the last word.
     """
     if timescales is None:
         timescales = _own_timescales(model, chunks)
@@ -68,8 +68,8 @@ def layers_reading(
 
 
 def _own_timescales(model: Measurable, chunks: Sequence[Tensor]) -> list[Tensor]:
-    """From the biases where they say it, else from the forget values on this text."""
-    gate = model.gate  # a layer without one says so
+    """Timescales from the biases if the gate defines them, else from the forget values on this text."""
+    gate = model.gate  # raises for a layer without one
     try:
         gate.bias(torch.zeros(1, dtype=torch.float64, device="cpu"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Words as vectors, with whole words dropped."""
+"""Word embeddings with word dropout."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from ..nn.expect import expect_probability, expect_size
 
 
 class Embedding(nn.Module):
-    """A vector per word, learned or one-hot; in training, every occurrence of some words is replaced by zeros.
+    """Learned or one-hot word embedding with word dropout.
 
-    Word dropout draws once per call for every word of the vocabulary: a dropped word is dropped wherever it occurs
-    in the batch, the others are scaled by 1/(1 - p). (Gal & Ghahramani 2016; Merity et al. 2018.)
+    Word dropout draws once per forward call for every word of the vocabulary: a dropped word is zero wherever it occurs
+    in the batch, and the others are scaled by 1/(1 - p). (Gal & Ghahramani 2016; Merity et al. 2018.)
 
     Args:
-        words: size of the vocabulary V.
-        width: length of a vector; None for one-hot vectors of length V, which have no weight.
-        p: probability that a word is dropped.
+        words: Size of the vocabulary V.
+        width: Length of a vector; None for one-hot vectors of length V, which have no weight.
+        p: Probability that a word is dropped.
+        device: Device of the weight.
+        dtype: Floating-point type of the weight.
     """
 
     weight: nn.Parameter | None
@@ -43,26 +45,26 @@ class Embedding(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self, bound: float | None = None) -> None:
-        """Draw the vectors anew: U(-bound, bound), or N(0, 1) as torch does."""
+        """Reinitialise the vectors from U(-bound, bound), or from N(0, 1) as in torch."""
         if self.weight is not None:
             self.weight.normal_() if bound is None else self.weight.uniform_(-bound, bound)
 
     def forward(self, tokens: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """Vectors of words.
+        """Embed tokens.
 
         Args:
-            tokens: whole numbers of any shape.
-            dtype: of the result; None for that of the weight, or torch's default where there is none.
+            tokens: Token ids, integers of any shape.
+            dtype: Dtype of one-hot vectors; None for torch's default. Ignored for learned vectors.
 
         Returns:
-            A tensor of that shape with the width added.
+            A tensor of shape `(*tokens.shape, width)`.
         """
         if self.weight is None:
             vectors = one_hot(tokens.long(), self.words).to(dtype or torch.get_default_dtype())
         else:
             vectors = embedding(tokens, self.weight)
         if self.training and self.p > 0:
-            # One number per word, looked up: scaling the whole matrix instead would cost V x width twice a step.
+            # Look up one factor per word: scaling the whole matrix would cost V x width twice per step.
             vectors = vectors * embedding(tokens, dropout(vectors.new_ones(self.words, 1), self.p))
         return vectors
 

@@ -1,7 +1,7 @@
-"""A trained model as a file for other programs, held to the model before it is there.
+"""Export of trained models to a file for other programs, checked against the model before it is written.
 
-Two kinds: a program of `torch.export` (.pt2), which runs in processes that import this package, and ONNX, which needs
-no part of it.
+Two formats: a `torch.export` program (.pt2), which runs in processes that import this package, and ONNX, which does not
+need it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .language import LanguageModel
 from .sequence import Layer, SequenceModel
 
 SHAPE, OTHER_SHAPES = (5, 3), ((12, 2), (1, 1))
-"""Steps and sequences that a program is made from, and those on which it is held to the model."""
+"""(T, B) of the example that a program is traced with, and of those on which it is compared with the model."""
 TOLERANCE = 1e-4
-"""Of the largest value of an output, or of one where all are smaller."""
+"""Allowed difference, relative to the largest value of an output, or absolute if all values are below 1."""
 ONE_FILE = 2**31
-"""Bytes that one file of ONNX can hold."""
+"""Maximum size in bytes of an ONNX file."""
 
 Model = SequenceModel | LanguageModel
 Inputs = dict[str, Any]
@@ -40,27 +40,48 @@ Inputs = dict[str, Any]
 
 @dataclass(frozen=True)
 class Exported:
-    """A file, and what is known of it."""
+    """The result of an export."""
 
     path: Path
+    """The file."""
     inputs: tuple[str, ...]
-    """Names, in the order in which the program takes them."""
+    """Names of the inputs, in the order of the program."""
     outputs: tuple[str, ...]
+    """Names of the outputs, in the order of the program."""
     difference: float
-    """The largest from the model that was found, see `TOLERANCE`."""
+    """Largest difference from the model that was found: relative to the largest value of an output, or absolute if all
+    values are below 1."""
 
 
 def export(model: Model, path: str | Path, to: str, also: Sequence[str] = ()) -> Exported:
-    """Write a model in evaluation mode and float32, for any number of steps and sequences.
+    """Export a model in evaluation mode and float32, for any number of steps and sequences.
 
-    The file is there once the program in it has given what the model gives, on random inputs of other shapes.
+    The file is written only if the exported program reproduces the outputs of the model on random inputs of other
+    shapes.
 
     Args:
-        model: what to write; it stays as it is.
-        path: the file.
-        to: "onnx" or "pt2".
-        also: inputs besides the sequences: "state", to go on where a call before ended; and of a `SequenceModel`
-            "lengths" of padded sequences, "dt", times between steps, and "mask", which values were seen.
+        model: The model, which is not changed.
+        path: The file, ending in .onnx or .pt2.
+        to: Format: "onnx" or "pt2" (`torch.export`).
+        also: Inputs besides the sequences: "state", to continue from a previous call; and for a `SequenceModel`
+            "lengths" of padded sequences, "dt", the time between steps, and "mask" of observed values.
+
+    Returns:
+        Path, names of inputs and outputs, and the largest difference from the model.
+
+    Raises:
+        ValueError: The path or an input does not fit, a package is not installed, the model is too large for ONNX, or
+            the exported program differs from the model.
+        TypeError: This is not a model of this package.
+
+    Examples:
+        >>> import remanence as rm
+        >>> model = rm.models.SequenceModel(rm.LSTM(3, 8, gate="fast"), outputs=2)
+        >>> exported = rm.models.export(model, "model.pt2", "pt2", also=["state"])
+        >>> exported.inputs
+        ('inputs', 'hidden_in', 'cell_in')
+        >>> exported.outputs
+        ('outputs', 'hidden_out', 'cell_out')
     """
     maker = lookup("format", to, KNOWN)
     path = expect_path(Path(path), to)
@@ -72,7 +93,7 @@ def export(model: Model, path: str | Path, to: str, also: Sequence[str] = ()) ->
         model.layer = of_this_package(model.layer)
     model.eval()
     for layer in model.recurrent_layers():
-        layer.engine = "auto"  # it is found where the program runs
+        layer.engine = "auto"  # chosen where the program runs
     names = expect_inputs(model, also)
     expect_one_file(model, to)
     try:
@@ -84,7 +105,7 @@ def export(model: Model, path: str | Path, to: str, also: Sequence[str] = ()) ->
             difference = float(torch.stack(found).max())
             if not difference <= TOLERANCE:  # NaN included
                 raise ValueError(
-                    f"expected a program that gives what the model gives to {TOLERANCE:g}, got one that differs by "
+                    f"expected a program that matches the model to {TOLERANCE:g}, got a difference of "
                     f"{difference:.2g}; {path} was not written"
                 )
     except OSError as error:
@@ -93,7 +114,7 @@ def export(model: Model, path: str | Path, to: str, also: Sequence[str] = ()) ->
 
 
 def of_this_package(layer: Layer) -> Recurrent:
-    """A layer that computes the same, and is one operator in a graph."""
+    """An equivalent layer of this package, which is one operator in a graph."""
     if isinstance(layer, torch.nn.LSTM):
         return LSTM.from_torch(layer)
     return GRU.from_torch(layer) if isinstance(layer, torch.nn.GRU) else built_once(layer)
@@ -101,7 +122,7 @@ def of_this_package(layer: Layer) -> Recurrent:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what the exporters say of themselves."""
+    """Silence the logs and warnings of the exporters."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -113,13 +134,13 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-# What it refuses.
+# Checks.
 
 
 def expect_path(path: Path, to: str) -> Path:
-    """A file that can be written, with the ending of its format."""
+    """Refuse a path that cannot be written or has the wrong suffix."""
     if path.suffix != f".{to}":
-        raise ValueError(f"expected the name of a file that ends in .{to}, got {path}")
+        raise ValueError(f"expected a file name that ends in .{to}, got {path}")
     if path.is_dir() or not path.parent.is_dir():
         got = "a folder" if path.is_dir() else "no such folder"
         raise ValueError(f"expected a file in a folder that exists, got {path}: {got}")
@@ -127,45 +148,45 @@ def expect_path(path: Path, to: str) -> Path:
 
 
 def expect_installed(to: str) -> None:
-    """What a format needs."""
+    """Refuse a format whose packages are not installed."""
     for package in ("onnx", "onnxscript", "onnxruntime") if to == "onnx" else ():
         if importlib.util.find_spec(package) is None:
-            raise ValueError(f"expected {package} for ONNX, got none; pip install '{DISTRIBUTION}[onnx]' brings it")
+            raise ValueError(
+                f"expected {package} to be installed for ONNX, got none (pip install '{DISTRIBUTION}[onnx]')"
+            )
 
 
 def expect_inputs(model: Model, also: Sequence[str]) -> list[str]:
-    """Names of inputs, in the order in which the model takes them."""
+    """Names of the inputs, in the order of the model's arguments."""
     possible = ["state"] if isinstance(model, LanguageModel) else ["lengths", "dt", "state", "mask"]
     for name in also:
         if name not in possible:
             raise ValueError(f"expected inputs of a {type(model).__name__} ({', '.join(possible)}), got {name!r}")
     if isinstance(model, SequenceModel):
         if "dt" in also and not model.takes_dt:
-            raise ValueError("expected a model that has a use for the time between steps, got --with dt for another")
+            raise ValueError("expected a model that uses the time between steps, got --with dt for one that does not")
         if "mask" in also and model.missing is None:
-            raise ValueError("expected a model with missing='zero' or missing='forward', got --with mask for another")
+            raise ValueError("expected a model with missing='zero' or missing='forward', got --with mask for None")
     return [first_input(model), *(name for name in possible if name in also)]
 
 
 def expect_one_file(model: Model, to: str) -> None:
-    """Weights that a format can hold."""
+    """Refuse weights that do not fit into a file of this format."""
     size = sum(weight.nbytes for weight in model.state_dict().values())
     if to == "onnx" and size >= ONE_FILE:
-        raise ValueError(
-            f"expected weights of less than 2 GiB, which one file of ONNX can hold, got {size / 2**30:.1f} GiB"
-        )
+        raise ValueError(f"expected weights below 2 GiB, the limit of an ONNX file, got {size / 2**30:.1f} GiB")
 
 
-# What goes in and comes out.
+# Inputs and outputs.
 
 
 def first_input(model: Model) -> str:
-    """The name of the argument that has the sequences."""
+    """The name of the argument that holds the sequences."""
     return "tokens" if isinstance(model, LanguageModel) else "inputs"
 
 
 def example(model: Model, names: Sequence[str], steps: int, batch: int) -> Inputs:
-    """Random inputs by name. The state is one that the model can be in: after such inputs."""
+    """Random inputs by name. The state is a final state of the model on other random inputs."""
     first, *others = names
     found: Inputs = {first: random_sequences(model, steps, batch)}
     sizes = (batch, steps) if batch_first(model) else (steps, batch)
@@ -183,7 +204,7 @@ def example(model: Model, names: Sequence[str], steps: int, batch: int) -> Input
 
 
 def random_sequences(model: Model, steps: int, batch: int) -> Tensor:
-    """What a model reads."""
+    """Random sequences for a model."""
     sizes = (batch, steps) if batch_first(model) else (steps, batch)
     if isinstance(model, LanguageModel):
         return torch.randint(model.words, sizes)
@@ -193,12 +214,12 @@ def random_sequences(model: Model, steps: int, batch: int) -> Tensor:
 
 
 def batch_first(model: Model) -> bool:
-    """Whether a model takes batches first."""
+    """Whether a model is batch first."""
     return isinstance(model, SequenceModel) and model.batch_first
 
 
 def dynamic(model: Model, given: Inputs) -> dict[str, Any]:
-    """Which sizes may differ from call to call."""
+    """The dynamic dimensions: number of steps T and of sequences B."""
     steps, batch = torch.export.Dim("T"), torch.export.Dim("B")
     first, second = (batch, steps) if batch_first(model) else (steps, batch)
     shapes: dict[str, Any] = {name: {0: first, 1: second} for name in given}
@@ -210,19 +231,19 @@ def dynamic(model: Model, given: Inputs) -> dict[str, Any]:
 
 
 def input_names(model: Model, given: Inputs) -> Iterator[str]:
-    """Of every tensor that goes in."""
+    """Names of all input tensors."""
     for name in given:
         yield from (f"{part}_in" for part in state_names(model)) if name == "state" else [name]
 
 
 def output_names(model: Model) -> list[str]:
-    """Of every tensor that comes out."""
+    """Names of all output tensors."""
     first = "logits" if isinstance(model, LanguageModel) else "outputs"
     return [first, *(f"{part}_out" for part in state_names(model))]
 
 
 def state_names(model: Model) -> list[str]:
-    """Of the parts of a state, such as hidden, cell and age; of several layers, with the number of the layer."""
+    """Names of the parts of the state, such as hidden, cell and age; in a language model, per layer."""
     layers: list[Recurrent] = model.recurrent_layers()
     widths = [layer.cell.widths(layer.hidden_size, layer.output_size) for layer in layers]
     if isinstance(model, SequenceModel):
@@ -230,13 +251,13 @@ def state_names(model: Model) -> list[str]:
     return [f"layer{number}_{name}" for number, parts in enumerate(widths) for name in parts]
 
 
-# The formats: each writes a file and returns what runs it.
+# The formats: each writes a file and returns a function that runs it.
 
 Run = Callable[[Inputs], list[Tensor]]
 
 
 def as_program(model: Model, given: Inputs, shapes: dict[str, Any], path: Path) -> Run:
-    """A program of torch.export, loaded again from its file."""
+    """A `torch.export` program, loaded back from its file."""
     with path.open("wb") as file:
         torch.export.save(torch.export.export(model, (), given, dynamic_shapes=shapes), file)
     program = torch.export.load(path).module()
@@ -244,7 +265,7 @@ def as_program(model: Model, given: Inputs, shapes: dict[str, Any], path: Path) 
 
 
 def as_onnx(model: Model, given: Inputs, shapes: dict[str, Any], path: Path) -> Run:
-    """ONNX, run by onnxruntime from its file."""
+    """An ONNX file, run by onnxruntime."""
     import onnxruntime
 
     names = list(input_names(model, given))
@@ -273,7 +294,7 @@ KNOWN = {"onnx": as_onnx, "pt2": as_program}
 
 
 def held_to(model: Model, run: Run, given: Inputs) -> Tensor:
-    """How far a program is from its model, see `TOLERANCE`."""
+    """Difference between a program and its model, see `TOLERANCE`."""
     found = []
     for one, other in zip(run(given), tree.tree_leaves(model(**given)), strict=True):
         if one.shape != other.shape:

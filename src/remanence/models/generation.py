@@ -1,4 +1,4 @@
-"""Drawing words from a language model, one after the other."""
+"""Sampling words from a language model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .modes import evaluating
 
 
 class Sampling:
-    """How a word is drawn from its scores.
+    """Samples a word from logits.
 
     Args:
-        temperature: logits are divided by it; 0 takes the likeliest word.
-        top_k: draw from the k likeliest words only; None for all.
-        generator: source of random numbers; None for torch's global one.
+        temperature: Divides the logits; 0 takes the most likely word.
+        top_k: Sample from the k most likely words only; None for all.
+        generator: Random number generator; None for torch's global one.
     """
 
     def __init__(
@@ -30,10 +30,10 @@ class Sampling:
         self.generator = generator
 
     def __call__(self, logits: Tensor) -> int:
-        """A word's number, drawn from logits `(V,)`."""
+        """Sample a token id from logits `(V,)`."""
         if self.temperature == 0:
             return int(logits.argmax())
-        # Float64 where there is one: a cold temperature makes large numbers of small differences.
+        # In float64 on the CPU: a low temperature magnifies small differences.
         scores = logits.to("cpu", torch.float64) / self.temperature
         words = None
         if self.top_k is not None and self.top_k < len(scores):
@@ -46,13 +46,13 @@ class Sampling:
 
 
 def continued(model: nn.Module, prompt: Tensor, length: int, sampling: Sampling) -> Iterator[int]:
-    """Numbers of words that go on from a prompt `(N,)`; what was drawn is the next input, and the state is carried.
+    """Sample token ids that continue a prompt `(N,)`. Each sample is the next input, and the state is carried.
 
-    The model takes whole numbers `(T, 1)` and a state, and returns logits `(T, 1, V)` and the state after them.
+    The model takes token ids `(T, 1)` and a state, and returns logits `(T, 1, V)` and the new state.
     """
     tokens, state = prompt, None
     for _ in range(length):
-        with evaluating(model):  # for each word anew: between two of them the model is the caller's
+        with evaluating(model):  # per word: the caller may use the model in between
             logits, state = model(tokens.unsqueeze(1), state)
             number = sampling(logits[-1, 0])
             tokens = tokens.new_tensor([number])

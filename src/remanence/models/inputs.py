@@ -1,8 +1,8 @@
-"""What goes into the recurrent layer of a model: values that are missing, their mask, the time between steps.
+"""Missing values in the inputs of a model.
 
 Che et al. 2018, "Recurrent neural networks for multivariate time series with missing values" (GRU-D), names the simple
-forms: GRU-Mean fills a missing value with the mean of its feature, which is zero where inputs are standardised;
-GRU-Forward with the last value that was seen; GRU-Simple gives the mask and the time to the layer as inputs.
+baselines: GRU-Mean fills a missing value with the mean of its feature, which is zero if inputs are standardised;
+GRU-Forward fills it with the last observed value; GRU-Simple passes the mask and the time to the layer as inputs.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ FILLS = ("zero", "forward")
 
 
 def filled(inputs: Tensor, mask: Tensor | None, how: Missing | None) -> Tensor:
-    """Inputs with something in the place of what is missing, which is not read: it may be NaN.
+    """Inputs with missing values filled in. Missing values are ignored, so they may be NaN.
 
     Args:
         inputs: `(..., T, B, I)`.
-        mask: booleans of the same shape, true where a value was seen; None where all were.
-        how: "zero", or "forward" for the last value that was seen of the same feature, zero before the first.
+        mask: Booleans of the same shape, true where a value was observed; None if all were.
+        how: "zero", or "forward" for the last observed value of the same feature, zero before the first.
     """
     if mask is None:
         return inputs
     if how is None:
-        raise ValueError("expected a model with missing='zero' or missing='forward' for a mask, got one without")
+        raise ValueError("expected a model with missing='zero' or missing='forward' for a mask, got missing=None")
     if mask.shape != inputs.shape:
         raise ValueError(f"expected a mask of the shape of the inputs, {tuple(inputs.shape)}, got {tuple(mask.shape)}")
     seen = mask.bool()
     known = torch.where(seen, inputs, 0)
     if how == "zero":
         return known
-    # Values that were seen, one after the other, behind a zero; each step has as many of them as it has seen.
+    # Scatter the observed values of every feature to consecutive rows after a zero row, then gather the latest one.
     count = seen.long().cumsum(-3)
     steps, *rest = inputs.shape[-3:]
-    one_after_the_other = known.new_zeros(*inputs.shape[:-3], steps + 1, *rest)
-    return one_after_the_other.scatter(-3, torch.where(seen, count, 0), known).gather(-3, count)
+    observed = known.new_zeros(*inputs.shape[:-3], steps + 1, *rest)
+    return observed.scatter(-3, torch.where(seen, count, 0), known).gather(-3, count)

@@ -1,4 +1,4 @@
-"""Language models: words in, the next word out, with a memory whose timescales one chooses."""
+"""Language models that predict the next word, with chosen timescales."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ Record = dict[str, Tensor]
 
 
 class Loss(NamedTuple):
-    """What a training step needs."""
+    """The loss of a chunk of text, and the state for the next one."""
 
     nll: Tensor
     """Mean negative log likelihood of the targets, a scalar, float32 or wider."""
     state: State
-    """The state after the last step, which gradients do not flow through: the next chunk starts from it."""
+    """The state after the last step, detached, from which the next chunk starts."""
     penalties: dict[str, Tensor]
-    """What is added to the likelihood in training, each with its factor: `activation` and `change`."""
+    """Regularisation terms in training, already scaled: `activation` and `change`."""
 
     @property
     def total(self) -> Tensor:
-        """What to minimise."""
+        """The value to minimise: `nll` plus all penalties."""
         total = self.nll
         for penalty in self.penalties.values():
             total = total + penalty
@@ -53,41 +53,57 @@ class Loss(NamedTuple):
 
 
 class LanguageModel(Pretrained):
-    """AWD-LSTM with any gate, any timescales and any engine.
+    """AWD-LSTM language model with any gate, timescales and engine.
 
-    Words become vectors, go through recurrent layers one after the other, and what comes out is compared with the
-    vector of every word (`tie`) or with weights of its own. Regularised as in Merity, Keskar & Socher, "Regularizing
-    and optimizing LSTM language models" (ICLR 2018): whole words are dropped, dropout is locked over a chunk, the
-    recurrent matrices are dropped (gradients reach the stored matrix), and large or quickly changing activations of
-    the last layer are penalised. The defaults are those for the Penn Treebank; `language_model(name, vocabulary)`
-    makes the models of the papers.
+    An embedding, a stack of recurrent layers, and a softmax that shares the embedding (`tie`) or has its own weights.
+    It is regularised as in Merity, Keskar & Socher, "Regularizing and optimizing LSTM language models" (ICLR 2018):
+    word dropout, locked dropout (one mask per chunk), weight drop on the recurrent matrices (gradients reach the stored
+    matrix), and penalties on large or quickly changing activations of the last layer (AR and TAR). The defaults are
+    those for the Penn Treebank; `language_model(name, vocabulary)` makes the models of the papers.
 
     Args:
-        vocabulary: number of words V, or a vocabulary (`len`, `encode`, `decode`), with which text can be given.
-        embedding_size: length of a word's vector; None for one-hot vectors of length V.
-        hidden_size: units of every layer, but for the last one where `tie` sets it; or one number per layer.
-        num_layers: number of layers.
-        layer: what layers are made of: "lstm", "gru", "janet" or "nru".
-        gate: forget gate of all layers, a name or an object of `remanence.gates`.
+        vocabulary: Number of words V, or a vocabulary (with `len`, `encode` and `decode`), which also lets methods take
+            text.
+        embedding_size: Length of the embedding vectors; None for one-hot vectors of length V.
+        hidden_size: Units of every layer, or one number per layer. With `tie` and a single number, the last layer has
+            embedding_size units.
+        num_layers: Number of layers.
+        layer: Type of the layers: "lstm", "gru", "janet" or "nru".
+        gate: Forget gate of all layers, a name or a `remanence.gates.Gate`.
         input_gate: "separate", "coupled" or None, see `remanence.LSTM`.
-        forget_bias: for layers without timescales: a number, "matched" or None, see `remanence.LSTM`; "uniform" draws
-            all biases from U(-1/sqrt(H), 1/sqrt(H)) whatever the gate.
-        timescales: one object of `remanence.timescales` for all layers, or a list with one (or None) per layer.
-        tie: whether the softmax uses the words' vectors, so that the last layer is as wide as they are.
-        word_dropout: probability of dropping a word of the vocabulary.
-        input_dropout: of locked dropout on the words' vectors.
-        layer_dropout: of locked dropout between layers.
-        output_dropout: of locked dropout on what the last layer gives.
-        weight_drop: probability of dropping an entry of a recurrent matrix, drawn once per call.
-        activation_penalty: factor of the mean square of the last layer's output, after dropout.
-        change_penalty: factor of the mean square of its change from step to step, before dropout.
-        initial_range: vectors and softmax weights start in U(-r, r), the softmax bias at zero; None keeps torch's
-            initialisation.
-        frozen_recurrent: never train the recurrent matrices; to repeat results of code in which they did not train.
-        engine: how to run: "auto", or the name of an engine.
+        forget_bias: Initial forget bias of layers without timescales: a number, "matched" or None, see
+            `remanence.LSTM`; "uniform" draws all biases from U(-1/sqrt(H), 1/sqrt(H)) for any gate.
+        timescales: An object of `remanence.timescales` for all layers, or a list with one (or None) per layer.
+        tie: Whether the softmax shares the embedding matrix. The last layer must then have embedding_size units.
+        word_dropout: Probability of dropping a word of the vocabulary.
+        input_dropout: Probability of locked dropout on the embeddings.
+        layer_dropout: Probability of locked dropout between layers.
+        output_dropout: Probability of locked dropout on the output of the last layer.
+        weight_drop: Probability of dropping an entry of a recurrent matrix, drawn once per forward call.
+        activation_penalty: Factor of the mean square of the last layer's output, after dropout (AR).
+        change_penalty: Factor of the mean square of its change from step to step, before dropout (TAR).
+        initial_range: Embedding and softmax weights are initialised from U(-r, r), the softmax bias to zero; None
+            keeps torch's initialisation.
+        frozen_recurrent: Never train the recurrent matrices, to reproduce results of code in which they did not train.
+        engine: "auto", or the name of an engine, see `remanence.engines`.
+        device: Device of the parameters.
+        dtype: Floating-point type of the parameters.
 
-    Called as `logits, state = model(tokens, state)`. `remanence.timescales.of(model)` and `estimate(model, tokens)`
-    give one tensor per layer.
+    Call it as `logits, state = model(tokens, state)`. `remanence.timescales.of(model)` and `estimate(model, tokens)`
+    return one tensor per layer.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> model = rm.models.LanguageModel(100, embedding_size=16, hidden_size=32, num_layers=2, gate="fast")
+        >>> tokens = torch.randint(100, (21, 4))  # 21 steps of 4 texts
+        >>> logits, state = model(tokens)
+        >>> logits.shape
+        torch.Size([21, 4, 100])
+        >>> loss = model.loss(tokens[:-1], tokens[1:])
+        >>> loss.total.backward()
+        >>> sorted(loss.penalties)
+        ['activation', 'change']
     """
 
     def __init__(
@@ -142,7 +158,7 @@ class LanguageModel(Pretrained):
             "frozen_recurrent": frozen_recurrent,
             "engine": engine,
         }
-        """What makes this model once more, with its vocabulary, device and dtype."""
+        """Constructor arguments of this model, without vocabulary, device and dtype."""
         self.activation_penalty = expect_number("activation_penalty", activation_penalty)
         self.change_penalty = expect_number("change_penalty", change_penalty)
         place: dict[str, Any] = {"device": device, "dtype": dtype}
@@ -166,20 +182,20 @@ class LanguageModel(Pretrained):
         self.output_dropout = LockedDropout(expect_probability("output_dropout", output_dropout))
         self.decoder = nn.Linear(units[-1], self.words, **place)
         if tie:
-            self.decoder.register_parameter("weight", None)  # the words' vectors are the only ones
+            self.decoder.register_parameter("weight", None)  # the softmax uses the embedding matrix
         if initial_range is not None:
             self._initialise(expect_number("initial_range", initial_range))
 
-    # What it is made of.
+    # Structure.
 
     @property
     def tied(self) -> bool:
-        """Whether the softmax uses the words' vectors."""
+        """Whether the softmax shares the embedding matrix."""
         return bool(self.arguments["tie"])
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Device of the model."""
         return self.decoder.bias.device
 
     @property
@@ -188,46 +204,57 @@ class LanguageModel(Pretrained):
         return self._layer(0).gate
 
     def __getattr__(self, name: str) -> Any:
-        if name == "gate":  # layers have none: they say so, where torch would say that there is no such attribute
+        if name == "gate":  # the property raised: raise its error, not torch's "no attribute"
             return self._layer(0).gate
         return super().__getattr__(name)
 
     def forget_biases(self) -> list[tuple[Tensor, ...]]:
-        """For every layer, the sums of the biases of the rows of the gate, `(H,)` each."""
+        """The total biases of the gate for every layer: one `(H,)` tensor per row of the gate."""
         return [biases for n in range(len(self.layers)) for biases in self._layer(n).forget_biases()]
 
-    # Running it.
+    # Running.
 
     def forward(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Scores of every word for the place after each of these.
+        """Predict the next word after every token.
 
         Args:
-            tokens: whole numbers `(T, B)`, or `(T,)` for one text.
-            state: state to start from, as returned; zeros if None.
+            tokens: Token ids, integers `(T, B)`, or `(T,)` for one text.
+            state: Initial state, as returned by a previous call; zeros if None.
 
         Returns:
-            Logits `(T, B, V)`, and the state after the last step.
+            Logits `(T, B, V)`, and the state after the last step: a tuple with the state of every layer.
+
+        Raises:
+            ValueError: The tokens are not int32 or int64 of one of these shapes, or the state does not fit.
         """
         dropped, _, state = self._run(tokens, state)
         return self._decode(dropped), state
 
     def penalised(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State, dict[str, Tensor]]:
-        """As calling the model, and in training the penalties beside it, each with its factor: see `Loss`."""
+        """Logits and state as from `forward`, and in training the penalties, already scaled, see `Loss`.
+
+        Args:
+            tokens: Token ids `(T, B)` or `(T,)`.
+            state: Initial state; zeros if None.
+        """
         dropped, raw, state = self._run(tokens, state)
         return self._decode(dropped), state, self._penalties(dropped, raw) if self.training else {}
 
     def compile(self, *arguments: Any, **keywords: Any) -> None:
-        """As of every module; training does not call the model but `penalised`, which is compiled as well."""
+        """Compile the model in place, as `torch.nn.Module.compile`, and also `penalised`, which training calls."""
         super().compile(*arguments, **keywords)
         self.penalised = torch.compile(self.penalised, *arguments, **keywords)  # type: ignore[method-assign]
 
     def loss(self, tokens: Tensor, targets: Tensor, state: State | None = None) -> Loss:
-        """The likelihood of the targets and, in training, the penalties.
+        """Negative log likelihood of the targets and, in training, the penalties.
 
         Args:
-            tokens: whole numbers `(T, B)`, or `(T,)` for one text.
-            targets: what comes after each of them, the same shape.
-            state: state to start from, as returned; zeros if None.
+            tokens: Token ids `(T, B)`, or `(T,)` for one text.
+            targets: The next token after each of them, in the same shape.
+            state: Initial state, as returned by a previous call; zeros if None.
+
+        Returns:
+            Loss, detached state, and penalties.
         """
         if targets.shape != tokens.shape:
             raise ValueError(f"expected targets of shape {tuple(tokens.shape)}, got {tuple(targets.shape)}")
@@ -235,21 +262,21 @@ class LanguageModel(Pretrained):
         return Loss(self._nll(logits.flatten(0, -2), targets.flatten()), detached(state), penalties)
 
     def watch(self, input: Inputs, state: Any = None, dt: Any = None) -> tuple[list[Record], Any, Tensor | None]:
-        """Run on the loop engine and keep what every gate did.
+        """Run on the loop engine and record every gate.
 
         Args:
-            input: whole numbers `(T, B)`.
-            state: state to start from, as returned; zeros if None.
-            dt: None; words come at unit steps.
+            input: Token ids `(T, B)`.
+            state: Initial state, as returned by a previous call; zeros if None.
+            dt: Must be None, because words come at unit steps.
 
         Returns:
-            A mapping of `(T, B, H)` per layer as of `remanence.record`, the state after the last step, and None (all
-            texts have T steps).
+            A mapping from names to `(T, B, H)` per layer, as from `remanence.record`, the state after the last step,
+            and None (all texts have T steps).
         """
         if dt is not None:
             raise ValueError("expected no dt, got one: words come at unit steps")
         if not isinstance(input, Tensor) or input.dim() != 2:
-            raise ValueError(f"expected whole numbers of shape (T, B), got {getattr(input, 'shape', type(input))}")
+            raise ValueError(f"expected integers of shape (T, B), got {getattr(input, 'shape', type(input))}")
         records: list[Record] = []
 
         def keep(layer: Recurrent, values: Tensor, before: Any) -> tuple[Tensor, Any]:
@@ -260,26 +287,32 @@ class LanguageModel(Pretrained):
         _, _, after = self._run(input, state, keep)
         return records, after, None
 
-    # Measuring it.
+    # Measuring.
 
     def token_losses(self, stream: Text, *, batch: int = 1, chunk: int = 70) -> Tensor:
-        """Negative log likelihood of every word of a text but the first, given all words before it.
+        """Negative log likelihood of every word of a text except the first, given all words before it.
 
-        Measured without dropout, the state carried from chunk to chunk: the length of a chunk changes rounding only.
+        Computed in evaluation mode. The state is carried from chunk to chunk; the chunk length only affects rounding.
 
         Args:
-            stream: a text, its words or their numbers `(N,)`.
-            batch: number of equal parts that are read side by side, each from a fresh state; 1 for all in one.
-            chunk: steps per call.
+            stream: A text, its words or their token ids `(N,)`.
+            batch: Number of equal parts to process in parallel, each from a zero state; 1 for the text as a whole.
+            chunk: Steps per forward call.
 
         Returns:
-            float32 `(N - 1,)` on the CPU: entry n is that of word n + 1. With several parts, part after part, each
-            without its first word, and without the words left over at the end.
+            float32 `(N - 1,)` on the CPU: entry n is the loss of word n + 1. With several parts, their losses are
+            concatenated, each without its first word; words left over at the end are dropped.
         """
         return self._losses(stream, batch, chunk).float()
 
     def perplexity(self, stream: Text, batch: int = 1, chunk: int = 70) -> float:
-        """exp of the mean of `token_losses`. Its logarithm to base 2 is the bits per word, or per character."""
+        """exp of the mean of `token_losses`. Its logarithm to base 2 is the bits per word, or per character.
+
+        Args:
+            stream: A text, its words or their token ids `(N,)`.
+            batch: Number of equal parts to process in parallel, each from a zero state.
+            chunk: Steps per forward call.
+        """
         return math.exp(float(self._losses(stream, batch, chunk).double().mean()))
 
     def activations(
@@ -290,14 +323,24 @@ class LanguageModel(Pretrained):
         timescales: Sequence[Tensor] | None = None,
         chunk: int = 70,
     ) -> Activations:
-        """Hidden and cell states of every unit at every word, the units of a layer sorted by their timescale.
+        """Hidden and cell states of every unit at every word, with the units of a layer sorted by timescale.
 
         Args:
-            text: a text, its words or their numbers `(N,)`.
-            state: state to start from, such as the `state` of what came before; zeros if None.
-            timescales: what to sort by, `(H,)` per layer. By default those of the biases; for gates without one
-                (power_law) those estimated from the forget values on this text.
-            chunk: steps per call; changes nothing but memory.
+            text: A text, its words or their token ids `(N,)`.
+            state: Initial state, such as the `state` of the previous activations; zeros if None.
+            timescales: Timescales to sort by, `(H,)` per layer. The default is those of the biases, or, for gates
+                without a bias timescale (power_law), those estimated from the forget values on this text.
+            chunk: Steps per forward call; only affects memory.
+
+        Returns:
+            Tokens, words, the activations of every layer, and the final state.
+
+        Examples:
+            >>> import remanence as rm
+            >>> model = rm.models.LanguageModel(100, embedding_size=16, hidden_size=32, num_layers=1, tie=False)
+            >>> read = model.activations([1, 2, 3, 4])
+            >>> read.layers[0].hidden.shape, read.layers[0].timescales.shape
+            (torch.Size([4, 32]), torch.Size([32]))
         """
         tokens = self._tokens(text, 1)
         columns, chunk = tokens.unsqueeze(1).to(self.device), expect_size("chunk", chunk)
@@ -307,7 +350,7 @@ class LanguageModel(Pretrained):
         words = None if self.vocabulary is None else words_of(tokens.tolist(), self.vocabulary)
         return Activations(tokens, words, layers, after)
 
-    # Writing with it.
+    # Generating text.
 
     def generate(
         self,
@@ -318,17 +361,23 @@ class LanguageModel(Pretrained):
         top_k: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Iterator[Any]:
-        """Words that go on from a prompt, one by one as they are drawn.
+        """Sample words that continue a prompt, one by one.
 
         Args:
-            prompt: a text, its words or their numbers; empty to start after the end of a sentence.
-            length: number of words to draw.
-            temperature: logits are divided by it; 0 always takes the likeliest word.
-            top_k: draw from the k likeliest words only.
-            generator: source of random numbers; None for torch's global one. One on the CPU serves every device.
+            prompt: A text, its words or their token ids; empty to start after the end of a sentence.
+            length: Number of words to sample.
+            temperature: Divides the logits; 0 always takes the most likely word.
+            top_k: Sample from the k most likely words only.
+            generator: Random number generator; None for torch's global one. A CPU generator works for every device.
 
         Yields:
-            Words, where the model has a vocabulary, else their numbers.
+            Words if the model has a vocabulary, else token ids.
+
+        Examples:
+            >>> import remanence as rm
+            >>> model = rm.models.LanguageModel(100, embedding_size=16, hidden_size=32, num_layers=1)
+            >>> len(list(model.generate([1, 2, 3], length=5)))
+            5
         """
         sampling = Sampling(temperature, top_k, generator)
         end = getattr(self.vocabulary, "end", None)
@@ -341,26 +390,33 @@ class LanguageModel(Pretrained):
         vocabulary = self.vocabulary
         return numbers if vocabulary is None else (words_of([number], vocabulary)[0] for number in numbers)
 
-    # Keeping it.
+    # Saving.
 
     def save(self, path: str | Path) -> None:
-        """Write weights, arguments and vocabulary to one safetensors file, all of it or nothing."""
+        """Write weights, arguments and vocabulary to one safetensors file, atomically.
+
+        Args:
+            path: The file.
+        """
         saving.save(Path(path), self.state_dict(), self.arguments, self.words, self.vocabulary, self.decoder.bias.dtype)
 
     @classmethod
     def load(
         cls, path: str | Path, *, vocabulary: Words | None = None, device: torch.device | str | None = None
     ) -> Self:
-        """The model in a file that `save` wrote; nothing is unpickled.
+        """Load a model that `save` wrote. Nothing is unpickled.
 
         Args:
-            path: the file.
-            vocabulary: in place of the one in the file.
-            device: where to put it.
+            path: The file.
+            vocabulary: A vocabulary to use instead of the one in the file.
+            device: Device to load the model to.
+
+        Raises:
+            ValueError: The file is missing, or is not a language model of this package.
         """
         weights, arguments, words, own, dtype = saving.load(Path(path))
         known = own if vocabulary is None else vocabulary
-        with torch.random.fork_rng(devices=[]):  # what is drawn here is overwritten: leave the caller's numbers alone
+        with torch.random.fork_rng(devices=[]):  # the weights drawn here are overwritten
             model = cls(words if known is None else _expect_size(known, words), **arguments, dtype=dtype, device="cpu")
         try:
             model.load_state_dict(weights)
@@ -381,7 +437,7 @@ class LanguageModel(Pretrained):
             known = saving.vocabulary_of(known)
         return cls(words if known is None else _expect_size(known, words), **arguments, device=device)
 
-    # Inside.
+    # Private methods.
 
     def _run(
         self,
@@ -389,7 +445,7 @@ class LanguageModel(Pretrained):
         state: State | None,
         step: Callable[[Recurrent, Tensor, Any], tuple[Tensor, Any]] | None = None,
     ) -> tuple[Tensor, Tensor, State]:
-        """Output of the last layer `(T, B, H)` with and without its dropout, and the state."""
+        """Output of the last layer `(T, B, H)` with and without dropout, and the state."""
         if tokens.dim() not in (1, 2) or tokens.dtype not in (torch.int32, torch.int64):
             raise ValueError(
                 f"expected tokens to be int32 or int64 of shape (T, B) or (T,), got {tokens.dtype} of shape "
@@ -410,14 +466,14 @@ class LanguageModel(Pretrained):
         return linear(hidden, self.embedding.weight if self.tied else self.decoder.weight, self.decoder.bias)  # type: ignore[arg-type]
 
     def _nll(self, logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-        """Of logits `(N, V)` and targets `(N,)`, in float32 or wider."""
+        """Negative log likelihood of targets `(N,)` under logits `(N, V)`, in float32 or wider."""
         return cross_entropy(logits.to(wide(logits.dtype)), targets.long(), reduction=reduction)
 
     def _penalties(self, dropped: Tensor, raw: Tensor) -> dict[str, Tensor]:
         penalties = {}
         if self.activation_penalty:
             penalties["activation"] = self.activation_penalty * dropped.to(wide(dropped.dtype)).square().mean()
-        if self.change_penalty and len(raw) > 1:  # one step changes nothing, and the mean of nothing is no number
+        if self.change_penalty and len(raw) > 1:  # with one step the mean would be NaN
             penalties["change"] = self.change_penalty * raw.to(wide(raw.dtype)).diff(dim=0).square().mean()
         return penalties
 

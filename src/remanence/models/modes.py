@@ -1,4 +1,4 @@
-"""Small things around a model: its mode, and the states of its layers."""
+"""Evaluation mode, and detached states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """No dropout and no gradients; afterwards every part is in the mode it was in."""
+    """Evaluation mode without gradients; afterwards every submodule is back in its previous mode."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
@@ -24,5 +24,5 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def detached(state: Any) -> Any:
-    """A state, however nested, that gradients do not flow through."""
+    """A nested state with all tensors detached."""
     return state.detach() if isinstance(state, torch.Tensor) else tuple(detached(part) for part in state)

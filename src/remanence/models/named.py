@@ -22,21 +22,30 @@ PLAIN: dict[str, Any] = {
     "change_penalty": 0.0,
     "initial_range": None,
 }
-"""What a model without regularisation, started as torch does, has."""
+"""Arguments of a model without regularisation and with torch's initialisation."""
 
 
 def language_model(name: str, vocabulary: int | Words, **keywords: Any) -> LanguageModel:
-    """A language model by the name the papers use.
+    """Make a language model by the name that the papers use for it.
 
     Args:
-        name: of words, three layers of 1150, 1150 and 400 units: "baseline" (AWD-LSTM), "mts" (multi-timescale),
-            "fast" and "refine" (the baseline with another gate in every layer, as many parameters). Of characters, in
-            one layer: "char-lstm" and "char-plstm" (716 and 828 units); of characters given one-hot, in two layers:
-            "text8-lstm" and "text8-plstm" (512 and 592 units).
-        vocabulary: number of words, or a vocabulary.
-        keywords: any argument of `LanguageModel`; "mts" also takes `alpha`, the shape of the second layer's
-            timescales, and `freeze` (True: forget and input biases of the first two layers stay as they are; "all":
-            every bias of these layers; False: none).
+        name: Word models with three layers of 1150, 1150 and 400 units: "baseline" (AWD-LSTM), "mts" (multi-timescale),
+            "fast" and "refine" (the baseline with another gate in every layer and the same number of parameters).
+            Character models with one layer: "char-lstm" and "char-plstm" (716 and 828 units); with one-hot inputs and
+            two layers: "text8-lstm" and "text8-plstm" (512 and 592 units).
+        vocabulary: Number of words, or a vocabulary.
+        keywords: Any argument of `LanguageModel`. "mts" also takes `alpha`, the shape of the second layer's
+            timescales, and `freeze` (True freezes the forget and input biases of the first two layers, "all" every
+            bias of these layers, False none).
+
+    Raises:
+        ValueError: The name is unknown.
+
+    Examples:
+        >>> import remanence as rm
+        >>> model = rm.models.language_model("mts", 100, hidden_size=32, embedding_size=16)
+        >>> [len(timescales) for timescales in rm.timescales.of(model)]
+        [32, 32, 16]
     """
     return lookup("language model", name, KNOWN)(vocabulary, **keywords)
 
@@ -46,8 +55,8 @@ def multi_timescale(
 ) -> LanguageModel:
     """The multi-timescale language model (ICLR 2021, its section on timescale assignment).
 
-    Half of the first layer's units have timescale 3, the others 4; the second layer's are quantiles of an inverse
-    gamma distribution, long to short; the third's are learned.
+    Half of the units of the first layer have timescale 3, the others 4. Those of the second layer are quantiles of an
+    inverse gamma distribution, long to short. Those of the third layer are learned.
     """
     size = keywords.get("hidden_size", 1150)
     first = size if isinstance(size, int) else size[0]
@@ -57,7 +66,7 @@ def multi_timescale(
 
 
 def preset(**arguments: Any) -> Callable[..., LanguageModel]:
-    """A model with these arguments where the user says nothing else."""
+    """A function that makes a model with these default arguments."""
 
     def maker(vocabulary: int | Words, **keywords: Any) -> LanguageModel:
         return LanguageModel(vocabulary, **{**arguments, **keywords})

@@ -1,9 +1,9 @@
 """The linear read-out of several models side by side.
 
-R models, M rows of each, H units, O outputs. A read-out is narrow and has many rows, which cuBLAS does badly in two
-ways: it loads matrices well only where their rows are whole vectors of 16 bytes, and for derivatives by weights it sums
-over the rows of a model one by one while most of the chip waits. So on a GPU there are kernels for it; for what they do
-not take outputs are padded to whole vectors, and the rows of a model are cut into parts.
+R models, M rows of each, H units, O outputs. A read-out is a tall and narrow matmul, which cuBLAS handles badly in two
+ways: it is fast only if rows are aligned to 16 bytes, and for weight gradients it reduces over the rows of a model
+sequentially, while most of the GPU is idle. On a GPU there are custom kernels for it. Where they do not apply, the
+outputs are padded to 16 bytes and the rows of a model are split into parts.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch.nn.functional import pad
 from ..engines.machine import lacking
 
 MANY = 4096
-"""Rows of a model from which there is something to gain: few take no time."""
+"""Minimum number of rows per model for the special paths; fewer take no time anyway."""
 PARTS = 8
-"""Parts that the rows of a model are cut into."""
+"""Number of parts that the rows of a model are split into."""
 
 
 def read_out(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
-    """Every model's linear read-out of its part.
+    """The linear read-out of every model on its own hidden states.
 
     Args:
         hidden: `(R, ..., M, H)`.
@@ -32,7 +32,7 @@ def read_out(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
         biases: `(O,)` of every model.
 
     Returns:
-        `(R, ..., M, O)`. Where outputs were padded it is the wider tensor without its padding, which nobody copies.
+        `(R, ..., M, O)`. If outputs were padded, this is a view of the wider tensor, not a copy.
     """
     weight, bias = torch.stack(list(weights)), torch.stack(list(biases))
     rows = hidden.flatten(1, -2)
@@ -46,7 +46,7 @@ def read_out(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
 
 
 def many(rows: Tensor) -> bool:
-    """Whether there is anything to gain. A CPU takes any matrix."""
+    """Whether the special paths are worth it. On a CPU they are not."""
     return not torch.compiler.is_compiling() and rows.is_cuda and rows.shape[1] >= MANY
 
 
@@ -56,7 +56,7 @@ def by_torch(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def in_parts(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The same by torch, with what makes it faster."""
+    """The same in torch, with padded outputs and split rows."""
     models, number, units = rows.shape
     outputs = weight.shape[1]
     padding = lacking(outputs, rows.itemsize)
@@ -70,7 +70,7 @@ def in_parts(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def kernels_take(rows: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """Whether there are kernels for this. What is wrong with it, torch says best."""
+    """Whether the custom kernels apply. Invalid arguments go to torch, which raises the error."""
     from ..engines.cuda import linear
 
     if torch.is_autocast_enabled("cuda"):
@@ -89,13 +89,13 @@ def kernels_take(rows: Tensor, weight: Tensor, bias: Tensor) -> bool:
 
 
 def by_kernels(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The same by our own kernels."""
+    """The same with the custom kernels."""
     found: Tensor = ReadOut.apply(rows.contiguous(), weight.to(rows.dtype), bias.to(rows.dtype))  # type: ignore[no-untyped-call]
     return found
 
 
 class ReadOut(torch.autograd.Function):
-    """A read-out by our own kernels, from `(R, M, H)`, `(R, O, H)` and `(R, O)`."""
+    """The read-out with custom kernels, from `(R, M, H)`, `(R, O, H)` and `(R, O)`."""
 
     @staticmethod
     def forward(context: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class ReadOut(torch.autograd.Function):
         from ..engines.cuda import linear
 
         rows, weight = context.saved_tensors
-        if torch.is_grad_enabled():  # somebody wants derivatives of these
+        if torch.is_grad_enabled():  # double backward
             return d_outputs @ weight, d_outputs.mT @ rows, d_outputs.sum(1)
         d_rows, d_weight, d_bias = linear.slopes(rows, weight, d_outputs.contiguous())
         return d_rows, d_weight.to(weight.dtype), d_bias.to(weight.dtype)

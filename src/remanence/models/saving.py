@@ -1,4 +1,4 @@
-"""A language model in one file: tensors as safetensors, all else as JSON in its header. Nothing is unpickled."""
+"""A language model in one file: tensors as safetensors, the rest as JSON in its header. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def save(
     vocabulary: Words | None,
     dtype: torch.dtype,
 ) -> None:
-    """Write a model, all of it or nothing."""
+    """Write a model atomically."""
     from safetensors.torch import save as to_bytes
 
     about = {
@@ -47,11 +47,11 @@ def save(
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int, Words | None, torch.dtype]:
-    """Weights, arguments, number of words, vocabulary and dtype of a model that `save` wrote."""
+    """Read weights, arguments, number of words, vocabulary and dtype of a model that `save` wrote."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
-        raise ValueError(f"expected the file of a language model, got {path}, where there is none")
+        raise ValueError(f"expected the file of a language model, got {path}, which does not exist")
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})[KEY])
@@ -59,15 +59,15 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], int, Words | No
                 raise ValueError(
                     f"expected a language model of format {FORMAT}, got format {about['format']} in {path}"
                 )
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no mapping
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is not a mapping
             arguments = {name: restored(value) for name, value in about["arguments"].items()}
             return weights, arguments, int(about["words"]), vocabulary_of(about["vocabulary"]), DTYPES[about["dtype"]]
     except (SafetensorError, LookupError, json.JSONDecodeError):
-        raise ValueError(f"expected a language model that save() wrote, got {path}, which holds none") from None
+        raise ValueError(f"expected a language model written by save(), got {path}, which has none") from None
 
 
 def plain_vocabulary(vocabulary: Words | None) -> dict[str, Any] | None:
-    """A vocabulary of this package as plain data; None for any other, which `load` must be given again."""
+    """A vocabulary of this package as plain data; None for any other, which has to be passed to `load` again."""
     return vocabulary.to_dict() if isinstance(vocabulary, Vocabulary) else None
 
 

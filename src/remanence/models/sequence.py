@@ -1,4 +1,4 @@
-"""A recurrent layer with a linear read-out: the model of every experiment that is not a language model."""
+"""A recurrent layer with a linear read-out: the model of all experiments except language models."""
 
 from __future__ import annotations
 
@@ -23,22 +23,39 @@ Layer = Recurrent | nn.LSTM | nn.GRU
 
 
 class SequenceModel(Pretrained):
-    """Embedding, if inputs are symbols; recurrent layer, dropout, linear read-out.
+    """A recurrent layer with dropout and a linear read-out, and an embedding if the inputs are symbols.
 
     Args:
-        layer: the recurrent layer: one of this package, or a `torch.nn.LSTM` or `torch.nn.GRU`, which runs as torch
-            runs it. With batch_first, inputs, dt, mask and outputs of the model have the batch first as well.
-        outputs: width of the read-out O.
-        readout: "every" for outputs at every step, "last" for one after the last step of a sequence.
-        dropout: probability of dropping an output of the layer before the read-out.
-        symbols: number of symbols, where inputs are symbols: each gets a vector of its own, as wide as the layer's
-            input. None where inputs are vectors already.
-        missing: what stands in the place of values that a mask says are missing: "zero" (the mean, where inputs are
-            standardised), or "forward" for the last value seen of the same feature, zero before the first of a call.
-            None where no values are missing.
-        mask_input: whether the mask goes into the layer beside the values. The layer is then twice as wide.
-        dt_input: whether the time since the previous step is one more input of the layer. Layers that use dt
-            otherwise get it in any case.
+        layer: The recurrent layer: one of this package, or a `torch.nn.LSTM` or `torch.nn.GRU`, which runs in torch.
+            With batch_first, inputs, dt, mask and outputs of the model are batch first as well.
+        outputs: Width O of the read-out.
+        readout: "every" for outputs at every step, "last" for one output after the last step of a sequence.
+        dropout: Dropout probability between the layer and the read-out.
+        symbols: Number of symbols if the inputs are symbols (integers): each is embedded as a vector with the width of
+            the layer's input. None if the inputs are vectors.
+        missing: How to fill values that the mask marks as missing: "zero" (the mean, if inputs are standardised), or
+            "forward" for the last observed value of the same feature, zero before the first one of a call. None if no
+            values are missing.
+        mask_input: Whether to concatenate the mask to the values as input of the layer, whose input_size is then twice
+            the number of features.
+        dt_input: Whether to add the time since the previous step as an input feature of the layer. Layers that use dt
+            get it in either case.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> model = rm.models.SequenceModel(rm.LSTM(3, 32, gate="fast"), outputs=10, readout="last")
+        >>> logits, state = model(torch.randn(50, 4, 3), lengths=torch.tensor([50, 20, 33, 8]))
+        >>> logits.shape
+        torch.Size([4, 10])
+
+        Missing values, with the mask as input:
+
+        >>> model = rm.models.SequenceModel(rm.GRU(6, 32), outputs=1, missing="forward", mask_input=True)
+        >>> x = torch.randn(50, 4, 3)
+        >>> outputs, state = model(x, mask=torch.rand(50, 4, 3) < 0.8)
+        >>> outputs.shape
+        torch.Size([50, 4, 1])
     """
 
     def __init__(
@@ -86,12 +103,12 @@ class SequenceModel(Pretrained):
 
     @property
     def batch_first(self) -> bool:
-        """Whether its layer, and so the model, takes batches first."""
+        """Whether the layer, and so the model, is batch first."""
         return bool(self.layer.batch_first)
 
     @property
     def takes_dt(self) -> bool:
-        """Whether it has a use for the time between steps."""
+        """Whether the model uses the time between steps."""
         return self.dt_input or (isinstance(self.layer, Recurrent) and self.layer.cell.takes_dt)
 
     def forward(
@@ -103,19 +120,22 @@ class SequenceModel(Pretrained):
         times: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, Any]:
-        """Run over sequences. Shapes are those of a layer without batch_first; with it the batch comes first.
+        """Run the model over a batch of sequences. Shapes are time first; with batch_first the batch comes first.
 
         Args:
-            inputs: `(T, B, I)`, padded at the end; `(T, B)` whole numbers where inputs are symbols.
-            lengths: `(B,)` steps of every sequence, None where all have T.
-            dt: `(T, B)` times between steps.
-            state: state to start from.
-            times: `(T, B)` times of steps, in place of dt.
-            mask: `(T, B, I)` booleans, true where a value was seen, for a model that says what is `missing`.
+            inputs: `(T, B, I)`, padded at the end; `(T, B)` integers if the inputs are symbols.
+            lengths: `(B,)` number of steps of every sequence; None if all have T steps.
+            dt: `(T, B)` time since the previous step.
+            state: Initial state of the layer; None for zeros.
+            times: `(T, B)` absolute times of the steps, instead of dt.
+            mask: `(T, B, I)` booleans, true where a value was observed. Requires `missing`.
 
         Returns:
-            `(T, B, O)`, or `(B, O)` for the read-out after the last step, and the state after the last step of every
-            sequence. What stands in the padding has no influence on either; outputs there are the bias of the read-out.
+            Outputs `(T, B, O)`, or `(B, O)` with readout="last", and the state after the last step of every sequence.
+            Padding does not influence either; outputs in the padding are the bias of the read-out.
+
+        Raises:
+            ValueError: A shape does not fit, or the model does not take dt or a mask.
         """
         if times is not None:
             if dt is not None:
@@ -131,7 +151,7 @@ class SequenceModel(Pretrained):
         return outputs.transpose(0, 1) if self.batch_first and self.readout == "every" else outputs, state
 
     def vectors(self, inputs: Tensor, dt: Any = None, mask: Tensor | None = None) -> Tensor:
-        """What goes into the layer, `(T, B, I)`, from inputs, dt and mask with time first."""
+        """The input of the layer, `(T, B, I)`, from time-first inputs, dt and mask."""
         if self.embedding is not None:
             if mask is not None:
                 raise ValueError("expected no mask for inputs that are symbols, got one")
@@ -146,16 +166,16 @@ class SequenceModel(Pretrained):
         return values if len(parts) == 1 else torch.cat(parts, -1)
 
     def dt_of_layer(self, dt: Any) -> Any:
-        """The time between steps, for the layer; None where the model alone has a use for it."""
+        """The dt to pass to the layer; None if only the model uses it, as an input feature."""
         layer_takes = isinstance(self.layer, Recurrent) and (self.layer.cell.takes_dt or not self.dt_input)
         if not layer_takes and not self.dt_input and dt is not None:
             raise ValueError(
-                f"expected no dt, got one: torch.nn.{type(self.layer).__name__} has no use for it without dt_input=True"
+                f"expected no dt, got one: torch.nn.{type(self.layer).__name__} does not use it without dt_input=True"
             )
         return dt if layer_takes else None
 
     def _run(self, vectors: Tensor, lengths: Tensor | None, dt: Any, state: Any) -> tuple[Tensor, Any]:
-        """The layer over vectors with time first: hidden values `(T, B, H)`, zero in the padding, and the state."""
+        """Run the layer on time-first vectors: hidden states `(T, B, H)`, zero in the padding, and the state."""
         first = self.batch_first
         given = vectors.transpose(0, 1) if first else vectors
         if isinstance(self.layer, Recurrent):
@@ -192,7 +212,7 @@ class SequenceModel(Pretrained):
 
 
 def width_of(layer: Layer) -> int:
-    """Hidden values that a layer gives at a step, those of both directions together."""
+    """Width of the output of a layer, both directions together."""
     width = layer.output_size if isinstance(layer, Recurrent) else layer.proj_size or layer.hidden_size
     return width * (1 + bool(layer.bidirectional))
 
@@ -205,12 +225,28 @@ def forward_together(
     states: Sequence[Any] | None = None,
     mask: Tensor | None = None,
 ) -> tuple[Tensor, list[Any]]:
-    """Run models that differ in their weights alone side by side: `forward` with R in front of every shape.
+    """Run R models that differ only in their weights side by side: `forward` with a leading R in every shape.
 
-    Time comes before the batch, also for models with batch_first.
+    Shapes are time first, also for models with batch_first.
+
+    Args:
+        models: R models with the same arguments.
+        inputs: `(R, T, B, I)`, padded at the end; `(R, T, B)` integers if the inputs are symbols.
+        lengths: `(R, B)` number of steps of every sequence; None if all have T steps.
+        dt: `(R, T, B)` time since the previous step.
+        states: One initial state per model; None for zeros.
+        mask: `(R, T, B, I)` booleans, true where a value was observed.
 
     Returns:
-        `(R, T, B, O)` or `(R, B, O)`, and the state of every model.
+        Outputs `(R, T, B, O)` or `(R, B, O)`, and the state of every model.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> models = [rm.models.SequenceModel(rm.LSTM(3, 16), outputs=1) for seed in range(5)]
+        >>> outputs, states = rm.models.forward_together(models, torch.randn(5, 20, 4, 3))
+        >>> outputs.shape
+        torch.Size([5, 20, 4, 1])
     """
     first = models[0]
     if not isinstance(first.layer, Recurrent) or len(models) == 1:
@@ -244,36 +280,36 @@ def forward_together(
 def _alone(
     model: SequenceModel, inputs: Tensor, lengths: Tensor | None, dt: Tensor | None, state: Any, mask: Tensor | None
 ) -> tuple[Tensor, Any]:
-    """`model` with time first. It is called, not its parts: it may be compiled."""
+    """One model, time first. Calls the model, which may be compiled, and not its parts."""
     if model.batch_first:
         inputs = inputs.transpose(0, 1)
         dt, mask = (None if part is None else part.transpose(0, 1) for part in (dt, mask))
-    masked = {} if mask is None else {"mask": mask}  # a subclass may know of none
+    masked = {} if mask is None else {"mask": mask}  # the forward of a subclass may not take a mask
     outputs, state = model(inputs, lengths, dt, state, **masked)
     return outputs.transpose(0, 1) if model.batch_first and model.readout == "every" else outputs, state
 
 
 def last(hidden: Tensor, lengths: Tensor | None) -> Tensor:
-    """The hidden state after the last step of every sequence, `(B, H)`. What comes after it has no influence."""
+    """The hidden state after the last step of every sequence, `(B, H)`."""
     if lengths is None:
         return hidden[-1]
     return hidden[lengths - 1, torch.arange(hidden.shape[1], device=hidden.device)]
 
 
 def _inputs_beside(width: int, mask_input: bool, dt_input: bool) -> int:
-    """How many inputs of so many are values, where mask and dt are inputs too."""
+    """Number of features, given the width of the layer's input and what is concatenated to them."""
     values, left = divmod(width - dt_input, 1 + mask_input)
     if left or values < 1:
         beside = " and ".join(name for name, there in (("the mask", mask_input), ("dt", dt_input)) if there)
         raise ValueError(
-            f"expected a layer with room for the values and {beside} "
+            f"expected a layer with inputs for the values and {beside} "
             f"({2 if mask_input else 1} I{' + 1' if dt_input else ''} inputs), got one of {width} inputs"
         )
     return values
 
 
 def _as_feature(dt: Any, values: Tensor) -> Tensor:
-    """dt as an input, `(T, B, 1)`; unit steps where there is none."""
+    """dt as an input feature, `(T, B, 1)`; ones if it is None."""
     shape = values.shape[:2]
     if dt is None:
         return values.new_ones(*shape, 1)

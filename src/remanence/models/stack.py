@@ -1,4 +1,4 @@
-"""Recurrent layers of different widths on top of each other, each a module of its own."""
+"""Stacked recurrent layers of different widths, each a separate module."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..nn.expect import expect_size
 from ..timescales import Fixed, Timescales
 
 KNOWN: dict[str, Callable[..., Recurrent]] = {"lstm": LSTM, "gru": GRU, "janet": JANET, "nru": NRU}
-"""What layers can be made of."""
+"""Types of layers."""
 StartingBias = float | Literal["matched", "uniform"] | None
 
 
 def sizes(hidden_size: int | Sequence[int], num_layers: int, embedding_size: int | None, tie: bool) -> list[int]:
-    """Units of every layer. A tied softmax needs the last one to be as wide as a word's vector."""
+    """Number of units of every layer. With a tied softmax the last layer must have embedding_size units."""
     expect_size("num_layers", num_layers)
     if embedding_size is not None:
         expect_size("embedding_size", embedding_size)
     if tie and embedding_size is None:
-        raise ValueError("expected tie=False with one-hot words, whose vectors the softmax cannot share, got tie=True")
+        raise ValueError("expected tie=False with one-hot words, which have no embedding matrix to share, got tie=True")
     if isinstance(hidden_size, Sequence):
         units = [expect_size("hidden_size", size) for size in hidden_size]
         if len(units) != num_layers:
@@ -38,8 +38,8 @@ def sizes(hidden_size: int | Sequence[int], num_layers: int, embedding_size: int
             units[-1] = embedding_size
     if tie and units[-1] != embedding_size:
         raise ValueError(
-            f"expected the last layer to have {embedding_size} units like a word's vector, got {units[-1]}; "
-            "pass tie=False for a softmax with weights of its own"
+            f"expected the last layer to have {embedding_size} units, the embedding_size, got {units[-1]}; "
+            "pass tie=False for a softmax with its own weights"
         )
     return units
 
@@ -47,7 +47,7 @@ def sizes(hidden_size: int | Sequence[int], num_layers: int, embedding_size: int
 def spread(
     timescales: Timescales | Sequence[Timescales | None] | None, units: Sequence[int]
 ) -> tuple[Timescales | None, ...]:
-    """One entry per layer. Numbers given for all layers at once are handed out, since every layer stands alone."""
+    """One entry per layer. A `Fixed` for all layers is split, because every layer is a separate module."""
     if not isinstance(timescales, Fixed):
         return per_layer(timescales, len(units))
     given = [timescales.timescales(size, n, len(units)) for n, size in enumerate(units)]
@@ -65,7 +65,7 @@ def make_layers(
     frozen_recurrent: bool,
     **keywords: Any,
 ) -> nn.ModuleList:
-    """Layers from a width to the next; see `LanguageModel` for the arguments."""
+    """Make the layers, one from each width to the next; see `LanguageModel` for the arguments."""
     maker = lookup("layer", layer, KNOWN)
     if layer != "lstm" and input_gate is not None:
         raise ValueError(f"expected input_gate with layer 'lstm' only, got it with {layer!r}")
@@ -89,7 +89,7 @@ def make_layers(
 
 @torch.no_grad()
 def draw_biases(layer: Recurrent) -> None:
-    """Draw all biases from U(-1/sqrt(H), 1/sqrt(H)), as torch does, where the gate would start elsewhere."""
+    """Draw all biases from U(-1/sqrt(H), 1/sqrt(H)) as torch does, instead of the initialisation of the gate."""
     bound = 1 / math.sqrt(layer.hidden_size)
     for name, parameter in layer.named_parameters():
         if name.startswith("bias"):

@@ -1,4 +1,4 @@
-"""Modules a user touches."""
+"""Recurrent layers (`LSTM`, `GRU`, ...), single-step cells, models by name, and recording of gate activity."""
 
 from ..pretrained import register
 from .built_once import built_once

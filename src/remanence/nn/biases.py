@@ -1,10 +1,10 @@
-"""Where a layer's forget and input biases start, and how they are held fixed.
+"""Initial values of a layer's forget and input biases, and frozen biases.
 
-The value goes into `bias_hh` and zero into `bias_ih`; layers with one bias vector have it in `bias_ih`.
+The value goes into `bias_hh`, and `bias_ih` is zero; layers with one bias vector have the value in `bias_ih`.
 
-A frozen value lives in a buffer, `frozen_bias_hh_l{k}` for `bias_hh_l{k}`. The entries of the parameter that it
-stands in for are zero and reach no output: their gradient is zero, and neither weight decay nor averaging can move
-the value.
+A frozen value is stored in a buffer, `frozen_bias_hh_l{k}` for `bias_hh_l{k}`. The entries of the parameter that it
+replaces are zero and do not reach any output: their gradient is zero, and neither weight decay nor weight averaging can
+change the value.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .expect import is_number
 from .place import Place
 
 ForgetBias = float | Literal["matched"] | None
-"""A bias, "matched" for a forget value of 0.731, or None for the gate's own."""
+"""A bias, "matched" for a forget value of 0.731, or None for the default of the gate."""
 
 
 class Biased(Protocol):
-    """What a layer offers so that its biases can be set; they are its attributes `bias_ih_l0` and so on."""
+    """The interface of a layer that this module needs; the biases are its attributes `bias_ih_l0` and so on."""
 
     hidden_size: int
     num_layers: int
@@ -59,8 +59,8 @@ def per_layer(
 
 
 def expect(layer: Biased) -> None:
-    """Refuse biases that the gate, or a layer without biases, cannot have."""
-    asked = [
+    """Refuse `forget_bias` and `timescales` if the gate does not support them, or the layer has no biases."""
+    requested = [
         name
         for name, given in (
             ("forget_bias", layer.forget_bias is not None),
@@ -70,17 +70,17 @@ def expect(layer: Biased) -> None:
     ]
     if layer.forget_bias is not None and layer.forget_bias != "matched" and not is_number(layer.forget_bias):
         raise ValueError(f"expected forget_bias to be a number, 'matched' or None, got {layer.forget_bias!r}")
-    if len(asked) == 2:
+    if len(requested) == 2:
         raise ValueError("expected forget_bias or timescales, which set the same biases, got both")
-    if not asked:
+    if not requested:
         return
     if not layer.bias:
-        raise ValueError(f"expected bias=True with {asked[0]}, got bias=False")
-    layer.gate.bias(timescale_to_logit(1.0))  # a gate without timescales says so
+        raise ValueError(f"expected bias=True with {requested[0]}, got bias=False")
+    layer.gate.bias(timescale_to_logit(1.0))  # raises for a gate without timescales
 
 
 def register_frozen(layer: Biased, place: Place) -> None:
-    """Make room for the fixed biases of a layer, if it has any."""
+    """Register the buffers of the frozen biases of a layer, if it has any."""
     if frozen_blocks(layer, place):
         for name in _vector_names(layer):
             bias = getattr(layer, name + place.suffix)
@@ -88,7 +88,7 @@ def register_frozen(layer: Biased, place: Place) -> None:
 
 
 def frozen_blocks(layer: Biased, place: Place) -> tuple[str, ...]:
-    """Names of the blocks whose biases are fixed."""
+    """Names of the blocks whose biases are frozen."""
     timescales = layer.timescales[place.layer]
     cell = layer.recurrence
     if timescales is None or not timescales.freeze or not timescales.covers(place.layer):
@@ -100,7 +100,7 @@ def frozen_blocks(layer: Biased, place: Place) -> tuple[str, ...]:
 
 
 def initialise(layer: Biased, place: Place) -> None:
-    """Set the biases of a freshly drawn layer as its gate, `forget_bias` and `timescales` say."""
+    """Initialise the biases of a new layer from its gate, `forget_bias` and `timescales`."""
     cell = layer.recurrence
     if not layer.bias or not isinstance(cell, GatedCell):
         return
@@ -129,7 +129,7 @@ def initialise(layer: Biased, place: Place) -> None:
 
 
 def set_block(layer: Biased, place: Place, block: str, value: Tensor) -> None:
-    """Give a block this total bias."""
+    """Set the total bias of a block."""
     vectors = _vectors(layer, place)
     for vector in vectors[:-1]:
         _block(layer, vector, block).zero_()
@@ -137,7 +137,7 @@ def set_block(layer: Biased, place: Place, block: str, value: Tensor) -> None:
 
 
 def of_gate(layer: Biased, place: Place) -> tuple[Tensor, ...]:
-    """Total biases of the rows of the gate, float64 `(H,)` each; zeros without biases."""
+    """Total biases of the gate, one float64 `(H,)` per row; zeros if the layer has no biases."""
     gate = layer.gate
     if not layer.bias:
         zeros = getattr(layer, "weight_ih" + place.suffix).new_zeros(layer.hidden_size, dtype=torch.float64)
@@ -149,7 +149,7 @@ def of_gate(layer: Biased, place: Place) -> tuple[Tensor, ...]:
 
 
 def acting(layer: Biased, place: Place) -> dict[str, Tensor]:
-    """The bias vectors with their frozen blocks put in, by name; empty where nothing is frozen."""
+    """The effective bias vectors by name, with the frozen blocks inserted; empty if nothing is frozen."""
     blocks = frozen_blocks(layer, place)
     if not blocks:
         return {}

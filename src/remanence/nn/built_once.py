@@ -1,4 +1,4 @@
-"""Layers with an orthogonal or unitary matrix, for use after training."""
+"""Precomputed orthogonal and unitary matrices, for inference."""
 
 from __future__ import annotations
 
@@ -10,10 +10,26 @@ from .recurrent import Recurrent
 
 @torch.no_grad()
 def built_once(layer: Recurrent) -> Recurrent:
-    """A layer that gives what this one gives in evaluation, with its matrices built now instead of in every call.
+    """A copy of a layer for inference, with its orthogonal or unitary matrices computed once instead of in every call.
 
-    For single steps, which would spend most of their time on it, and for ONNX, which has no exponential of matrices. It
-    has weights of its own, which do not follow those of the layer. A layer that builds none is returned as it is.
+    Use it for single steps, which would spend most of their time on the matrices, and for ONNX, which has no matrix
+    exponential. The copy has its own weights, which do not follow those of the layer.
+
+    Args:
+        layer: Any recurrent layer.
+
+    Returns:
+        A layer with the outputs of `layer` in evaluation mode. A layer that does not build its matrix is returned
+        unchanged.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.ExpRNN(8, 32).eval()
+        >>> fast = rm.nn.built_once(layer)
+        >>> x = torch.randn(20, 4, 8)
+        >>> torch.allclose(fast(x)[0], layer(x)[0], atol=1e-5)
+        True
     """
     cell = layer.cell
     if not isinstance(cell, BuiltCell) or isinstance(cell, BuiltOnceCell):

@@ -1,4 +1,4 @@
-"""Layers from torch's."""
+"""Conversion of torch's layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def from_torch(cls: type[Layer], kind: type[nn.RNNBase], layer: nn.RNNBase, **keywords: Any) -> Layer:
-    """A `cls` with the arguments, weights, device, dtype and mode of a torch layer of that kind."""
+    """A `cls` with the arguments, weights, device, dtype and training mode of a torch layer of this kind."""
     if not isinstance(layer, kind):
         raise TypeError(f"expected a torch.nn.{kind.__name__}, got {type(layer).__name__}")
     if isinstance(layer, nn.LSTM):

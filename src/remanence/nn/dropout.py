@@ -1,7 +1,7 @@
 """Dropout for recurrent networks: one mask for a whole sequence, and dropped recurrent weights.
 
-Where a batch is split over processes, each has to drop what one process with the whole batch would: masks are drawn for
-the whole batch, so that all generators stay in step, and a process takes its part of them.
+When a batch is split over processes, every process must drop what a single process with the whole batch would drop.
+Masks are therefore drawn for the whole batch, so that all generators stay in sync, and each process takes its part.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch.nn.utils.rnn import PackedSequence
 from .expect import expect_probability
 
 _PART: tuple[int, int] | None = None
-"""Of a batch that is part of a larger one: its first sequence there, and how many sequences that has."""
+"""If a batch is part of a larger one: index of its first sequence there, and size of the larger batch."""
 
 
 @contextmanager
 def part_of_batch(first: int, whole: int) -> Iterator[None]:
-    """Let batches be those sequences, from `first` on, of batches of `whole` sequences."""
+    """Treat batches as the sequences from `first` on of larger batches of `whole` sequences."""
     global _PART
     before, _PART = _PART, (first, whole)
     try:
@@ -32,7 +32,7 @@ def part_of_batch(first: int, whole: int) -> Iterator[None]:
 
 
 def drop(values: Tensor, p: float, training: bool = True, batch: int = -2) -> Tensor:
-    """Torch's dropout of values whose dimension `batch` has the sequences: see `part_of_batch`."""
+    """Dropout as in torch, with the batch in dimension `batch`, see `part_of_batch`."""
     if _PART is None or not training or p == 0:
         return dropout(values, p, training)
     first, whole = _PART
@@ -42,30 +42,36 @@ def drop(values: Tensor, p: float, training: bool = True, batch: int = -2) -> Te
 
 
 class Dropout(nn.Dropout):
-    """As torch's, of values `(..., B, features)`: see `part_of_batch`."""
+    """`torch.nn.Dropout` for values `(..., B, features)`, see `part_of_batch`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return drop(input, self.p, self.training)
 
 
 def drop_weights(weight: Tensor, p: float, training: bool) -> Tensor:
-    """The matrix with entries dropped with probability p, the rest scaled by 1/(1 - p); one draw per call.
+    """The matrix with entries dropped with probability p and the rest scaled by 1/(1 - p); one draw per call.
 
-    An ordinary operation on the stored matrix, so its gradient reaches that matrix. (Wrapping the result in a new
-    parameter, as published code does, leaves the stored matrix untrained.)
+    This is an ordinary operation on the stored matrix, so gradients reach it. (Published code wraps the result in a new
+    parameter, which leaves the stored matrix untrained.)
     """
     return dropout(weight, p, training) if p > 0 and training else weight
 
 
 class LockedDropout(nn.Module):
-    """Dropout with one mask per sequence: what is dropped at one step is dropped at all of them.
+    """Variational dropout: one mask per sequence, the same at every step.
 
     Gal & Ghahramani, "A theoretically grounded application of dropout in recurrent neural networks" (2016).
 
     Args:
-        p: probability that a feature is dropped.
-        batch_first: whether the input is `(B, T, features)` rather than `(T, B, features)`. Unbatched `(T, features)`
-            and packed sequences are taken as well.
+        p: Probability that a feature is dropped.
+        batch_first: Whether the input is `(B, T, features)` instead of `(T, B, features)`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> dropped = rm.LockedDropout(0.5)(torch.ones(100, 4, 8))
+        >>> torch.equal(dropped[0], dropped[99])
+        True
     """
 
     def __init__(self, p: float = 0.5, batch_first: bool = False) -> None:
@@ -74,6 +80,15 @@ class LockedDropout(nn.Module):
         self.batch_first = batch_first
 
     def forward(self, input: Tensor | PackedSequence) -> Tensor | PackedSequence:
+        """Drop features in training mode; in evaluation mode return the input unchanged.
+
+        Args:
+            input: `(T, B, features)`, `(B, T, features)` with batch_first, `(T, features)` unbatched, or a
+                PackedSequence.
+
+        Returns:
+            The input with some features zero and the rest scaled by 1/(1 - p), in the same layout.
+        """
         if not self.training or self.p == 0:
             return input
         if isinstance(input, PackedSequence):

@@ -14,17 +14,27 @@ from .unitary import shown_rotations
 
 
 class GORU(Recurrent):
-    """Gated orthogonal recurrent unit, see `remanence.cells.GORUCell`: a GRU whose candidate forgets nothing by itself.
+    """Gated orthogonal recurrent unit: a GRU whose candidate has an orthogonal recurrent matrix.
+
+    See `remanence.cells.GORUCell` for the equations.
 
     Args:
-        capacity: how many layers of rotations the orthogonal matrix is a product of.
-        fft: whether they are arranged as in a fast Fourier transform, log2 of hidden_size in number; capacity is not
-            used then.
-        gate: as in `remanence.GRU`: what stays of the hidden state.
+        capacity: Number of layers of rotations whose product is the orthogonal matrix.
+        fft: Whether to arrange the rotations as in a fast Fourier transform, in log2(hidden_size) layers; `capacity`
+            is then ignored.
+        gate: Retention gate, see `remanence.GRU`.
 
-    hidden_size is even, a power of two with fft. All other arguments are those of `remanence.GRU`. One bias vector,
-    `bias_ih_l{k}`, of the gates; `threshold_l{k}` is the bias of modReLU. The state is `h_n`; with power_law
-    `(h_n, age_n)`.
+    `hidden_size` must be even, and a power of two with `fft`. All other arguments are those of `remanence.GRU`. The
+    gates have one bias vector, `bias_ih_l{k}`; `threshold_l{k}` is the bias of modReLU. The state is `h_n`; with
+    power_law it is `(h_n, age_n)`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.GORU(8, 32, fft=True)
+        >>> output, h_n = layer(torch.randn(100, 4, 8))
+        >>> output.shape
+        torch.Size([100, 4, 32])
     """
 
     cell: GORUCell

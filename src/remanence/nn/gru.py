@@ -15,13 +15,26 @@ from .recurrent import Recurrent
 
 
 class GRU(Recurrent):
-    """Gated recurrent unit with a choice of retention gate; without one, the same as `torch.nn.GRU`.
+    """Gated recurrent unit with a selectable retention gate. With the default gate it equals `torch.nn.GRU`.
 
-    The gate takes the place of torch's z, which is what stays of the hidden state. Arguments are those of
-    `torch.nn.GRU` and the keywords of `remanence.LSTM`; there is no input gate to choose, what is written is `1 -
-    forget`.
+    The gate replaces torch's update gate z, the fraction of the hidden state that is kept. The input gate is always
+    `1 - forget`.
 
-    Called as `output, h_n = layer(input, state, dt)`; with power_law the state is `(h_n, age_n)`.
+    Args:
+        gate: Retention gate: "sigmoid", "fast", "softsign", "refine", "ur", "power_law", or a `remanence.gates.Gate`.
+
+    All other arguments are those of `remanence.LSTM`, without `proj_size` and `input_gate`.
+
+    Call it as `output, h_n = layer(input, state, dt)`, see `forward`. `h_n` is `(layers * directions, B, H)`; with
+    power_law the state is `(h_n, age_n)`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.GRU(8, 32, gate="refine")
+        >>> output, h_n = layer(torch.randn(100, 4, 8))
+        >>> output.shape, h_n.shape
+        (torch.Size([100, 4, 32]), torch.Size([1, 4, 32]))
     """
 
     cell: GRUCell
@@ -45,7 +58,12 @@ class GRU(Recurrent):
 
     @classmethod
     def from_torch(cls, layer: nn.GRU, **keywords: Any) -> Self:
-        """A layer with the arguments, weights, device, dtype and mode of a `torch.nn.GRU`."""
+        """Convert a `torch.nn.GRU`: same arguments, weights, device, dtype and training mode.
+
+        Args:
+            layer: The layer to copy.
+            keywords: Arguments to change or add, such as `engine`.
+        """
         return from_torch(cls, nn.GRU, layer, **keywords)
 
     def extra_repr(self) -> str:

@@ -1,8 +1,8 @@
-"""The keywords that all layers share, named once.
+"""The keyword arguments that all layers share, defined once.
 
-The constructor of a layer names torch's arguments and those of its own, and takes the others as
-`**shared: Unpack[GatedKeywords]`, by which type checkers and editors know them one by one. `@completed` does the same
-for `inspect.signature` and `help`, and for whoever misspells one.
+The constructor of a layer lists torch's arguments and its own. It takes the others as
+`**shared: Unpack[GatedKeywords]`, so that type checkers and editors know each of them. `@completed` adds them to
+`inspect.signature` and `help`, and refuses misspelled keywords.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GatedKeywords(Keywords, total=False):
 
 
 class StepKeywords(TypedDict, total=False):
-    """Keywords of every single step, see `Recurrent`."""
+    """Keywords of every single-step cell, see `Recurrent`."""
 
     forget_bias: ForgetBias
     timescales: Timescales | Sequence[Timescales | None] | None
@@ -49,7 +49,7 @@ class StepKeywords(TypedDict, total=False):
 
 
 def completed(init: Constructor) -> Constructor:
-    """A constructor that ends in `**shared` as if it had all shared keywords, with the defaults of `Recurrent`."""
+    """Give a constructor that takes `**shared` a signature with all shared keywords and the defaults of `Recurrent`."""
     own = inspect.signature(init)
     (keywords,) = get_args(get_type_hints(init)["shared"])
     shared = inspect.signature(Recurrent).parameters.values()

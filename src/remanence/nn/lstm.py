@@ -16,34 +16,55 @@ InputGate = Literal["separate", "coupled"]
 
 
 class LSTM(Recurrent):
-    """Long short-term memory with a choice of forget gate; without one, the same as `torch.nn.LSTM`.
+    """Long short-term memory with a selectable forget gate. With the default gate it equals `torch.nn.LSTM`.
 
-    Takes the arguments of `torch.nn.LSTM`, has its parameter names and shapes, loads its `state_dict` and, from the
-    same random seed, starts at the same weights.
+    It takes the arguments of `torch.nn.LSTM`, has the same parameter names and shapes, loads its `state_dict` and,
+    from the same random seed, starts with the same weights.
 
     Args:
-        input_size: number of input features.
-        hidden_size: number of units.
-        num_layers: layers on top of each other.
-        bias: whether there are biases.
-        batch_first: whether batched input and output are `(B, T, features)`; the state never is.
-        dropout: probability of dropping an output of a layer that goes on to the next one.
-        bidirectional: whether a second pass runs from the end.
-        proj_size: width of the projected hidden state; 0 for none.
-        gate: "sigmoid", "fast", "softsign", "refine", "ur", "power_law", or an object of `remanence.gates`.
-        input_gate: "separate" or "coupled" (`1 - forget`); None takes what the gate prefers, which is coupled for
-            power_law and separate for all others.
-        forget_bias: a number, or "matched" for a forget value of 0.731. None keeps torch's initialisation for sigmoid
-            and the gate's own for the others, which is matched for fast, softsign and refine.
-        timescales: `Chrono`, `Uniform`, `InverseGamma` or `Fixed` of `remanence.timescales`, or a list with one (or
-            None) per layer.
-        weight_drop: probability of dropping an entry of `weight_hh`, drawn once per call.
-        recompute: number of pieces of a sequence that training computes twice to keep only the states between them:
-            8 need less than half of the memory, and the time of a second forward pass. 0 keeps everything.
-        engine: how to run: "auto", or the name of an engine.
+        input_size: Number of input features I.
+        hidden_size: Number of units H.
+        num_layers: Number of stacked layers.
+        bias: Whether the layer has biases.
+        batch_first: Whether batched input and output are `(B, T, features)` instead of `(T, B, features)`. The shape
+            of the state does not change.
+        dropout: Dropout probability on the output of every layer except the last.
+        bidirectional: Whether to add a second pass that runs backwards in time.
+        proj_size: Width of the projected hidden state; 0 for no projection.
+        gate: Forget gate: "sigmoid", "fast", "softsign", "refine", "ur", "power_law", or a `remanence.gates.Gate`.
+        input_gate: "separate" or "coupled" (`input = 1 - forget`). None uses the default of the gate: coupled for
+            power_law, separate for all others.
+        forget_bias: Initial forget bias: a number, or "matched" for an initial forget value of 0.731. None keeps
+            torch's initialisation for sigmoid and the gate's own for the others ("matched" for fast, softsign and
+            refine).
+        timescales: Initial timescales: `Chrono`, `Uniform`, `InverseGamma` or `Fixed` of `remanence.timescales`, or a
+            list with one of them (or None) per layer.
+        weight_drop: Probability of dropping an entry of `weight_hh`, drawn once per forward call.
+        recompute: Number of chunks for activation checkpointing. Training keeps only the states between the chunks
+            and recomputes the rest: 8 chunks need less than half the memory, and a second forward pass. 0 turns it off.
+        engine: "auto", or the name of an engine, see `remanence.engines`.
+        device: Device of the parameters.
+        dtype: Floating-point type of the parameters.
 
-    Called as `output, (h_n, c_n) = layer(input, state, dt)`, see `forward`; power_law carries its age as well:
-    `(h_n, c_n, age_n)`.
+    Call it as `output, (h_n, c_n) = layer(input, state, dt)`, see `forward`. `h_n` is `(layers * directions, B, H)`, or
+    `proj_size` wide with a projection; `c_n` is `(layers * directions, B, H)`. The power_law gate also carries the age
+    of every unit: `(h_n, c_n, age_n)`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.LSTM(8, 32, num_layers=2, gate="fast", batch_first=True)
+        >>> output, (h_n, c_n) = layer(torch.randn(4, 100, 8))
+        >>> output.shape, h_n.shape
+        (torch.Size([4, 100, 32]), torch.Size([2, 4, 32]))
+
+        A trained `torch.nn.LSTM` becomes a layer with the same outputs:
+
+        >>> old = torch.nn.LSTM(8, 32)
+        >>> new = rm.LSTM.from_torch(old)
+        >>> x = torch.randn(50, 1, 8)
+        >>> torch.allclose(new(x)[0], old(x)[0], atol=1e-5)
+        True
     """
 
     cell: LSTMCell
@@ -72,7 +93,12 @@ class LSTM(Recurrent):
 
     @classmethod
     def from_torch(cls, layer: nn.LSTM, **keywords: Any) -> Self:
-        """A layer with the arguments, weights, device, dtype and mode of a `torch.nn.LSTM`."""
+        """Convert a `torch.nn.LSTM`: same arguments, weights, device, dtype and training mode.
+
+        Args:
+            layer: The layer to copy.
+            keywords: Arguments to change or add, such as `engine`.
+        """
         return from_torch(cls, nn.LSTM, layer, **keywords)
 
     def extra_repr(self) -> str:
@@ -83,12 +109,23 @@ class PowerLawLSTM(LSTM):
     """The power-law LSTM (pLSTM): `LSTM(gate="power_law", input_gate="coupled")`.
 
     Args:
-        p: None to learn one exponent per unit, starting uniform on (0, 1); or a positive number for all units.
-        eps: see `remanence.gates.PowerLaw`; use 1e-5 where steps can be short.
-        reset_age: the same.
+        p: Exponent of the decay. None learns one exponent per unit, initially uniform on (0, 1); a positive number is
+            fixed and the same for all units.
+        eps: Keeps the gradient finite at a full reset, see `remanence.gates.PowerLaw`. Use 1e-5 if dt can be small.
+        reset_age: Age after a full reset, see `remanence.gates.PowerLaw`.
         input_gate: "coupled", as in the paper's experiments, or "separate".
 
-    All other arguments are those of `LSTM`.
+    All other arguments are those of `LSTM`. `forget_bias` and `timescales` are refused, because this gate has no
+    timescale from its biases. The state is `(h_n, c_n, age_n)`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.PowerLawLSTM(3, 16)
+        >>> x, dt = torch.randn(20, 4, 3), torch.rand(20, 4)  # 20 steps of 4 sequences, irregularly sampled
+        >>> output, (h_n, c_n, age_n) = layer(x, dt=dt)
+        >>> output.shape, age_n.shape
+        (torch.Size([20, 4, 16]), torch.Size([1, 4, 16]))
     """
 
     @completed
@@ -125,13 +162,13 @@ class PowerLawLSTM(LSTM):
 
 
 def shown_gates(gate: Gate, coupled: bool) -> str:
-    """The part of a layer's repr that names its gates, where they are not the default."""
+    """The part of a layer's repr that names its gates if they are not the default."""
     shown = "" if gate.name == "sigmoid" else f", gate={gate!r}"
     return shown + ("" if coupled == gate.coupled else f", input_gate={'coupled' if coupled else 'separate'!r}")
 
 
 def is_coupled(input_gate: str | None, gate: Gate) -> bool:
-    """Whether the input gate is one minus the forget gate."""
+    """Whether the input gate is `1 - forget`."""
     if input_gate not in (None, "separate", "coupled"):
         raise ValueError(f"expected input_gate to be 'separate' or 'coupled', got {input_gate!r}")
     return gate.coupled if input_gate is None else input_gate == "coupled"

@@ -1,4 +1,4 @@
-"""The models of the papers by name."""
+"""The recurrent models of the papers by name."""
 
 from __future__ import annotations
 
@@ -20,15 +20,29 @@ from .unitary import EURNN, ExpRNN, UnitaryRNN
 
 
 def make(name: str, input_size: int, hidden_size: int, **keywords: Any) -> Recurrent:
-    """A layer by the name the papers use.
+    """Make a layer by the name that the papers use for the model.
 
     Args:
         name: "lstm", "lstm-chrono" (requires `t_max`), "gru", "plstm", "fast", "softsign", "refine", "ur", "janet"
             (`t_max` if known), "nru", "phased", "mts" (three layers with the fixed timescales of the multi-timescale
             paper), or "exprnn", "urnn", "eurnn", "goru", "sru".
-        input_size: number of input features.
-        hidden_size: number of units, in every layer.
-        keywords: any argument of the layer.
+        input_size: Number of input features.
+        hidden_size: Number of units in every layer.
+        keywords: Any argument of the layer.
+
+    Returns:
+        A layer, called as `output, state = layer(input)`. The default has no dropout and no weight drop.
+
+    Raises:
+        ValueError: The name is unknown, or a required argument is missing.
+        TypeError: The layer has no such keyword argument.
+
+    Examples:
+        >>> import remanence as rm
+        >>> rm.make("plstm", 8, 64)
+        PowerLawLSTM(8, 64, gate=PowerLaw(p=None, eps=0.001, reset_age=0.0))
+        >>> rm.make("lstm-chrono", 8, 64, t_max=500)
+        LSTM(8, 64, timescales=Chrono(freeze=False, t_max=500))
     """
     maker = lookup("model", name, KNOWN)
     try:
@@ -37,7 +51,7 @@ def make(name: str, input_size: int, hidden_size: int, **keywords: Any) -> Recur
         if "keyword argument" not in str(error):
             raise
         unknown = str(error).rsplit(" ", 1)[-1]
-        raise TypeError(f"expected keywords that model {name!r} has, got {unknown}") from None
+        raise TypeError(f"expected keyword arguments of model {name!r}, got {unknown}") from None
 
 
 def chrono(input_size: int, hidden_size: int, *, t_max: float | None = None, **keywords: Any) -> LSTM:
@@ -52,8 +66,8 @@ def multi_timescale(
 ) -> LSTM:
     """The recurrent part of the multi-timescale language model.
 
-    The first layer's units have timescales 3 and 4, half of them each, the second layer's are quantiles of an inverse
-    gamma distribution, the third's are learned.
+    Half of the units of the first layer have timescale 3, the others 4. Those of the second layer are quantiles of an
+    inverse gamma distribution. Those of the third layer are learned.
     """
     if num_layers != 3:
         raise ValueError(f"expected model 'mts' to have 3 layers, got num_layers={num_layers}")
@@ -64,7 +78,7 @@ def multi_timescale(
 
 
 def gated(gate: str) -> Callable[..., LSTM]:
-    """An LSTM with that gate."""
+    """A function that makes an LSTM with this gate."""
 
     def maker(input_size: int, hidden_size: int, **keywords: Any) -> LSTM:
         return LSTM(input_size, hidden_size, gate=gate, **keywords)

@@ -12,14 +12,23 @@ from .ungated import Ungated
 
 
 class NRU(Ungated):
-    """Non-saturating recurrent unit, see `remanence.cells.NRUCell`. One bias vector per linear map.
+    """Non-saturating recurrent unit, see `remanence.cells.NRUCell`. It has one bias vector per linear map.
 
     Args:
-        memory_size: length M of the memory; M times heads must be a square. None takes about half the hidden size.
-        heads: number k of write and erase directions.
+        memory_size: Length M of the memory. `M * heads` must be a square number. None uses about half of hidden_size.
+        heads: Number k of write and erase directions.
 
-    All other arguments are those of `torch.nn.GRU`. The state is `(h_n, m_n)`. It has no gate, no timescale and no
-    use for dt. `weight_drop` acts on the matrix from hidden to hidden.
+    All other arguments are those of `torch.nn.GRU`. The state is `(h_n, m_n)`, with `m_n` of shape
+    `(layers * directions, B, M)`. The layer has no forget gate and no timescale, and does not take dt. `weight_drop`
+    acts on the hidden-to-hidden matrix.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.NRU(8, 32, memory_size=16, heads=4)
+        >>> output, (h_n, m_n) = layer(torch.randn(100, 4, 8))
+        >>> m_n.shape
+        torch.Size([1, 4, 16])
     """
 
     cell: NRUCell
@@ -47,6 +56,6 @@ class NRU(Ungated):
 
 
 def fitting_memory(hidden_size: int, heads: int) -> int:
-    """The largest memory of at most half the hidden size that the heads divide into squares, and at least one head."""
+    """The largest `heads * n**2` that is at most half of hidden_size, or `heads` if there is no such number."""
     hidden_size, heads = expect_size("hidden_size", hidden_size), expect_size("heads", heads)
     return heads * max(1, math.isqrt(hidden_size // (2 * heads))) ** 2

@@ -15,17 +15,29 @@ from .recurrent import Recurrent
 
 
 class PhasedLSTM(Recurrent):
-    """Phased LSTM, see `remanence.cells.PhasedLSTMCell`: every unit wakes at its own rhythm.
+    """Phased LSTM: every unit updates only while its own periodic time gate is open.
+
+    See `remanence.cells.PhasedLSTMCell` for the equations.
 
     Args:
-        leak: how much a sleeping unit lets through in training; in evaluation nothing.
+        leak: Leak rate of the closed time gate in training; it is 0 in evaluation mode.
+        gate: Forget gate, see `remanence.LSTM`.
+        input_gate: "separate" or "coupled", see `remanence.LSTM`.
 
-    All other arguments are those of `remanence.LSTM`, without proj_size. `dt` is the time since the previous step;
-    without it steps take one. The state is `(h_n, c_n, clock_n)`, clock_n of shape `(layers * directions, B, 1)` the
-    time that has passed since the start of the sequence; with power_law `(h_n, c_n, age_n, clock_n)`.
+    All other arguments are those of `remanence.LSTM`, without `proj_size`. `dt` is the time since the previous step, 1
+    by default. The state is `(h_n, c_n, clock_n)`, where `clock_n` of shape `(layers * directions, B, 1)` is the time
+    since the start of the sequence; with power_law it is `(h_n, c_n, age_n, clock_n)`.
 
-    Starts as in the authors' frequency task: periods exp(U(1, 3)), shifts U(0, 100), open ratio 0.05, all three
-    learned; input bias -0.1 and forget bias 0.
+    The initialisation is that of the authors' frequency task: periods exp(U(1, 3)), shifts U(0, 100) and open ratio
+    0.05, all three learned; input bias -0.1 and forget bias 0.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.PhasedLSTM(2, 16)
+        >>> output, (h_n, c_n, clock_n) = layer(torch.randn(50, 4, 2), dt=torch.full((50, 4), 0.5))
+        >>> clock_n.flatten().tolist()
+        [25.0, 25.0, 25.0, 25.0]
     """
 
     cell: PhasedLSTMCell
@@ -52,19 +64,19 @@ class PhasedLSTM(Recurrent):
 
     def _ready(self) -> None:
         super()._ready()
-        self._fall_asleep()
+        self._make_evaluation_cell()
 
     def _cell_now(self) -> Cell:
         if self.training:
             return self.cell
-        awake, asleep = self.__dict__.get("_asleep", (None, None))
-        return asleep if awake is self.cell and asleep is not None else self._fall_asleep()
+        made_from, without_leak = self.__dict__.get("_evaluation_cell", (None, None))
+        return without_leak if made_from is self.cell and without_leak is not None else self._make_evaluation_cell()
 
-    def _fall_asleep(self) -> PhasedLSTMCell:
-        asleep = replace(self.cell, leak=0.0)
-        engines.ready(asleep)
-        self._asleep = self.cell, asleep
-        return asleep
+    def _make_evaluation_cell(self) -> PhasedLSTMCell:
+        without_leak = replace(self.cell, leak=0.0)
+        engines.ready(without_leak)
+        self._evaluation_cell = self.cell, without_leak
+        return without_leak
 
     def extra_repr(self) -> str:
         leak = "" if self.cell.leak == 1e-3 else f", leak={self.cell.leak}"

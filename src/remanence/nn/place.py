@@ -1,4 +1,4 @@
-"""Where in a layer a weight is: which of the stacked layers, and which direction."""
+"""The position of a weight in a layer: index of the stacked layer, and direction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """One layer in one direction."""
+    """One stacked layer in one direction."""
 
     layer: int
     reverse: bool

@@ -1,4 +1,4 @@
-"""Looking inside a layer while it runs."""
+"""Recording the gates of a layer while it runs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,38 @@ Record = dict[str, Tensor]
 def record(
     layer: Recurrent | nn.LSTM | nn.GRU, x: Inputs, state: State | None = None, dt: Any = None, lengths: Any = None
 ) -> Record | list[Record]:
-    """What every unit did at every step.
+    """Record states and gate activations of every unit at every step.
 
-    Runs on the loop engine, in the layer's present mode, with gradients unless torch's are off.
+    Runs on the loop engine, in the current mode of the layer (training or evaluation). Gradients are recorded unless
+    they are disabled in torch.
 
     Args:
-        layer: any recurrent layer of this package, or a torch LSTM or GRU.
-        x: input as the layer takes it.
-        state: state to start from, as the layer takes it.
-        dt: time between steps, as the layer takes it.
-        lengths: steps of every sequence of a padded batch, as the layer takes them.
+        layer: Any recurrent layer of this package, or a `torch.nn.LSTM` or `torch.nn.GRU`.
+        x: Input, as in the layer's `forward`.
+        state: Initial state, as in the layer's `forward`.
+        dt: Time between steps, as in the layer's `forward`.
+        lengths: Lengths of padded sequences, as in the layer's `forward`.
 
     Returns:
-        A mapping from names to `(T, B, H)`, time first whatever `batch_first` says: `hidden`, `cell`, `forget`,
-        `input`, `output` (the gate), `candidate`, and the gate's and cell's own: `reset` and `age` (power_law),
-        `refine` (refine and ur), `candidate_reset` (GRU), `opening` (PhasedLSTM). GRU and JANET have `cell` equal to
-        `hidden` and an output gate of one. NRU has `hidden`, `memory`, `added` and `erased`. Past the end of a
-        sequence everything is zero. With several layers or directions, a list of mappings in the order l0,
-        l0_reverse, l1, ...
+        A mapping from names to `(T, B, H)` tensors, time first regardless of `batch_first`: `hidden`, `cell`, `forget`,
+        `input`, `output` (the gate), `candidate`, and the values of the gate and cell: `reset` and `age` (power_law),
+        `refine` (refine and ur), `candidate_reset` (GRU), `opening` (PhasedLSTM). For GRU and JANET `cell` equals
+        `hidden` and the output gate is one. NRU has `hidden`, `memory`, `added` and `erased`. All values are zero past
+        the end of a sequence. With several layers or directions, a list of mappings in the order l0, l0_reverse, l1,
+        ...
+
+    Raises:
+        TypeError: `layer` is not a recurrent layer.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.PowerLawLSTM(3, 16)
+        >>> record = rm.record(layer, torch.randn(20, 4, 3))
+        >>> sorted(record)
+        ['age', 'candidate', 'cell', 'forget', 'hidden', 'input', 'output', 'reset']
+        >>> record["forget"].shape
+        torch.Size([20, 4, 16])
     """
     if type(layer) is nn.LSTM:
         layer = LSTM.from_torch(layer)

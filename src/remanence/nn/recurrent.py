@@ -1,4 +1,4 @@
-"""The layer behind LSTM, GRU and all others: torch's names, stacking, and the forward pass."""
+"""The base class of LSTM, GRU and all other layers: parameters with torch's names, stacking, and the forward pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .dropout import drop
 from .expect import expect_count, expect_probability, expect_size
 from .place import Place
 from .sequence import Inputs, Sequences, refuse_proxy
-from .times import between, look_at
+from .times import between, warn_if_absolute
 from .weighted import Weighted
 
 State = Any
@@ -28,28 +28,43 @@ State = Any
 
 
 class Recurrent(Weighted, Pretrained):
-    """Any cell over time, stacked and in one or both directions, with the arguments and manners of `torch.nn.LSTM`.
+    """Base class of all layers: runs a cell over time, with the arguments and conventions of `torch.nn.LSTM`.
 
-    Users build `LSTM`, `GRU`, `JANET` or one of the others; a new cell becomes a layer by subclassing this.
+    Use `LSTM`, `GRU`, `JANET` or one of the others. To turn a new cell into a layer, subclass this.
 
     Args:
-        cell: the update at one step.
-        input_size: number of input features I.
-        hidden_size: number of units H.
-        num_layers: layers on top of each other.
-        bias: whether there are biases.
-        batch_first: whether batched input and output are `(B, T, features)`; the state never is.
-        dropout: probability of dropping an output of a layer that goes on to the next one.
-        bidirectional: whether a second pass runs from the end, its output beside that of the first.
-        proj_size: width of the projected hidden state; 0 for none.
-        forget_bias: where the forget gate starts: a bias, "matched" for a forget value of 0.731, None for the default.
-        timescales: timescales to start with, for all layers or one entry (or None) per layer.
-        weight_drop: probability of dropping an entry of the recurrent matrices, drawn once per call.
-        recompute: number of pieces of a sequence that training computes twice to keep only the states between them.
-        engine: how to run: "auto", or the name of an engine.
+        cell: The update at one step, see `remanence.cells`.
+        input_size: Number of input features I.
+        hidden_size: Number of units H.
+        num_layers: Number of stacked layers.
+        bias: Whether the layer has biases.
+        batch_first: Whether batched input and output are `(B, T, features)` instead of `(T, B, features)`. The shape
+            of the state does not change.
+        dropout: Dropout probability on the output of every layer except the last.
+        bidirectional: Whether to add a second pass that runs backwards in time. Its output is concatenated to that of
+            the first.
+        proj_size: Width of the projected hidden state; 0 for no projection.
+        forget_bias: Initial forget bias: a number, "matched" for an initial forget value of 0.731, or None for the
+            default of the gate.
+        timescales: Initial timescales, an object of `remanence.timescales` for all layers, or a list with one (or None)
+            per layer.
+        weight_drop: Probability of dropping an entry of the recurrent matrices, drawn once per forward call.
+        recompute: Number of chunks for activation checkpointing: training keeps only the states between the chunks and
+            recomputes the rest. 0 turns it off.
+        engine: "auto", or the name of an engine, see `remanence.engines`.
+        device: Device of the parameters.
+        dtype: Floating-point type of the parameters.
+
+    Examples:
+        >>> import torch
+        >>> from remanence import cells, gates, nn
+        >>> layer = nn.Recurrent(cells.LSTMCell(gates.Fast()), 8, 32)
+        >>> output, (h_n, c_n) = layer(torch.randn(100, 4, 8))
+        >>> output.shape
+        torch.Size([100, 4, 32])
     """
 
-    _looked_at_dt = False
+    _checked_dt = False
 
     def __init__(
         self,
@@ -105,17 +120,17 @@ class Recurrent(Weighted, Pretrained):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._ready()  # what is known of a cell is neither copied nor pickled
+        self._ready()  # what engines cache about a cell is neither copied nor pickled
 
     def __prepare_scriptable__(self) -> Any:
-        raise RuntimeError(f"expected torch.export.export, which takes a {type(self).__name__}, got torch.jit.script")
+        raise RuntimeError(f"expected torch.export.export, which supports {type(self).__name__}, got torch.jit.script")
 
     def _ready(self) -> None:
-        """Find out what is to be known of its cell, now and not while torch traces it."""
+        """Let the engines analyse the cell now, not while torch traces the layer."""
         self._find_recurrence()
         engines.ready(self.recurrence)
 
-    # What it is made of.
+    # Structure.
 
     @property
     def places(self) -> list[Place]:
@@ -125,7 +140,7 @@ class Recurrent(Weighted, Pretrained):
 
     @property
     def all_weights(self) -> list[list[nn.Parameter]]:
-        """The parameters, one list per layer and direction, as in torch."""
+        """The parameters as in torch: one list per layer and direction."""
         return [[getattr(self, name + place.suffix) for name in self._names] for place in self.places]
 
     def flatten_parameters(self) -> None:
@@ -148,7 +163,7 @@ class Recurrent(Weighted, Pretrained):
         return {name: value for name, value in found.items() if value is not UNKNOWN}
 
     def _argument(self, name: str) -> Any:
-        """What the layer was made with, wherever it keeps it; `UNKNOWN` for what went into other arguments."""
+        """The value of a constructor argument, wherever the layer stores it; `UNKNOWN` if it is not stored."""
         if name == "input_gate":
             return "coupled" if getattr(self.cell, "coupled", False) else "separate"
         if name == "timescales":
@@ -158,7 +173,7 @@ class Recurrent(Weighted, Pretrained):
                 return getattr(keeper, name)
         return UNKNOWN
 
-    # Running it.
+    # Running.
 
     def forward(
         self,
@@ -170,20 +185,29 @@ class Recurrent(Weighted, Pretrained):
         lengths: Any = None,
         times: Any = None,
     ) -> tuple[Any, State]:
-        """Run over sequences.
+        """Run the layer over a batch of sequences.
 
         Args:
             input: `(T, B, I)`, `(B, T, I)` with batch_first, `(T, I)` unbatched, or a PackedSequence.
-            state: state to start from, as returned; zeros if None. `hx` is another name for it.
-            dt: time since the previous step, shaped like the input without its features, or `(T,)`; None for unit
-                steps. Packed or padded where the input is packed.
-            lengths: `(B,)` steps of every sequence of a padded batch, None where all have T. Padding is at the end and
-                is not read, in either direction: the result is that of a PackedSequence, without packing.
-            times: when steps are, in place of dt and shaped like it; the first step takes one.
+            state: Initial state, as returned by a previous call: a tensor or a tuple of tensors of shape
+                `(layers * directions, B, width)`, or `(layers * directions, width)` unbatched. None for zeros.
+            dt: Time since the previous step, shaped like the input without its features, or `(T,)`. None for unit
+                steps. Packed or padded if the input is packed.
+            hx: Another name for `state`, as in torch.
+            lengths: Number of steps of every sequence of a padded batch, `(B,)`; None if all have T steps. Padding is
+                at the end and is ignored in both directions: the result is that of a PackedSequence, without packing.
+            times: Absolute times of the steps, instead of dt and of the same shape. They must not decrease; the first
+                step has dt = 1.
 
         Returns:
-            The hidden state of the last layer at every step, in the form of the input, and the state after the last
-            step. Past the end of a sequence the hidden state is zero.
+            The output `(T, B, directions * width)`, the hidden state of the last layer at every step, in the layout of
+            the input (batch first, unbatched or packed) and zero past the end of a sequence; and the state after the
+            last step of every sequence.
+
+        Raises:
+            ValueError: A shape does not fit, dt or times are negative, not finite or decreasing, or the layer does not
+                take dt.
+            TypeError: The input is not a floating-point tensor or PackedSequence, or the state is not made of tensors.
         """
         state = _one_state(state, hx)
         if times is not None:
@@ -199,7 +223,7 @@ class Recurrent(Weighted, Pretrained):
         return output, state
 
     def example_task(self, steps: int = 2, batch: int = 1, dt: bool = False) -> engines.EngineTask:
-        """What an engine would be given for the first layer: zeros of these sizes, on the device of the weights."""
+        """The task that an engine gets for the first layer: zeros of these sizes, on the device of the weights."""
         weight = getattr(self, self._names[0] + self.places[0].suffix)
         zeros = weight.new_zeros(steps, batch, self.input_size)
         given = weight.new_ones(steps, batch, dtype=wide(weight.dtype)) if dt else None
@@ -210,11 +234,17 @@ class Recurrent(Weighted, Pretrained):
     def watch(
         self, input: Inputs, state: State | None = None, dt: Any = None, lengths: Any = None
     ) -> tuple[list[dict[str, Tensor]], State, Tensor | None]:
-        """Run on the loop engine and keep what every gate did.
+        """Run on the loop engine and record every gate. `remanence.record` is the public form.
+
+        Args:
+            input: As in `forward`.
+            state: As in `forward`.
+            dt: As in `forward`.
+            lengths: As in `forward`.
 
         Returns:
-            A mapping of `(T, B, H)` per layer and direction, the state after the last step, and the lengths of the
-            sequences, `(B,)`, or None where all have T steps.
+            A mapping from names to `(T, B, H)` per layer and direction, the state after the last step, and the lengths
+            of the sequences, `(B,)`, or None if all have T steps.
         """
         recorded: list[dict[str, Tensor]] = []
         ((_, state, sequences),) = run([self], [input], [state], [dt], [lengths], recorded)
@@ -222,9 +252,9 @@ class Recurrent(Weighted, Pretrained):
         return records, state, sequences.lengths_as_given
 
     def _single_step(self, input: Inputs, state: State | None, dt: Any) -> tuple[Tensor, State] | None:
-        """What `forward` returns for a single step of a few sequences, in inference; None for the usual way.
+        """A fast path of `forward` for a single step of a few sequences in inference; None if it does not apply.
 
-        It takes nothing but what is as it should be: the usual way knows everything else, and every error.
+        It only takes valid arguments. The general path handles everything else and raises all errors.
         """
         if (
             torch.is_grad_enabled()
@@ -255,7 +285,7 @@ class Recurrent(Weighted, Pretrained):
         cell, after, outputs = self._cell_now(), [], []
         for place, earlier in zip(places, before, strict=True):
             now = torch.ones_like(times) if times is not None and place.reverse else times
-            copied = place is places[-1] and not self.bidirectional  # who changes the output must not change the state
+            copied = place is places[-1] and not self.bidirectional  # the output may be changed in place
             found = engines.quick_step(cell, self._weights(place, values.dtype), values, earlier, now, copied)
             if found is None:
                 return None
@@ -268,7 +298,7 @@ class Recurrent(Weighted, Pretrained):
         return values.transpose(0, 1) if turned else values, final[0] if len(final) == 1 else final
 
     def _is_stacked(self, parts: Any, stacked: int) -> bool:
-        """Whether it is no state, or one of so many layers and directions."""
+        """Whether this is None or a state with this many layers and directions."""
         if parts is None:
             return True
         return isinstance(parts, tuple | list) and all(
@@ -276,15 +306,15 @@ class Recurrent(Weighted, Pretrained):
         )
 
     def _cell_now(self) -> Cell:
-        """The cell that engines run, as it behaves in the present mode."""
+        """The cell that engines run in the current mode (training or evaluation)."""
         return self.recurrence
 
     def _expect_dt(self, sequences: Sequences, dt: Any, dtype: torch.dtype) -> Tensor | None:
         self._expect_use_of_dt(dt)
         found = sequences.arrange_dt(dt, dtype)
-        if found is not None and not torch.compiler.is_compiling() and not self._looked_at_dt:
-            look_at(found)
-            self._looked_at_dt = True
+        if found is not None and not torch.compiler.is_compiling() and not self._checked_dt:
+            warn_if_absolute(found)
+            self._checked_dt = True
         return found
 
     def _inputs_of(self, layer: int) -> int:
@@ -308,18 +338,18 @@ def run(
     lengths: Sequence[Any],
     recorded: list[dict[str, Tensor]] | None = None,
 ) -> list[tuple[Any, State, Sequences]]:
-    """Run layers that differ in their weights alone, each on an input of its own.
+    """Run layers that differ only in their weights, each on its own input.
 
     Args:
-        layers: usually one; several run side by side, in one launch where the engine can.
-        inputs: input of every layer.
-        states: state that every layer starts from.
-        dts: times between steps of every layer.
-        lengths: steps of every sequence of every layer, None where all have as many.
-        recorded: where to add what the gates of the only layer did, which then runs on the loop engine.
+        layers: Usually one. Several run side by side, in one launch if the engine supports that.
+        inputs: Input of every layer.
+        states: Initial state of every layer.
+        dts: Times between steps of every layer.
+        lengths: Lengths of the sequences of every layer; None if all have T steps.
+        recorded: List to append gate records to. There must be one layer, which then runs on the loop engine.
 
     Returns:
-        Output, state after the last step, and the arranged sequences, for every layer.
+        For every layer: output, state after the last step, and the arranged sequences.
     """
     first = layers[0]
     runs = [_Run(layer, *given) for layer, *given in zip(layers, inputs, states, dts, lengths, strict=True)]
@@ -337,7 +367,7 @@ def run(
 
 
 class _Run:
-    """A layer on its way through a batch: what goes into the present place, and what has come out of those before."""
+    """One forward pass of a layer: the input of the current place, and the results of the places before it."""
 
     def __init__(self, layer: Recurrent, input: Inputs, state: State | None, dt: Any, lengths: Any = None) -> None:
         self.layer = layer
@@ -356,7 +386,7 @@ class _Run:
         self.after: list[tuple[Tensor, ...]] = []
 
     def task(self, index: int, place: Place) -> engines.EngineTask:
-        """What an engine is to do at a place."""
+        """The engine task of a place."""
         return engines.EngineTask(
             cell=self.layer._cell_now(),
             weights=self.layer._weights(place, self.dtype),
@@ -368,14 +398,14 @@ class _Run:
         )
 
     def _state(self, index: int, place: Place) -> tuple[Tensor, ...] | engines.Zeros:
-        """The state before the first step at a place."""
+        """The initial state of a place."""
         if self.before is not None:
             return tuple(part[index] for part in self.before)
         start = self.layer._start(place)
         return self.zeros if start is None else (start.to(self.dtype).expand(self.values.shape[1], -1),)
 
     def take(self, place: Place, result: engines.EngineResult) -> None:
-        """What came out of a place; once all directions of a layer have run, it goes into the next."""
+        """Collect the result of a place. Once all directions of a layer have run, it is the input of the next layer."""
         layer = self.layer
         self.after.append(result.state)
         self.outputs.append(result.output)
@@ -386,7 +416,7 @@ class _Run:
                 self.values = drop(self.values, layer.dropout, layer.training)
 
     def finish(self) -> tuple[Any, State, Sequences]:
-        """Output and state as the user passes them."""
+        """Output and state in the layout of the user."""
         parts = zip(*self.after, strict=True)
         final = tuple(part[0].unsqueeze(0) if len(part) == 1 else torch.stack(part) for part in parts)
         return self.sequences.restore(self.values), self.sequences.restore_state(final), self.sequences
@@ -408,11 +438,11 @@ DEFAULTS = {
         "engine",
     )
 }
-"""What a layer's repr shows where it is something else."""
+"""Arguments that a layer's repr shows if they differ from these defaults."""
 
 
 def _level_of_user() -> int:
-    """The `stacklevel` at which a warning of the calling function names the line that called the package."""
+    """The `stacklevel` with which a warning points to the line of user code that called the package."""
     level, frame = 1, inspect.currentframe()
     frame = frame and frame.f_back
     while frame and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
@@ -423,5 +453,5 @@ def _level_of_user() -> int:
 def _one_state(state: State | None, hx: State | None) -> State | None:
     if state is not None and hx is not None:
         refuse_proxy(state)
-        raise TypeError("expected either state or hx, which are two names for one thing, got both")
+        raise TypeError("expected either state or hx, which are the same argument, got both")
     return hx if state is None else state

@@ -1,6 +1,6 @@
-"""From what a user passes (batch first or not, batched or not, packed or not) to time-first batches, and back.
+"""Converts user input (batch first or not, batched or not, packed or not) to time-first batches, and back.
 
-T steps, B sequences, I input features, W the width of one part of the state, S layers times directions.
+Shapes: T steps, B sequences, I input features, W the width of one part of the state, S layers times directions.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Inputs = Tensor | PackedSequence
 
 @dataclass(frozen=True)
 class Sequences:
-    """A batch of sequences, and how to give results back in the form the batch came in."""
+    """A batch of sequences, and how to return results in the layout of the input."""
 
     values: Tensor
-    """`(T, B, I)`; packed input in the sorted order of the package. Past the end of a sequence all is zero."""
+    """`(T, B, I)`; packed input stays sorted by length, as packed. Zero past the end of a sequence."""
     lengths: Tensor | None
-    """`(B,)` on the device of the values, or None where all sequences have T steps."""
+    """`(B,)` on the device of the values, or None if all sequences have T steps."""
     lengths_on_cpu: Tensor | None
     packed: PackedSequence | None
     batched: bool
@@ -33,10 +33,10 @@ class Sequences:
 
     @classmethod
     def arrange(cls, input: Inputs, features: int, batch_first: bool, lengths: Any = None) -> Sequences:
-        """Check an input and lay it out time first; `lengths` `(B,)` are those of padded sequences."""
+        """Check an input and convert it to time first; `lengths` `(B,)` are those of padded sequences."""
         if isinstance(input, PackedSequence):
             if lengths is not None:
-                raise ValueError("expected no lengths with a PackedSequence, which has its own, got some")
+                raise ValueError("expected no lengths with a PackedSequence, which has its own, got lengths")
             expect_features(input.data, features, dims=(2,))
             in_order = PackedSequence(input.data, input.batch_sizes)
             values, own = pad_packed_sequence(in_order)
@@ -53,9 +53,9 @@ class Sequences:
             raise ValueError("expected sequences of at least one step, got none")
         if lengths is not None:
             if not batched:
-                raise ValueError("expected lengths with batched input alone, got them with a single sequence")
+                raise ValueError("expected lengths with batched input only, got lengths with a single sequence")
             lengths = expect_lengths(lengths, *values.shape[:2]).to(values.device)
-            # Not even multiplied by zero: what is NaN there would be NaN in the gradients of the weights.
+            # Not multiplied by zero: NaN in the padding would give NaN gradients of the weights.
             values = values.masked_fill(~within(lengths, values.shape[0]).unsqueeze(-1), 0)
         return cls(values, lengths, None, None, batched, batch_first)
 
@@ -65,7 +65,7 @@ class Sequences:
         return self.values.shape[1]
 
     def restore(self, output: Tensor) -> Inputs:
-        """`(T, B, W)` in the form of the input."""
+        """`(T, B, W)` in the layout of the input."""
         if self.packed is not None:
             assert self.lengths_on_cpu is not None
             data = pack_padded_sequence(output, self.lengths_on_cpu).data
@@ -78,11 +78,11 @@ class Sequences:
 
     @property
     def lengths_as_given(self) -> Tensor | None:
-        """Lengths in the order the user has the sequences."""
+        """Lengths in the user's order of the sequences."""
         return None if self.lengths is None else self.in_given_order(self.lengths.unsqueeze(0)).squeeze(0)
 
     def in_given_order(self, values: Tensor) -> Tensor:
-        """`(T, B, ...)` with the sequences in the order the user has them."""
+        """`(T, B, ...)` with the sequences in the user's order."""
         if self.packed is None or self.packed.unsorted_indices is None:
             return values
         return values.index_select(1, self.packed.unsorted_indices)
@@ -90,7 +90,7 @@ class Sequences:
     # State: a tuple of (S, B, W), or (S, W) for unbatched input.
 
     def arrange_state(self, state: Any, widths: dict[str, int], stacked: int, dtypes: dict[str, torch.dtype]) -> Any:
-        """Check a state and lay it out as a tuple of `(S, B, W)`."""
+        """Check a state and convert it to a tuple of `(S, B, W)`."""
         parts = (state,) if isinstance(state, Tensor) else state
         expect_state(parts, widths, (stacked, self.batch) if self.batched else (stacked,))
         parts = tuple(
@@ -102,16 +102,16 @@ class Sequences:
         return parts
 
     def restore_state(self, parts: tuple[Tensor, ...]) -> Any:
-        """A state in the form the user passes it; a single tensor where it has a single part."""
+        """A state in the layout of the user; a single tensor if it has a single part."""
         parts = tuple(self.in_given_order(part) for part in parts)
         if not self.batched:
             parts = tuple(part.squeeze(1) for part in parts)
         return parts[0] if len(parts) == 1 else parts
 
-    # Time: dt like the input without its features.
+    # Time: dt has the shape of the input without its features.
 
     def arrange_dt(self, dt: Any, dtype: torch.dtype) -> Tensor | None:
-        """Check the times between steps and lay them out as `(T, B)`; one past the end of a sequence."""
+        """Check the times between steps and convert them to `(T, B)`; 1 past the end of a sequence."""
         if dt is None:
             return None
         times = self._unpack_dt(dt) if isinstance(dt, PackedSequence) else as_times(dt)
@@ -132,35 +132,35 @@ class Sequences:
         return expect_times(times)
 
     def reversed_dt(self, dt: Tensor) -> Tensor:
-        """dt for the pass from the end: the step at t comes after the one at t + 1, its first step takes one."""
+        """dt for the backward direction: the step at t follows the one at t + 1, and its first step has dt = 1."""
         steps = torch.arange(dt.shape[0], device=dt.device).unsqueeze(1)
         last = dt.shape[0] - 1 if self.lengths is None else self.lengths - 1
-        return torch.where(steps == last, 1, dt.roll(-1, 0))  # not of dt[1:]: exported programs take one step as well
+        return torch.where(steps == last, 1, dt.roll(-1, 0))  # not dt[1:]: exported programs must run T = 1
 
     def _unpack_dt(self, dt: PackedSequence) -> Tensor:
         if self.packed is None:
             raise ValueError("expected dt to be a tensor like the input, got a PackedSequence")
         if dt.data.dim() != 1 or not torch.equal(dt.batch_sizes, self.packed.batch_sizes):
             raise ValueError(
-                f"expected packed dt of one number per packed step ({len(self.packed.data)}) and the same lengths as "
+                f"expected packed dt with one value per packed step ({len(self.packed.data)}) and the same lengths as "
                 f"the input, got data of shape {tuple(dt.data.shape)}"
             )
-        padded, lengths = pad_packed_sequence(dt)  # in the order the user has
+        padded, lengths = pad_packed_sequence(dt)  # in the user's order
         if not torch.equal(lengths, pad_packed_sequence(self.packed)[1]):
             raise ValueError(f"expected packed dt of the same lengths as the input, got {lengths.tolist()}")
         return padded.transpose(0, 1) if self.batch_first else padded
 
 
 def refuse_proxy(value: Any) -> None:
-    """Say what to do instead where torch.fx traces a layer by what stands for its input."""
+    """Raise an error that names the alternative if torch.fx traces a layer with a proxy for its input."""
     if type(value).__module__ == "torch.fx.proxy":
-        raise TypeError("expected torch.export.export, which makes graphs of these layers, got torch.fx.symbolic_trace")
+        raise TypeError("expected torch.export.export, which supports these layers, got torch.fx.symbolic_trace")
 
 
 def expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> None:
-    """Refuse an input of another dtype, number of dimensions or number of features."""
+    """Refuse an input with the wrong dtype, number of dimensions or number of features."""
     if not values.is_floating_point():
-        raise TypeError(f"expected input of a floating dtype, got {values.dtype}")
+        raise TypeError(f"expected input of a floating-point dtype, got {values.dtype}")
     if values.dim() not in dims:
         expected = " or ".join(str(d) for d in dims)
         raise ValueError(f"expected input with {expected} dimensions, got {values.dim()}")
@@ -169,10 +169,10 @@ def expect_features(values: Tensor, features: int, dims: tuple[int, ...]) -> Non
 
 
 def expect_lengths(lengths: Any, steps: int, batch: int) -> Tensor:
-    """Refuse what is not a whole number from 1 to T for every sequence; numbers only where no host would wait."""
+    """Refuse lengths that are not `(B,)` integers from 1 to T. On a GPU the range is not checked, to avoid a sync."""
     known: Tensor = torch.as_tensor(lengths)
     if known.is_floating_point() or known.is_complex() or known.dtype == torch.bool:
-        raise TypeError(f"expected lengths to be whole numbers, got {known.dtype}")
+        raise TypeError(f"expected lengths to be integers, got {known.dtype}")
     if tuple(known.shape) != (batch,):
         raise ValueError(f"expected lengths of shape ({batch},), one for each sequence, got {tuple(known.shape)}")
     if batch and known.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
@@ -183,18 +183,18 @@ def expect_lengths(lengths: Any, steps: int, batch: int) -> Tensor:
 
 
 def within(lengths: Tensor, steps: int) -> Tensor:
-    """`(T, B)`: whether a step lies within its sequence."""
+    """`(T, B)` mask: whether a step is within its sequence."""
     return torch.arange(steps, device=lengths.device).unsqueeze(1) < lengths
 
 
 def expect_state(parts: Any, widths: dict[str, int], lead: tuple[int, ...]) -> None:
-    """Refuse what is not a tuple of tensors, each of a shape that begins with `lead` and ends with its width."""
+    """Refuse a state that is not a tuple of tensors of shape `(*lead, width)`."""
     names = ", ".join(widths)
     if not isinstance(parts, tuple | list) or not all(isinstance(part, Tensor) for part in parts):
-        came = type(parts).__name__
+        got = type(parts).__name__
         if isinstance(parts, tuple | list):
-            came += f" with {next(repr(part) for part in parts if not isinstance(part, Tensor))}"
-        raise TypeError(f"expected state to be the tensors ({names}), got {came}")
+            got += f" with {next(repr(part) for part in parts if not isinstance(part, Tensor))}"
+        raise TypeError(f"expected state to be the tensors ({names}), got {got}")
     if len(parts) != len(widths):
         missing = ", ".join(list(widths)[len(parts) :])
         lacking = f"; {missing} is missing" if missing else ""
@@ -205,10 +205,10 @@ def expect_state(parts: Any, widths: dict[str, int], lead: tuple[int, ...]) -> N
 
 
 def as_times(dt: Any, name: str = "dt") -> Tensor:
-    """Times as a tensor, if they are real numbers."""
+    """Times as a tensor. Refuses values that are not real numbers."""
     if not isinstance(dt, Tensor):
         try:
-            dt = torch.from_numpy(numpy.array(dt))  # float64 for a list of numbers, where torch would take float32
+            dt = torch.from_numpy(numpy.array(dt))  # float64 for a list of floats; torch would make float32
         except TypeError:
             raise TypeError(f"expected {name} to hold real numbers, got {dt!r}") from None
     times: Tensor = dt
@@ -218,7 +218,7 @@ def as_times(dt: Any, name: str = "dt") -> Tensor:
 
 
 def expect_times(dt: Tensor) -> Tensor:
-    """Refuse negative and non-finite times. Where nobody can look, or a host would wait, they become NaN."""
+    """Refuse negative and non-finite times. On a GPU, where a check would sync, and while tracing they become NaN."""
     if dt.numel() == 0 or dt.is_meta:
         return dt
     if dt.is_cuda or torch.compiler.is_compiling() or transformed():

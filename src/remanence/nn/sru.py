@@ -13,15 +13,27 @@ from .ungated import Ungated
 
 
 class SRU(Ungated):
-    """Statistical recurrent unit, see `remanence.cells.SRUCell`: moving averages at several timescales, no gate.
+    """Statistical recurrent unit: moving averages at several fixed timescales, without a gate.
+
+    See `remanence.cells.SRUCell` for the equations.
 
     Args:
-        statistics: how many statistics are averaged; None takes hidden_size.
-        summary: width of the summary of all averages, of which statistics are made; None takes 0.3 statistics.
-        averages: the weight of the past in each moving average, from 0 to below 1.
+        statistics: Number of statistics that are averaged; None uses hidden_size.
+        summary: Width of the summary of all averages, from which the next statistics are computed; None uses
+            `0.3 * statistics`.
+        averages: Decay factor of each moving average, in [0, 1).
 
-    All other arguments are those of `torch.nn.GRU`. The state is `(h_n, mu_n)`, mu_n all averages side by side. It has
-    no gate, no timescale and no use for dt. `weight_drop` acts on the matrix from the summary to the statistics.
+    All other arguments are those of `torch.nn.GRU`. The state is `(h_n, mu_n)`, where `mu_n` holds all averages
+    concatenated: `(layers * directions, B, len(averages) * statistics)`. The layer has no forget gate and no learned
+    timescale, and does not take dt. `weight_drop` acts on the matrix from the summary to the statistics.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.SRU(8, 32, averages=(0.0, 0.5, 0.9))
+        >>> output, (h_n, mu_n) = layer(torch.randn(100, 4, 8))
+        >>> mu_n.shape
+        torch.Size([1, 4, 96])
     """
 
     cell: SRUCell

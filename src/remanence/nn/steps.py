@@ -1,4 +1,4 @@
-"""One step as a module, with the manners of `torch.nn.LSTMCell`, and weights of its own or of a layer."""
+"""Single steps as modules with the interface of `torch.nn.LSTMCell`, with their own weights or those of a layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .weighted import Weighted
 
 
 class Alone(Place):
-    """A place whose weights have no suffix: of a step, the only one."""
+    """The only place of a single-step cell, whose weights have no suffix."""
 
     @property
     def suffix(self) -> str:
@@ -29,15 +29,20 @@ class Alone(Place):
 
 
 class RecurrentCell(Weighted):
-    """One step of a layer: `state = cell(input, state, dt)`.
+    """Base class of single-step cells: `state = cell(input, state, dt)`.
 
-    Users build `LSTMCell`, `GRUCell`, `JANETCell` or `PowerLawLSTMCell`, or one `of` a layer. Parameters have the names
-    of the layer's without `_l0`: those of `torch.nn.LSTMCell` and `torch.nn.GRUCell`, whose `state_dict` they load.
+    Use `LSTMCell`, `GRUCell`, `JANETCell` or `PowerLawLSTMCell`, or make one from a layer with `of`. Parameters have
+    the names of the layer without `_l0`. These are the names of `torch.nn.LSTMCell` and `torch.nn.GRUCell`, whose
+    `state_dict` they load.
+
+    Args:
+        layer: Layer whose weights to use.
+        place: Which of its stacked layers, and which direction.
     """
 
     cell: GatedCell
     layer: ClassVar[type[Recurrent]]
-    """Of what it is a step."""
+    """The class of layer that this is a single step of."""
 
     def __init__(self, layer: Recurrent, place: Place) -> None:
         super().__init__()
@@ -58,14 +63,14 @@ class RecurrentCell(Weighted):
 
     @classmethod
     def of(cls, layer: Recurrent, layer_index: int = 0, reverse: bool = False) -> Self:
-        """A step of a layer, whose weights it shares: what one of them learns, the other knows.
+        """A single step of a layer that shares the layer's weights: training one trains the other.
 
-        Dropout between layers and of weights is the layer's alone.
+        Dropout between layers and weight drop apply to the layer only.
 
         Args:
-            layer: of the kind that this is a step of.
-            layer_index: which of stacked layers.
-            reverse: whether that of the pass from the end.
+            layer: A layer of the matching class, such as `remanence.LSTM` for `LSTMCell`.
+            layer_index: Index of the stacked layer.
+            reverse: Whether to use the weights of the backward direction.
         """
         if not isinstance(layer, cls.layer):
             raise TypeError(f"expected layer to be a remanence.{cls.layer.__name__}, got {type(layer).__name__}")
@@ -79,19 +84,24 @@ class RecurrentCell(Weighted):
 
     @property
     def places(self) -> list[Place]:
-        """Where its weights are."""
+        """The only place, whose weights have no suffix."""
         return [self._place]
 
     def forward(self, input: Tensor, hx: State | None = None, dt: Any = None) -> State:
-        """Go one step.
+        """Run one step.
 
         Args:
             input: `(B, I)`, or `(I,)` unbatched.
-            hx: state before the step, as returned; zeros if None.
-            dt: time since the previous step, `(B,)` or a number; None for a unit step.
+            hx: State before the step, as returned by the previous one; zeros if None.
+            dt: Time since the previous step, `(B,)` or a number; None for a unit step.
 
         Returns:
-            State after the step, `(B, width)` each, hidden first; of a GRU whose gate carries nothing, a tensor.
+            The state after the step, a tuple of `(B, width)` with the hidden state first; a single tensor for a GRU
+            whose gate has no state.
+
+        Raises:
+            ValueError: A shape does not fit, dt is negative or not finite, or the cell does not take dt.
+            TypeError: The input is not a floating-point tensor, or the state is not made of tensors.
         """
         state = None
         if dt is None and self.engine != "loop" and not torch.is_grad_enabled():
@@ -105,7 +115,7 @@ class RecurrentCell(Weighted):
         return state[0] if len(state) == 1 else state
 
     def _step(self, input: Tensor, hx: State | None, dt: Any) -> tuple[Tensor, ...]:
-        """The way that takes everything, and refuses what it must."""
+        """The general path, which checks all arguments."""
         if not isinstance(input, Tensor):
             raise TypeError(f"expected input to be a tensor, got {type(input).__name__}")
         expect_features(input, self.input_size, dims=(1, 2))
@@ -134,7 +144,7 @@ class RecurrentCell(Weighted):
         return after if input.dim() == 2 else tuple(part.squeeze(0) for part in after)
 
     def _expect_dt(self, dt: Any, values: Tensor) -> Tensor:
-        """Times as `(B,)`."""
+        """dt as `(B,)`."""
         times = as_times(dt).to(values.device, wide(values.dtype))
         if tuple(times.shape) not in ((), (len(values),)):
             raise ValueError(f"expected dt of shape ({len(values)},) or a number, got {tuple(times.shape)}")
@@ -154,19 +164,39 @@ FIRST = Place(0, False)
 
 
 class LSTMCell(RecurrentCell):
-    """One step of `remanence.LSTM`: `h, c = cell(input, (h, c))`; without further keywords, `torch.nn.LSTMCell`.
+    """A single step of `remanence.LSTM`: `h, c = cell(input, (h, c))`. With the default gate, `torch.nn.LSTMCell`.
 
     Args:
-        input_size: number of input features.
-        hidden_size: number of units.
-        bias: whether there are biases.
-        proj_size: width of the projected hidden state; 0 for none.
-        gate: "sigmoid", "fast", "softsign", "refine", "ur", "power_law", or an object of `remanence.gates`. What a
-            gate carries is part of the state: `h, c, age = cell(input, (h, c, age), dt)` with power_law.
-        input_gate: "separate" or "coupled"; None takes what the gate prefers.
-        forget_bias: as in `remanence.LSTM`.
-        timescales: as in `remanence.LSTM`.
-        engine: "loop" for the equation as it stands; all others for the shortest way there is.
+        input_size: Number of input features I.
+        hidden_size: Number of units H.
+        bias: Whether the cell has biases.
+        proj_size: Width of the projected hidden state; 0 for no projection.
+        gate: Forget gate: "sigmoid", "fast", "softsign", "refine", "ur", "power_law", or a `remanence.gates.Gate`. The
+            state of a gate is part of the state: `h, c, age = cell(input, (h, c, age), dt)` with power_law.
+        input_gate: "separate" or "coupled"; None uses the default of the gate.
+        forget_bias: Initial forget bias, see `remanence.LSTM`.
+        timescales: Initial timescales, see `remanence.LSTM`.
+        engine: "loop" runs the reference equation; any other engine runs the fastest code there is for one step.
+        device: Device of the parameters.
+        dtype: Floating-point type of the parameters.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> cell = rm.LSTMCell(8, 32, gate="fast")
+        >>> state = None
+        >>> for x in torch.randn(5, 4, 8):  # 5 steps of 4 sequences
+        ...     state = cell(x, state)
+        >>> h, c = state
+        >>> h.shape
+        torch.Size([4, 32])
+
+        A cell that shares the weights of a trained layer, for streaming:
+
+        >>> layer = rm.LSTM(8, 32)
+        >>> cell = rm.LSTMCell.of(layer)
+        >>> cell.weight_hh is layer.weight_hh_l0
+        True
     """
 
     layer: ClassVar[type[Recurrent]] = LSTM
@@ -188,9 +218,23 @@ class LSTMCell(RecurrentCell):
 
 
 class PowerLawLSTMCell(LSTMCell):
-    """One step of `remanence.PowerLawLSTM`: `h, c, age = cell(input, (h, c, age), dt)`.
+    """A single step of `remanence.PowerLawLSTM`: `h, c, age = cell(input, (h, c, age), dt)`.
 
-    `p`, `eps`, `reset_age` and `input_gate` are those of the layer, all other arguments those of `LSTMCell`.
+    Args:
+        p: Exponent of the decay; None learns one per unit.
+        eps: Keeps the gradient finite at a full reset, see `remanence.gates.PowerLaw`.
+        reset_age: Age after a full reset, see `remanence.gates.PowerLaw`.
+        input_gate: "coupled" or "separate".
+
+    All other arguments are those of `LSTMCell`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> cell = rm.PowerLawLSTMCell(3, 16)
+        >>> h, c, age = cell(torch.randn(4, 3), dt=0.5)
+        >>> age.shape
+        torch.Size([4, 16])
     """
 
     layer = PowerLawLSTM
@@ -224,9 +268,18 @@ class PowerLawLSTMCell(LSTMCell):
 
 
 class GRUCell(RecurrentCell):
-    """One step of `remanence.GRU`: `h = cell(input, h)`; without further keywords, `torch.nn.GRUCell`.
+    """A single step of `remanence.GRU`: `h = cell(input, h)`. With the default gate, `torch.nn.GRUCell`.
 
-    With power_law `h, age = cell(input, (h, age), dt)`. Arguments are those of `LSTMCell` that a GRU has.
+    With power_law it is `h, age = cell(input, (h, age), dt)`. Arguments are those of `LSTMCell`, without `proj_size`
+    and `input_gate`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> cell = rm.GRUCell(8, 32)
+        >>> h = cell(torch.randn(4, 8))
+        >>> h.shape
+        torch.Size([4, 32])
     """
 
     layer = GRU
@@ -245,9 +298,21 @@ class GRUCell(RecurrentCell):
 
 
 class JANETCell(RecurrentCell):
-    """One step of `remanence.JANET`: `h, c = cell(input, (h, c))`; with power_law `(h, c, age)`.
+    """A single step of `remanence.JANET`: `h, c = cell(input, (h, c))`; with power_law the state is `(h, c, age)`.
 
-    `t_max` and `beta` are those of the layer, all other arguments those of `GRUCell`.
+    Args:
+        t_max: Longest dependency expected, see `remanence.JANET`.
+        beta: How much more is written than forgotten, see `remanence.JANET`.
+
+    All other arguments are those of `GRUCell`.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> cell = rm.JANETCell(8, 32, t_max=100)
+        >>> h, c = cell(torch.randn(4, 8))
+        >>> h.shape
+        torch.Size([4, 32])
     """
 
     layer = JANET

@@ -1,4 +1,4 @@
-"""Times of steps, from which the time between them follows, and a look at times that were taken for it."""
+"""Absolute times of steps: conversion to the time between steps, and a warning if they were passed as dt."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ..engines.transforms import transformed
 from .sequence import Inputs, as_times, within
 
 MANY = 10
-"""Steps from which on times that only grow are no coincidence."""
+"""Minimum number of steps for the warning that dt looks like absolute times."""
 
 
 def between(times: Any, input: Inputs, batch_first: bool, lengths: Any = None) -> Tensor:
-    """The time since the previous step, which of the first step is one, shaped like times.
+    """The time since the previous step, in the shape of `times`; 1 for the first step.
 
     Args:
-        times: when steps are, `(T, B)`, or `(B, T)` with batch_first, or `(T,)`; packed or padded if the input is
-            packed.
-        input: what goes into a layer.
-        batch_first: whether batches come first.
-        lengths: `(B,)` steps of every sequence; what stands in times beyond them does not matter.
+        times: Absolute times of the steps, `(T, B)`, or `(B, T)` with batch_first, or `(T,)`; packed or padded if the
+            input is packed.
+        input: Input of the layer.
+        batch_first: Whether the batch dimension is first.
+        lengths: `(B,)` lengths of the sequences; times past the end are ignored.
     """
     if isinstance(times, PackedSequence):
         times, lengths = pad_packed_sequence(times, batch_first=batch_first)
@@ -38,24 +38,24 @@ def between(times: Any, input: Inputs, batch_first: bool, lengths: Any = None) -
     found = torch.cat((torch.ones_like(by_step[:1]), by_step[1:] - by_step[:-1]))
     if lengths is not None and found.dim() == 2:
         found = torch.where(within(torch.as_tensor(lengths, device=found.device), len(found)), found, 1)
-    if _can_look(found) and bool((found < 0).any()):
+    if _readable(found) and bool((found < 0).any()):
         step = int((found < 0).reshape(len(found), -1).any(1).nonzero()[0])
-        raise ValueError(f"expected times that do not decrease, got an earlier one at step {step} than before it")
+        raise ValueError(f"expected times that do not decrease, got a decrease at step {step}")
     return found.t() if turned else found
 
 
-def look_at(dt: Tensor) -> None:
-    """Warn where what is given as the time between steps, `(T, B)`, grows with every step: those may be times."""
-    if len(dt) < MANY or not _can_look(dt):
+def warn_if_absolute(dt: Tensor) -> None:
+    """Warn if dt, `(T, B)`, increases at every step: it probably holds absolute times."""
+    if len(dt) < MANY or not _readable(dt):
         return
     if bool((dt[1:] > dt[:-1]).all()) and bool((dt[-1] >= len(dt) / 2).all()):
         warnings.warn(
-            f"dt grows with every step, up to {float(dt.max()):g}, as times do: dt is the time since the step before; "
-            "give times as times=",
+            f"dt increases at every step, up to {float(dt.max()):g}, like absolute times: dt is the time since the "
+            "previous step; pass absolute times as times=",
             stacklevel=2,
         )
 
 
-def _can_look(values: Tensor) -> bool:
-    """Whether numbers are known, and no host would wait for them."""
+def _readable(values: Tensor) -> bool:
+    """Whether the values can be read without a GPU sync, and not while tracing."""
     return values.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed()

@@ -1,4 +1,4 @@
-"""Several layers of one kind side by side."""
+"""Several layers of the same kind in one launch."""
 
 from __future__ import annotations
 
@@ -19,20 +19,31 @@ def together(
     dts: Tensor | Sequence[Any] | None = None,
     lengths: Tensor | Sequence[Any] | None = None,
 ) -> list[tuple[Any, State]]:
-    """Run layers that differ in their weights alone, such as several seeds of one experiment.
+    """Run several layers that differ only in their weights, such as the seeds of an experiment, in one launch.
 
-    The result is that of `[layer(input, state, dt) for ...]`. A small layer leaves most of a GPU idle: the fused engine
-    runs all of them in one launch, in little more time than one. Other engines run one after the other.
+    The result equals `[layer(input, state, dt) for ...]`. A single small layer leaves most of a GPU idle: the fused
+    engine runs all layers in one launch, in little more time than one. Other engines run them one after the other.
 
     Args:
-        layers: layers with the same arguments.
-        inputs: one input per layer, all of the same shape, or one for all.
-        states: one state per layer, or None to start at zero.
-        dts: one dt per layer, one tensor for all, or None.
-        lengths: lengths of padded sequences, `(B,)`: one tensor per layer, one for all, or None.
+        layers: Layers with the same arguments.
+        inputs: One input per layer, all of the same shape, or one input for all layers.
+        states: One initial state per layer, or None for zeros.
+        dts: One dt per layer, one tensor for all layers, or None.
+        lengths: Lengths of padded sequences, `(B,)`: one tensor per layer, one for all layers, or None.
 
     Returns:
-        Output and state of every layer.
+        A list with the pair `(output, state)` of every layer.
+
+    Raises:
+        ValueError: There is no layer, the layers have different arguments, or the inputs have different shapes.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layers = [rm.LSTM(8, 32, gate="fast") for _ in range(3)]
+        >>> results = rm.together(layers, torch.randn(100, 4, 8))
+        >>> [output.shape for output, state in results]
+        [torch.Size([100, 4, 32]), torch.Size([100, 4, 32]), torch.Size([100, 4, 32])]
     """
     layers = list(layers)
     if not layers:

@@ -9,9 +9,9 @@ from .weighted import NoForgetGateError
 
 
 class Ungated(Recurrent):
-    """A layer that says so in one sentence where it is asked for its gate."""
+    """A layer whose `gate` attribute raises an error that says it has no forget gate."""
 
     def __getattr__(self, name: str) -> Any:
-        if name == "gate":  # torch's `__getattr__` has the last word, and would not say what was expected
+        if name == "gate":  # else torch's `__getattr__` would raise its own error, without the reason
             raise NoForgetGateError(self)
         return super().__getattr__(name)

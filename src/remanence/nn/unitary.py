@@ -14,7 +14,7 @@ from .ungated import Ungated
 
 
 class Unitary(Ungated):
-    """What the three have in common: the bias of modReLU, which they cannot be without."""
+    """Base of the three layers: checks hidden_size, and that there is a bias, which modReLU needs."""
 
     cell: BuiltCell
 
@@ -35,14 +35,28 @@ class Unitary(Ungated):
 
 
 class ExpRNN(Unitary):
-    """An RNN with an orthogonal matrix, the exponential of a skew-symmetric one, see `remanence.cells.ExpRNNCell`.
+    """An RNN with an orthogonal recurrent matrix, the matrix exponential of a skew-symmetric one.
+
+    See `remanence.cells.ExpRNNCell` for the equations.
 
     Args:
-        start_angles: "cayley" or "henaff": what rotations the matrix starts with.
+        start_angles: Initialisation of the rotations: "cayley" or "henaff".
 
-    All other arguments are those of `torch.nn.GRU`; the bias is that of modReLU. The state is `h_n`. It has no gate, no
-    timescale and no use for dt. `skew_l{k}`, of which the matrix is made, wants a smaller learning rate than the rest.
-    `weight_drop` drops entries of the matrix, which is then not orthogonal in training.
+    All other arguments are those of `torch.nn.GRU`; the bias is that of modReLU and cannot be turned off. The state is
+    `h_n`. The layer has no forget gate and no timescale, and does not take dt. Train `skew_l{k}`, the parameter of the
+    matrix, with a smaller learning rate than the rest. `weight_drop` drops entries of the matrix, which is then not
+    orthogonal in training.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.ExpRNN(8, 32)
+        >>> slow = [weight for name, weight in layer.named_parameters() if name.startswith("skew")]
+        >>> fast = [weight for name, weight in layer.named_parameters() if not name.startswith("skew")]
+        >>> optimizer = torch.optim.Adam([{"params": fast, "lr": 1e-3}, {"params": slow, "lr": 1e-4}])
+        >>> output, h_n = layer(torch.randn(100, 4, 8))
+        >>> output.shape
+        torch.Size([100, 4, 32])
     """
 
     cell: ExpRNNCell
@@ -70,12 +84,21 @@ class ExpRNN(Unitary):
 
 
 class UnitaryRNN(Unitary):
-    """The unitary evolution RNN, see `remanence.cells.UnitaryRNNCell`, of complex numbers.
+    """The unitary evolution RNN with a complex hidden state, see `remanence.cells.UnitaryRNNCell`.
 
-    hidden_size is even: a complex number takes two units, its real part in the first half of the hidden state and its
-    imaginary part in the second. All other arguments are those of `torch.nn.GRU`; the bias is that of modReLU. The
-    state is `h_n`; without one it begins with `hidden_start_l{k}`, which is learned. It has no gate, no timescale and
-    no use for dt. `weight_drop` drops entries of the matrix, which is then not unitary in training.
+    `hidden_size` must be even: a complex number takes two units, its real part in the first half of the hidden state
+    and its imaginary part in the second. All other arguments are those of `torch.nn.GRU`; the bias is that of modReLU
+    and cannot be turned off. The state is `h_n`; the default initial state is `hidden_start_l{k}`, which is learned.
+    The layer has no forget gate and no timescale, and does not take dt. `weight_drop` drops entries of the matrix,
+    which is then not unitary in training.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.UnitaryRNN(8, 32)  # 16 complex units
+        >>> output, h_n = layer(torch.randn(100, 4, 8))
+        >>> output.shape
+        torch.Size([100, 4, 32])
     """
 
     cell: UnitaryRNNCell
@@ -97,18 +120,27 @@ class UnitaryRNN(Unitary):
 
 
 class EURNN(Unitary):
-    """An RNN with a unitary matrix of rotations, see `remanence.cells.EURNNCell`, of complex numbers.
+    """An RNN with a complex hidden state and a unitary matrix of rotations, see `remanence.cells.EURNNCell`.
 
     Args:
-        capacity: how many layers of rotations the matrix is a product of; with as many as complex numbers it can be any
-            unitary matrix.
-        fft: whether they are arranged as in a fast Fourier transform, log2 of the complex numbers in number; capacity
-            is not used then.
+        capacity: Number of layers of rotations whose product is the matrix; with `hidden_size / 2` layers it can be
+            any unitary matrix.
+        fft: Whether to arrange the rotations as in a fast Fourier transform, in log2(hidden_size / 2) layers;
+            `capacity` is then ignored.
 
-    hidden_size is twice an even number, twice a power of two with fft: a complex number takes two units, its real part
-    in the first half of the hidden state and its imaginary part in the second. All other arguments are those of
-    `torch.nn.GRU`; the bias is that of modReLU. The state is `h_n`. It has no gate, no timescale and no use for dt.
-    `weight_drop` drops entries of the matrix, which is then not unitary in training.
+    `hidden_size` must be twice an even number, or twice a power of two with `fft`: a complex number takes two units,
+    its real part in the first half of the hidden state and its imaginary part in the second. All other arguments are
+    those of `torch.nn.GRU`; the bias is that of modReLU and cannot be turned off. The state is `h_n`. The layer has no
+    forget gate and no timescale, and does not take dt. `weight_drop` drops entries of the matrix, which is then not
+    unitary in training.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.EURNN(8, 32, capacity=4)
+        >>> output, h_n = layer(torch.randn(100, 4, 8))
+        >>> output.shape
+        torch.Size([100, 4, 32])
     """
 
     cell: EURNNCell
@@ -136,7 +168,7 @@ class EURNN(Unitary):
 
 
 def shown_rotations(rotations: Rotations) -> str:
-    """What a layer's repr says of its rotations."""
+    """The part of a layer's repr that describes its rotations."""
     if rotations.fft:
         return ", fft=True"
     return "" if rotations.capacity == 2 else f", capacity={rotations.capacity}"
@@ -144,7 +176,7 @@ def shown_rotations(rotations: Rotations) -> str:
 
 @lru_cache
 def authors_permutation(numbers: int) -> tuple[int, ...]:
-    """The one that the authors' code draws."""
+    """The permutation that the authors' code draws."""
     import numpy
 
     return tuple(numpy.random.RandomState(1234).permutation(numbers).tolist())

@@ -1,4 +1,4 @@
-"""What a layer and a single step have in common: a cell with its weights."""
+"""The common base of layers and single-step cells: a cell with its weights."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .place import Place
 
 
 class NoForgetGateError(ValueError, AttributeError):
-    """A layer without a forget gate was asked for it: a wrong value, and a missing attribute (`hasattr` is False)."""
+    """Raised by `layer.gate` if there is no forget gate. An AttributeError as well, so that `hasattr` is False."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__(f"expected a layer with a forget gate, got {type(layer).__name__}, which has none")
 
 
 class Weighted(nn.Module):
-    """A cell with weights, in one or several places. A subclass registers them and says how they are run."""
+    """A cell with weights, in one or several places. Subclasses register the weights and define `forward`."""
 
     cell: Cell
     input_size: int
@@ -41,7 +41,7 @@ class Weighted(nn.Module):
 
     @property
     def places(self) -> list[Place]:
-        """Where its weights are."""
+        """Layers and directions that have weights."""
         raise NotImplementedError
 
     @property
@@ -51,7 +51,7 @@ class Weighted(nn.Module):
 
     @property
     def recurrence(self) -> Cell:
-        """The cell that engines run: its own, or the one whose matrix its own builds."""
+        """The cell that engines run: `cell`, or for a cell that builds its matrix, the cell that uses the matrix."""
         return self._recurrence if isinstance(self.cell, BuiltCell) else self.cell
 
     @property
@@ -62,12 +62,12 @@ class Weighted(nn.Module):
         return self.recurrence.gate
 
     def forget_biases(self) -> list[tuple[Tensor, ...]]:
-        """For every layer and direction, the sums of the biases of the rows of the gate, `(H,)` each."""
+        """The total biases of the gate for every layer and direction: one `(H,)` tensor per row of the gate."""
         return [biases.of_gate(self, place) for place in self.places]
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw all weights anew: U(-1/sqrt(H), 1/sqrt(H)) as in torch, then what cell, gate and timescales ask for."""
+        """Reinitialise all weights: U(-1/sqrt(H), 1/sqrt(H)) as in torch, then as cell, gate and timescales specify."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             parameter.uniform_(-bound, bound)
@@ -76,7 +76,7 @@ class Weighted(nn.Module):
             biases.initialise(self, place)
 
     def _find_recurrence(self) -> None:
-        """Keep the cell that engines run: what they note on it is not to be found out again with every call."""
+        """Store the cell that engines run, because they cache their analysis on it."""
         if isinstance(self.cell, BuiltCell):
             self._recurrence = self.cell.recurrence
 
@@ -85,18 +85,18 @@ class Weighted(nn.Module):
         return isinstance(self.cell, BuiltCell) and self.cell.start is not None
 
     def _start(self, place: Place) -> Tensor | None:
-        """The hidden state before the first step, `(H,)`, where that is learned."""
+        """The initial hidden state, `(H,)`, if it is learned."""
         if not isinstance(self.cell, BuiltCell) or self.cell.start is None:
             return None
         start: Tensor = getattr(self, self.cell.start + place.suffix)
         return start
 
     def _weights(self, place: Place, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Weights of one layer and direction as they act now: frozen, built, dropped, cast to the dtype of products."""
+        """The effective weights of one layer and direction: frozen, built, dropped, and cast to the matmul dtype."""
         suffix, held = place.suffix, self._parameters
         weights: dict[str, Tensor] = {}
         for name in self._names:
-            found = held.get(name + suffix)  # `getattr` takes four times as long, and knows of parametrisations
+            found = held.get(name + suffix)  # `getattr`, which handles parametrizations, takes four times as long
             weights[name] = getattr(self, name + suffix) if found is None else found
         if self.timescales[place.layer] is not None:
             weights.update(biases.acting(self, place))
@@ -110,7 +110,7 @@ class Weighted(nn.Module):
         return weights
 
     def _product_dtype(self, values: Tensor) -> torch.dtype:
-        """The dtype of the matrix products: that of the weights, or autocast's."""
+        """The dtype of the matmuls: that of the weights, or autocast's."""
         own: torch.dtype = getattr(self, self._names[0] + self.places[0].suffix).dtype
         device = values.device.type
         if device != "meta" and torch.is_autocast_enabled(device) and own != torch.float64:
@@ -121,7 +121,7 @@ class Weighted(nn.Module):
 
     def _expect_use_of_dt(self, dt: object) -> None:
         if dt is not None and not self.cell.takes_dt:
-            raise ValueError(f"expected no dt, got one: {self._describe()} has no use for the time between steps")
+            raise ValueError(f"expected no dt, got one: {self._describe()} does not use the time between steps")
 
     def _describe(self) -> str:
         if isinstance(self.recurrence, GatedCell):

@@ -1,4 +1,4 @@
-"""Models as folders of weights and plain data, on a disk or on the Hugging Face Hub. Nothing is unpickled."""
+"""Saved models: a folder with weights and a configuration, local or on the Hugging Face Hub. Nothing is unpickled."""
 
 from .arguments import plain, restored
 from .folder import is_pretrained

@@ -1,4 +1,4 @@
-"""Arguments of models as plain data: gates and timescales become mappings, and back."""
+"""Conversion of model arguments to plain data and back: gates and timescales become mappings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,20 @@ TIMESCALES = {kind.__name__: kind for kind in timescales.KNOWN.values()}
 
 
 def plain(value: Any) -> Any:
-    """An argument of a model as JSON has it. A gate that would not be found again is refused."""
+    """Convert an argument of a model to JSON-compatible data.
+
+    Args:
+        value: A gate, timescales, a tensor, plain data, or a list of these.
+
+    Raises:
+        ValueError: A gate is not registered in `remanence.gates.KNOWN`, so that loading would not find it, or its
+            settings are not those of a dataclass.
+
+    Examples:
+        >>> from remanence import gates, pretrained
+        >>> pretrained.plain(gates.PowerLaw(p=0.5))
+        {'gate': 'power_law', 'p': 0.5, 'eps': 0.001, 'reset_age': 0.0}
+    """
     if isinstance(value, Gate):
         return {"gate": _registered(value), **_settings(value)}
     if isinstance(value, Timescales):
@@ -29,7 +42,16 @@ def plain(value: Any) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """The inverse of `plain`."""
+    """The inverse of `plain`.
+
+    Args:
+        value: Data from `plain`.
+
+    Examples:
+        >>> from remanence import pretrained
+        >>> pretrained.restored({"timescales": "Chrono", "t_max": 500.0, "freeze": False})
+        Chrono(freeze=False, t_max=500.0)
+    """
     if isinstance(value, dict):
         rest = dict(value)
         for kind, known in (("gate", gates.KNOWN), ("timescales", TIMESCALES)):
@@ -39,7 +61,7 @@ def restored(value: Any) -> Any:
 
 
 def as_json(value: Any, **how: Any) -> str:
-    """Plain data as text."""
+    """Plain data as JSON text."""
     try:
         return json.dumps(value, allow_nan=False, **how)
     except (TypeError, ValueError) as error:
@@ -50,8 +72,8 @@ def _registered(gate: Gate) -> str:
     kind = type(gate)
     if gates.KNOWN.get(kind.name) is not kind:
         raise ValueError(
-            f"expected a gate that is found by its name when the model is loaded, got {kind.__name__}, which is not "
-            f"registered: remanence.gates.KNOWN[{kind.name!r}] = {kind.__name__} registers it, here and before loading"
+            f"expected a registered gate, which loading can find by name, got {kind.__name__}; register it with "
+            f"remanence.gates.KNOWN[{kind.name!r}] = {kind.__name__}, here and before loading"
         )
     return kind.name
 
@@ -63,7 +85,7 @@ def _settings(value: Any) -> dict[str, Any]:
     own = [name for name in vars(value) if name not in NOTED]
     if own:
         raise ValueError(
-            f"expected a gate with settings to be a dataclass, so that it can be made again, got "
+            f"expected a gate with settings to be a dataclass, so that it can be recreated, got "
             f"{type(value).__name__} with {', '.join(own)}"
         )
     return {}

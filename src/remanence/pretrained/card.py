@@ -1,4 +1,4 @@
-"""The card of a saved model: what it is, how long its units remember, and how to load it."""
+"""The model card of a saved model: class, size, timescales of its units, and how to load it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ A `{kind}` of [Remanence]({url}) {version} with {parameters:,} parameters.
 |---|---|---|---|---|---|
 {rows}
 
-A timescale is what a unit has from its biases: without input exp(-n / T) of its memory stays over n steps. A power law
-has an exponent instead: (n + 1)^-p stays.
+The timescale T of a unit follows from its biases: without input it keeps exp(-n / T) of its memory over n steps. A
+power law has an exponent p instead: it keeps (n + 1)^-p.
 
-## Loading it
+## How to load it
 
 `pip install {distribution}`, then
 
@@ -45,16 +45,16 @@ model = {path}.from_pretrained("{place}")
 
 
 def card(model: nn.Module, layers: Sequence[Any], place: str) -> str:
-    """The text of a card.
+    """The Markdown text of a model card.
 
     Args:
-        model: what was saved.
-        layers: its recurrent layers.
-        place: its folder, or its name on the Hub.
+        model: The saved model.
+        layers: Its recurrent layers.
+        place: Its folder, or its name on the Hub.
     """
     kind = type(model)
-    room = ".".join(kind.__module__.split(".")[:2])
-    path = {"remanence.nn": "rm.", "remanence.models": "rm.models."}.get(room, "")
+    package = ".".join(kind.__module__.split(".")[:2])
+    path = {"remanence.nn": "rm.", "remanence.models": "rm.models."}.get(package, "")
     rows = list(measured(layers))
     tags = ["pytorch", "recurrent-neural-network", *dict.fromkeys(gate for _, _, gate, *_ in rows)]
     return CARD.format(
@@ -72,8 +72,8 @@ def card(model: nn.Module, layers: Sequence[Any], place: str) -> str:
 
 
 def measured(layers: Sequence[Any]) -> Iterator[tuple[str, ...]]:
-    """A row for every layer and direction."""
-    before = 0  # a language model has several modules of one layer each
+    """A table row for every layer and direction."""
+    before = 0  # layers of earlier modules: a language model has one module per layer
     for layer in layers:
         gate = getattr(layer, "gate", None)
         what, found = _values(layer, gate)
@@ -84,7 +84,7 @@ def measured(layers: Sequence[Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _values(layer: Any, gate: Any) -> tuple[str, Iterable[Tensor | None]]:
-    """What can be said of the units of a layer, and the numbers for every layer and direction."""
+    """The measure that a layer has (exponent, timescale or none), and its values for every layer and direction."""
     if isinstance(gate, PowerLaw):
         weights = ({name: getattr(layer, name + place.suffix) for name in gate.per_unit} for place in layer.places)
         return "exponent p", [torch.as_tensor(gate.exponent(own, torch.float64)).detach() for own in weights]

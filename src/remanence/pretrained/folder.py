@@ -1,8 +1,8 @@
 """The folder of a saved model.
 
-* config.json: class and arguments, with the version of this format; written last, so that with it the folder is whole
+* config.json: class and arguments, with the version of this format; written last, so that it marks a complete folder
 * model.safetensors: weights
-* README.md: the model card; one that is there stays
+* README.md: the model card; an existing one is kept
 """
 
 from __future__ import annotations
@@ -22,19 +22,17 @@ FORMAT = 1
 LIBRARY = "remanence"
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
-"""Endings of files that others keep weights in, and that run code when they are loaded."""
+"""Suffixes of pickled weights, which can run code when they are loaded."""
 
 
 def write(folder: Path, description: Mapping[str, Any], weights: Mapping[str, Tensor], card: str) -> None:
-    """Write a model. While that lasts the folder has no configuration, and nobody takes it for a whole one."""
+    """Write a model. Until that is done the folder has no configuration, which marks it as incomplete."""
     from safetensors.torch import save as to_bytes
 
     about = {"library": LIBRARY, "format": FORMAT, "version": __version__, **description}
     content = as_json(about, indent=2) + "\n"
     if (folder / CONFIG).exists() and not is_pretrained(folder):
-        raise ValueError(
-            f"expected a folder for a model of remanence, got {folder} with the {CONFIG} of something else"
-        )
+        raise ValueError(f"expected a folder for a remanence model, got {folder} with the {CONFIG} of another library")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CONFIG).unlink(missing_ok=True)
@@ -47,12 +45,23 @@ def write(folder: Path, description: Mapping[str, Any], weights: Mapping[str, Te
 
 
 def own(weight: Tensor) -> Tensor:
-    """A weight in memory of its own, on the CPU."""
+    """A contiguous copy of a weight on the CPU, if it is not one already."""
     return weight.detach().cpu().contiguous()
 
 
 def is_pretrained(folder: Path) -> bool:
-    """Whether a folder says that it holds a model of this package."""
+    """Whether a folder holds a model of this package, according to its config.json.
+
+    Args:
+        folder: The folder.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> import remanence as rm
+        >>> rm.LSTM(8, 32).save_pretrained("my-lstm")
+        >>> rm.pretrained.is_pretrained(Path("my-lstm"))
+        True
+    """
     try:
         return bool(_configuration(folder)["library"] == LIBRARY)
     except (OSError, ValueError, LookupError, TypeError):
@@ -60,7 +69,7 @@ def is_pretrained(folder: Path) -> bool:
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Description and weights of a model that `write` wrote."""
+    """Read description and weights of a model that `write` wrote."""
     from safetensors import SafetensorError, safe_open
 
     path = folder / CONFIG
@@ -71,7 +80,7 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     except ValueError:
         raise ValueError(f"expected JSON in {path}, got a file that cannot be read") from None
     if not isinstance(about, dict) or about.get("library") != LIBRARY:
-        raise ValueError(f"expected a model that save_pretrained of remanence wrote, got {path} of something else")
+        raise ValueError(f"expected a model written by remanence's save_pretrained, got {path} of another library")
     if about.get("format") != FORMAT:
         raise ValueError(
             f"expected a model of format {FORMAT}, got format {about.get('format')!r} in {path}, "
@@ -83,8 +92,8 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ValueError(f"expected weights in {folder / WEIGHTS}, got {got}")
     try:
         with safe_open(folder / WEIGHTS, "pt") as file:
-            # Copied out of the mapped file, which may be replaced.
-            return about, {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  no mapping
+            # Copy out of the memory-mapped file, which may be replaced.
+            return about, {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118  not a mapping
     except (SafetensorError, OSError) as error:
         raise ValueError(f"expected weights as safetensors in {folder / WEIGHTS}, got: {error}") from None
 

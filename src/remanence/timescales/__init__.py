@@ -15,7 +15,7 @@ KNOWN: dict[str, type[Timescales]] = {
     "inverse-gamma": InverseGamma,
     "fixed": Fixed,
 }
-"""As files name them."""
+"""The names used in configuration files."""
 
 __all__ = [
     "KNOWN",

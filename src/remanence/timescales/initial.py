@@ -1,4 +1,4 @@
-"""Timescales a layer starts with, and may be held at."""
+"""Initial timescales of a layer, which can be frozen."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ..gates.ur import uniform_logits
 from .conversions import as_float64, logit_to_timescale, timescale_to_logit
 
 Freeze = bool | Literal["all"]
-"""Whether the biases that set the timescale stay fixed in training; "all" fixes every bias of the layer."""
+"""Whether the biases that set the timescale are frozen in training; "all" freezes every bias of the layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timescales(ABC):
-    """Timescales of the units of a layer.
+    """Base class of timescale initialisations. Pass one to a layer as `timescales=`.
 
-    They are set through the biases: the forget bias b_f so that phi(b_f) = exp(-1/T), and the input gate's, where
-    there is one, to -logit(phi(b_f)), so that a unit takes in as much as it forgets.
+    They set the biases of the layer: the forget bias b_f so that phi(b_f) = exp(-1/T), and the bias of a separate input
+    gate to -logit(phi(b_f)), so that the input gate starts at `1 - forget`.
 
     Args:
-        freeze: keep the forget and input biases at these values; "all" keeps every bias of the layer as it starts.
+        freeze: Keep the forget and input biases at these values in training; "all" freezes every bias of the layer.
     """
 
     freeze: Freeze = False
 
     zero_other_biases: ClassVar[bool] = False
-    """Whether the biases of all other blocks start at zero."""
+    """Whether the biases of all other blocks are initialised to zero."""
 
     def __post_init__(self) -> None:
         if self.freeze not in (True, False, "all"):
@@ -39,24 +39,53 @@ class Timescales(ABC):
 
     @abstractmethod
     def logits(self, units: int, layer: int, layers: int) -> Tensor | None:
-        """logit of every unit's forget value, float64 `(units,)`; None leaves the layer as it is."""
+        """Logit of every unit's forget value.
+
+        Args:
+            units: Number of units in the layer.
+            layer: Index of the layer.
+            layers: Number of layers.
+
+        Returns:
+            float64 `(units,)`; None leaves the layer unchanged.
+        """
 
     def covers(self, layer: int) -> bool:
-        """Whether it says anything about that layer."""
+        """Whether this sets the timescales of the layer with this index."""
         return True
 
     def timescales(self, units: int, layer: int = 0, layers: int = 1) -> Tensor | None:
-        """Every unit's timescale, float64 `(units,)`. For random ones: a new draw."""
+        """Timescale of every unit. Random initialisations draw new values on every call.
+
+        Args:
+            units: Number of units in the layer.
+            layer: Index of the layer.
+            layers: Number of layers.
+
+        Returns:
+            float64 `(units,)`; None if the layer is left unchanged.
+        """
         logits = self.logits(units, layer, layers)
         return None if logits is None else logit_to_timescale(logits)
 
 
 @dataclass(frozen=True)
 class Chrono(Timescales):
-    """b_f ~ log U(1, t_max - 1): timescales about uniform up to t_max.
+    """Chrono initialisation, b_f ~ log U(1, t_max - 1): timescales roughly uniform up to t_max.
 
-    Tallec & Ollivier, "Can recurrent neural networks warp time?" (ICLR 2018). `t_max` is the longest dependency
-    expected. The biases of the other blocks start at zero.
+    Tallec & Ollivier, "Can recurrent neural networks warp time?" (ICLR 2018). The biases of the other blocks are
+    initialised to zero.
+
+    Args:
+        t_max: Longest dependency expected, at least 2.
+        freeze: Whether to freeze these biases in training, see `Timescales`.
+
+    Examples:
+        >>> import remanence as rm
+        >>> layer = rm.LSTM(8, 256, timescales=rm.timescales.Chrono(1000))
+        >>> (timescales,) = rm.timescales.of(layer)
+        >>> bool(timescales.min() > 1), bool(timescales.max() < 1000)
+        (True, True)
     """
 
     t_max: float
@@ -74,9 +103,16 @@ class Chrono(Timescales):
 
 @dataclass(frozen=True)
 class Uniform(Timescales):
-    """Forget values uniform on (1/H, 1 - 1/H): most units short, a few up to about H.
+    """Forget values uniform on (1/H, 1 - 1/H): most timescales are short, a few reach up to about H.
 
     Gu et al., "Improving the gating mechanism of recurrent neural networks" (ICML 2020).
+
+    Args:
+        freeze: Whether to freeze these biases in training, see `Timescales`.
+
+    Examples:
+        >>> import remanence as rm
+        >>> layer = rm.LSTM(8, 256, gate="fast", timescales=rm.timescales.Uniform())
     """
 
     def logits(self, units: int, layer: int, layers: int) -> Tensor:
@@ -85,11 +121,21 @@ class Uniform(Timescales):
 
 @dataclass(frozen=True)
 class InverseGamma(Timescales):
-    """Quantiles of an inverse gamma distribution, sorted long to short; nothing is random.
+    """Quantiles of an inverse gamma distribution, from the longest timescale to the shortest; not random.
 
     "Multi-timescale Representation Learning in LSTM Language Models" (ICLR 2021): exponentials whose timescales are
-    drawn from InvGamma(alpha, scale 1) decay together as the power law (s + 1)^-alpha. Unit k of H has the timescale
-    that a share k/H of the distribution exceeds; the last one, which would be zero, takes share 1 - 1/(2H + 2).
+    drawn from InvGamma(alpha, scale 1) sum to the power law (s + 1)^-alpha. The timescale of unit k of H is exceeded
+    with probability k/H; the last one, which would be zero, uses probability 1 - 1/(2H + 2).
+
+    Args:
+        alpha: Shape parameter, positive. The multi-timescale language model uses 0.56.
+        scale: Scale parameter, positive.
+        freeze: Whether to freeze these biases in training, see `Timescales`.
+
+    Examples:
+        >>> from remanence import timescales
+        >>> timescales.InverseGamma(0.56).timescales(5)
+        tensor([21.1728,  5.6654,  2.3750,  1.0838,  0.6132], dtype=torch.float64)
     """
 
     alpha: float
@@ -115,11 +161,18 @@ Values = float | Sequence[float] | Tensor | None
 
 @dataclass(frozen=True)
 class Fixed(Timescales):
-    """Timescales given as numbers.
+    """Given timescales.
 
     Args:
-        values: one number for all units; a list of one number per unit; or, per layer, a list with one of these or
-            None (leave the layer as it is) for each layer, at least one of them a list or None.
+        values: One number for all units, a list with one number per unit, or a list with one of these or None (leave
+            the layer unchanged) per layer. A list per layer must contain at least one list or None.
+        freeze: Whether to freeze these biases in training, see `Timescales`.
+
+    Examples:
+        >>> import remanence as rm
+        >>> layer = rm.LSTM(8, 4, timescales=rm.timescales.Fixed([3.0, 4.0, 20.0, 50.0], freeze=True))
+        >>> rm.timescales.of(layer)
+        [tensor([ 3.0000,  4.0000, 20.0000, 50.0000], dtype=torch.float64)]
     """
 
     values: Values | Sequence[Values]

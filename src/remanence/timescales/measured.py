@@ -1,4 +1,4 @@
-"""Timescales of a layer: from its biases, and from the forget values that really occur."""
+"""Timescales of a layer: from its biases, and from its forget values on data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Batch = Inputs | tuple[Inputs, Any]
 
 
 class Measurable(Protocol):
-    """What a layer offers so that its timescales can be read."""
+    """The interface of a layer whose timescales can be measured."""
 
     training: bool
 
@@ -34,10 +34,23 @@ class Measurable(Protocol):
 
 
 def of(layer: Measurable) -> list[Tensor]:
-    """Timescale of every unit from its biases, -1/log phi(b_f): what a unit would do without any input.
+    """Timescale of every unit from its biases, -1/log phi(b_f): how long it remembers without input.
+
+    Args:
+        layer: A layer with a forget gate, or a `remanence.models.LanguageModel`.
 
     Returns:
         One float64 `(H,)` tensor per layer and direction, in the order l0, l0_reverse, l1, ...
+
+    Raises:
+        ValueError: The layer has no forget gate, or its gate has no timescale (power_law).
+        TypeError: This is not a layer of remanence.
+
+    Examples:
+        >>> import remanence as rm
+        >>> layer = rm.LSTM(8, 3, forget_bias=1.0)
+        >>> rm.timescales.of(layer)
+        [tensor([3.1922, 3.1922, 3.1922], dtype=torch.float64)]
     """
     _expect_layer(layer)
     gate = layer.gate
@@ -52,24 +65,36 @@ def estimate(
     mean: Literal["arithmetic", "geometric"] = "arithmetic",
     carry_state: bool = False,
 ) -> list[Tensor]:
-    """Timescale of every unit from the forget values that really occur, -1/log(mean f).
+    """Timescale of every unit from its forget values on data, -1/log(mean f).
 
-    The layer is measured in evaluation mode, on the loop engine.
+    The layer runs in evaluation mode, on the loop engine.
 
     Args:
-        layer: any layer with a forget gate.
-        batches: one input as the layer takes it, or an iterable of inputs or of pairs `(input, dt)`.
-        mean: over all sequences and steps. "arithmetic" is the definition of the multi-timescale paper, "geometric"
-            that of the fast-gate paper.
-        carry_state: whether a batch goes on where the one before it ended.
+        layer: Any layer with a forget gate.
+        batches: One input of the layer, or an iterable of inputs or of pairs `(input, dt)`.
+        mean: Mean over all sequences and steps. "arithmetic" is the definition of the multi-timescale paper,
+            "geometric" that of the fast-gate paper.
+        carry_state: Whether every batch starts from the final state of the previous one.
 
     Returns:
         One float64 `(H,)` tensor per layer and direction, in the order l0, l0_reverse, l1, ...
+
+    Raises:
+        ValueError: The layer has no forget gate, or there are no steps.
+        TypeError: This is not a layer of remanence, or a batch is not an input or a pair.
+
+    Examples:
+        >>> import torch
+        >>> import remanence as rm
+        >>> layer = rm.PowerLawLSTM(3, 16)
+        >>> (timescales,) = rm.timescales.estimate(layer, torch.randn(100, 4, 3))
+        >>> timescales.shape
+        torch.Size([16])
     """
     _expect_layer(layer)
     if mean not in ("arithmetic", "geometric"):
         raise ValueError(f"expected mean to be 'arithmetic' or 'geometric', got {mean!r}")
-    layer.gate  # noqa: B018  refuses a layer without one
+    layer.gate  # noqa: B018  raises for a layer without one
     was_training = layer.training
     layer.train(False)
     totals: list[Tensor] = []
@@ -88,7 +113,7 @@ def estimate(
     if steps == 0:
         raise ValueError("expected at least one batch with at least one step, got none")
     if mean == "arithmetic":
-        # Of the two sums the smaller one has all its digits.
+        # The smaller of the two sums is the more accurate one.
         return [
             -1 / torch.where(kept < lost, (kept / steps).log(), torch.log1p(-lost / steps)) for kept, lost in totals
         ]
@@ -96,13 +121,13 @@ def estimate(
 
 
 def _sums(values: dict[str, Tensor], mean: str) -> Tensor:
-    """What is summed over steps and sequences: for the arithmetic mean both f and 1 - f, else -log f."""
+    """Sums over steps and sequences: of f and of 1 - f for the arithmetic mean, of -log f for the geometric one."""
     forget, complement = values["forget"].double(), values["complement"].double()
     if mean == "arithmetic":
         return torch.stack((forget.sum((0, 1)), complement.sum((0, 1))))
-    past_the_end = (forget == 0) & (complement == 0)  # as the loop engine records it
+    past_the_end = (forget == 0) & (complement == 0)  # the loop engine records zeros there
     logs = torch.where(forget < complement, forget.log(), torch.log1p(-complement))
-    return torch.where(past_the_end, 0, -logs).sum((0, 1))  # a sum of plus zeros, where nothing is forgotten
+    return torch.where(past_the_end, 0, -logs).sum((0, 1))  # +0, not -0, if nothing is forgotten
 
 
 def _each(batches: Inputs | Iterable[Batch]) -> Iterator[tuple[Inputs, Any]]:
