@@ -13,7 +13,7 @@ from small_runs import TASK, content, run, weights
 
 from remanence.engines import KNOWN
 from remanence.tasks.copy import Copy
-from remanence.training import Optimiser, Quiet, RunError, Silent, Stop, Training, checkpoint, digests, loop, train
+from remanence.training import Optimiser, Quiet, RunError, Silent, Stop, Training, checkpoint, files, loop, train
 
 
 class Crash(Silent):
@@ -92,10 +92,10 @@ def test_whatever_is_damaged_while_a_run_waits_is_restored(tmp_path, whole, name
     harm(one.directory / name)
     train([one])
     assert content(tmp_path / "one") == whole
-    listed = digests.known(one.directory)
+    listed = files.known_digests(one.directory)
     assert {*listed} > {"config.yaml", "machine.json", "metrics.jsonl", "times.jsonl", "result.json"}
     for name in listed:
-        assert digests.read(one.directory, name)
+        assert files.read(one.directory, name)
 
 
 def test_a_damaged_machine_does_not_change_the_number_of_threads(tmp_path, monkeypatch):
@@ -371,15 +371,13 @@ def test_a_run_that_cannot_go_on_leaves_those_beside_it_as_they_are(tmp_path, mo
     runs = [run(tmp_path, seed) for seed in (1, 2)]
     with pytest.raises(KeyboardInterrupt):
         train(runs, progress=Crash(14))
-    from remanence.training import keeping
-
-    load, before = keeping.checkpoint.load, content(tmp_path)
+    load, before = checkpoint.load, content(tmp_path)
 
     def elsewhere(path):
         tensors, data = load(path)
         return tensors, {**data, "device": "cuda"} if "seed-2" in str(path) else data
 
-    monkeypatch.setattr(keeping.checkpoint, "load", elsewhere)
+    monkeypatch.setattr(checkpoint, "load", elsewhere)
     with pytest.raises(RunError, match=r"^expected to go on on cuda"):
         train(runs)
     assert content(tmp_path) == before
@@ -388,15 +386,13 @@ def test_a_run_that_cannot_go_on_leaves_those_beside_it_as_they_are(tmp_path, mo
 def test_another_device_is_refused(tmp_path, monkeypatch):
     one = run(tmp_path)
     crash(one, 5)
-    from remanence.training import keeping
-
-    load = keeping.checkpoint.load
+    load = checkpoint.load
 
     def elsewhere(path):
         tensors, data = load(path)
         return tensors, {**data, "device": "cuda"}
 
-    monkeypatch.setattr(keeping.checkpoint, "load", elsewhere)
+    monkeypatch.setattr(checkpoint, "load", elsewhere)
     with pytest.raises(RunError, match=r"^expected to go on on cuda, where .* was started, got cpu$"):
         train([one])
 

@@ -55,7 +55,7 @@ def test_the_host_never_waits_for_the_device(tmp_path, case, never_waits):
 def test_a_recorded_update_is_the_update(tmp_path, case):
     seeds, keywords = CASES[case]
     recorded, plain = (loop(tmp_path / name, seeds, **keywords) for name in ("recorded", "plain"))
-    plain.recordable = False
+    plain.capturable = False
     for _ in range(12):
         recorded.update()
         plain.update()

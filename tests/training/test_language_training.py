@@ -8,11 +8,11 @@ import torch
 from small_runs import TASK, WORDS, Made, weights, words_run
 
 from remanence.training import Optimiser, Silent, Training, train
-from remanence.training.averaging import Averages, began
-from remanence.training.jittered import JitteredOrder, usual_updates
+from remanence.training.batches import JitteredOrder, usual_updates
+from remanence.training.forward import Noise
 from remanence.training.loop import Loop
-from remanence.training.randomness import Noise
-from remanence.training.timetable import Timetable
+from remanence.training.optimisers import Averages, averaging_began
+from remanence.training.schedule import Timetable
 
 CPU = torch.device("cpu")
 
@@ -59,7 +59,7 @@ def test_another_order_goes_on_where_one_was():
     one, other = order(), order()
     for _ in range(17):
         one.next()
-    other.go_to(one.generator_state, one.position)
+    other.resume_at(one.generator_state, one.position)
     for _ in range(20):
         assert torch.equal(one.next().inputs, other.next().inputs)
 
@@ -182,8 +182,8 @@ def line(update, loss):
 )
 def test_averages_begin_as_in_the_public_code(losses, patience, expected):
     lines = [line(number + 1, loss) for number, loss in enumerate(losses)]
-    assert began(lines, Optimiser("sgd", average="when stalled", average_patience=patience)) == expected
-    assert began(lines, Optimiser("sgd", average_patience=patience)) is None
+    assert averaging_began(lines, Optimiser("sgd", average="when stalled", average_patience=patience)) == expected
+    assert averaging_began(lines, Optimiser("sgd", average_patience=patience)) is None
 
 
 def test_averages_are_means_over_the_updates_since_they_began():
@@ -214,7 +214,7 @@ def test_averaged_weights_are_evaluated_and_kept_while_training_goes_on_from_the
     run = words_run(tmp_path, optimiser=optimiser)
     watching = Watching()
     (result,) = train([run], progress=watching)
-    since = began(metrics(run), run.config.optimiser)
+    since = averaging_began(metrics(run), run.config.optimiser)
     assert since is not None
     assert since < result["updates"]
     assert any("averaged" in words for words in watching.said)

@@ -202,9 +202,9 @@ def test_mixed_precision_learns_about_the_same(tmp_path, precision):
 
 
 def test_an_overflow_in_float16_leaves_an_update_out(tmp_path, monkeypatch):
-    from remanence.training import loss_scale
+    from remanence.training import optimisers
 
-    monkeypatch.setattr(loss_scale, "START", 2.0**30)  # overflows until it has been halved often enough
+    monkeypatch.setattr(optimisers, "START_SCALE", 2.0**30)  # overflows until it has been halved often enough
     one = run(tmp_path, precision="float16")
     (result,) = train([one])
     assert result["status"] == "finished"

@@ -116,10 +116,8 @@ def test_events_are_what_tensorboard_reads(tmp_path):
 
 
 def test_without_tensorboard_there_are_no_events_and_that_is_said_once(tmp_path, monkeypatch):
-    from remanence.training import events
-
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
-    monkeypatch.setattr(events, "_said", False)
+    monkeypatch.setattr(loggers, "_said", False)
     with pytest.warns(UserWarning, match=r"^TensorBoard is not installed, so no event files are written") as caught:
         train([run(tmp_path, epochs=1)])
     assert len(caught) == 1

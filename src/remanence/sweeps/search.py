@@ -21,12 +21,11 @@ from ..experiments.results import run_folder
 from ..experiments.runs import train_models
 from ..experiments.schema import Experiment, Model
 from ..table import Table
-from ..training import Stopped
+from ..training import Run, Stopped
 from ..training.directory import read_result
 from ..training.files import HeldError
 from ..training.progress import Silent
-from ..training.run import Run
-from ..training.stopping import lower_is_better
+from ..training.schedule import lower_is_better
 from . import lease
 from .folder import Sweep
 from .grid import Unit

@@ -11,7 +11,7 @@ from ..experiments import results
 from ..experiments.results import Outcome
 from ..experiments.schema import Experiment
 from ..table import Table, mean_and_std
-from ..training.stopping import lower_is_better
+from ..training.schedule import lower_is_better
 from .folder import NAMES, State, Sweep
 from .grid import Unit
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
+
+from ..models import LanguageModel, SequenceModel
+from ..tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -145,3 +151,54 @@ def expect(fine: bool, name: str, what: str, value: object) -> None:
     """One sentence for a value that cannot be."""
     if not fine:
         raise ValueError(f"expected training.{name} to be {what}, got {value}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, how, and where it is kept."""
+
+    directory: Path
+    experiment: str
+    model_name: str
+    seed: int
+    task: Task
+    make_model: Callable[[], SequenceModel | LanguageModel]
+    """Makes the model on the CPU; the global generator has been seeded."""
+    config: Training
+    description: dict[str, Any]
+    """The full configuration as plain data, for `config.yaml`."""
+
+    def __str__(self) -> str:
+        return f"{self.experiment} {self.model_name} seed {self.seed}"
+
+
+def expect_alike(runs: Sequence[Run]) -> list[Run]:
+    """Refuse runs that cannot be trained side by side."""
+    runs = list(runs)
+    if not runs:
+        raise ValueError("expected at least one run, got none")
+    first = runs[0]
+    for run in runs[1:]:
+        if (run.config, run.task, run.model_name) != (first.config, first.task, first.model_name):
+            raise ValueError(f"expected runs that differ in their seed alone, got {first} and {run}")
+    if len(runs) > 1 and first.config.jitter:
+        raise ValueError(
+            f"expected runs with training.jitter one by one, whose chunks differ in length, got {len(runs)} together"
+        )
+    if len({run.directory for run in runs}) < len(runs):
+        raise ValueError("expected a folder for every run, got one for several")
+    return runs
+
+
+def plain(value: Any) -> Any:
+    """Dictionaries and lists for dataclasses and whatever is like them, so that YAML gives back what it was given.
+
+    What is neither a number nor words becomes words.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -18,19 +18,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ..files import remove_left_overs
-from . import checkpoint, digests, files, lines
-from .events import Events
-from .files import HeldError, RunError
-from .plain import plain
+from . import checkpoint, files
+from .config import plain
+from .files import HeldError, RunError, Say
+from .loggers import Events
 
-Say = Callable[[str], None]
 KEPT = 2
 """Checkpoints kept while a run goes on: should the newest be damaged, there is another."""
 INTERRUPTED = "interrupted.safetensors"
@@ -48,7 +46,7 @@ class Directory:
         """What metrics.jsonl holds."""
         self.content = b""
         """The same, as it is written."""
-        self._check = self._time_check = lines.START
+        self._check = self._time_check = files.FIRST_CHECK
         self.events = Events(path)
 
     # What is there already.
@@ -63,9 +61,9 @@ class Directory:
         import yaml
 
         path = self.path / "config.yaml"
-        if not self.begun or digests.known(self.path).get(path.name) == digests.digest(as_yaml(description)):
+        if not self.begun or files.known_digests(self.path).get(path.name) == files.digest(as_yaml(description)):
             return  # of a folder with that digest it is the same, even if the file itself was damaged
-        content = digests.read(self.path, path.name)
+        content = files.read(self.path, path.name)
         if content is None:
             return
         try:
@@ -88,7 +86,7 @@ class Directory:
     @property
     def machine(self) -> dict[str, Any]:
         """Where the run was started; empty if it was not."""
-        content = digests.read(self.path, "machine.json")
+        content = files.read(self.path, "machine.json")
         if content is None:
             return {}
         try:
@@ -120,11 +118,11 @@ class Directory:
         """Add something to machine.json, unless it says so."""
         machine = self.machine
         if machine | what != machine:
-            content = as_json(machine | what)
-            listed = digests.known(self.path)
-            digests.keep(self.path, {name: listed[name] for name in listed if name != "machine.json"})
+            content = files.as_json(machine | what)
+            listed = files.known_digests(self.path)
+            files.keep_digests(self.path, {name: listed[name] for name in listed if name != "machine.json"})
             files.write(self.path / "machine.json", content)
-            digests.keep(self.path, {**listed, "machine.json": digests.digest(content)})
+            files.keep_digests(self.path, {**listed, "machine.json": files.digest(content)})
 
     def steps(self) -> list[Path]:
         """Checkpoints at fixed updates, the newest first."""
@@ -165,7 +163,7 @@ class Directory:
         for folder in (self.path, self.checkpoints):
             remove_left_overs(folder)
         self.expect_configuration(description)  # again: only now is it sure that nobody else changes it
-        listed = digests.known(self.path)
+        listed = files.known_digests(self.path)
         path, content = self.path / "config.yaml", as_yaml(description)
         there = path.read_bytes() if path.exists() else None
         same = there == content
@@ -177,20 +175,20 @@ class Directory:
         except RunError:
             started, damaged = {}, True
         if not started or (not same and not self.begun):
-            files.write(self.path / "machine.json", as_json(machine))
+            files.write(self.path / "machine.json", files.as_json(machine))
         if damaged:
             say(f"{self.path / 'machine.json'} was damaged: it is written anew, and says where the run goes on")
         names = ("config.yaml", "machine.json")
-        digests.keep(self.path, {name: digests.digest((self.path / name).read_bytes()) for name in names})
+        files.keep_digests(self.path, {name: files.digest((self.path / name).read_bytes()) for name in names})
         self._mend_times(say)
 
     def _mend_times(self, say: Say) -> None:
         path = self.path / "times.jsonl"
         content = path.read_bytes() if path.exists() else b""
-        found, damaged = lines.whole(content)
+        found, damaged = files.whole_lines(content)
         if damaged is not None:
             say(f"{path} was damaged: line {damaged} and those after it are left out")
-        mended, self._time_check = lines.all_packed(found)
+        mended, self._time_check = files.packed_lines(found)
         if mended != content:
             files.write(path, mended)
 
@@ -212,7 +210,7 @@ class Directory:
             )
         return found
 
-    def go_back_to(self, data: dict[str, Any] | None, metrics: bytes | None = None) -> None:
+    def rewind_to(self, data: dict[str, Any] | None, metrics: bytes | None = None) -> None:
         """Let metrics and events hold what a checkpoint knows of, None for nothing. Later checkpoints go.
 
         Args:
@@ -221,7 +219,7 @@ class Directory:
         """
         update = 0 if data is None else int(data["update"])
         if metrics is not None:
-            found, _ = lines.whole(metrics)
+            found, _ = files.whole_lines(metrics)
         else:
             found = [] if data is None else self._lines_until(int(data["evaluated"]))
         # They know of metrics that are taken back here: nobody must go on from them.
@@ -230,7 +228,7 @@ class Directory:
             later.append(self.checkpoints / INTERRUPTED)
         self._remove(later)
         self.lines = found
-        self.content, self._check = lines.all_packed(found)
+        self.content, self._check = files.packed_lines(found)
         try:
             there = self.metrics.read_bytes() if self.metrics.exists() else b""
         except OSError as error:
@@ -244,7 +242,7 @@ class Directory:
     def _lines_until(self, evaluated: int) -> list[dict[str, Any]]:
         """What metrics.jsonl holds up to an update, of a run that an earlier version began."""
         try:
-            found = [line for line in lines.read(self.path, self.metrics.name) if line["update"] <= evaluated]
+            found = [line for line in files.read_lines(self.path, self.metrics.name) if line["update"] <= evaluated]
             complete = not evaluated or found[-1]["update"] == evaluated
         except (RunError, LookupError, TypeError):
             complete = False
@@ -259,7 +257,7 @@ class Directory:
 
     def add(self, line: dict[str, Any]) -> None:
         """Add a line to the metrics."""
-        content, self._check = lines.packed(line, self._check)
+        content, self._check = files.packed_line(line, self._check)
         files.append(self.metrics, content)
         self.content += content
         self.lines.append(line)
@@ -267,7 +265,7 @@ class Directory:
 
     def time(self, **what: Any) -> None:
         """Note when something happened."""
-        content, self._time_check = lines.packed({"at": now(), **what}, self._time_check)
+        content, self._time_check = files.packed_line({"at": files.now(), **what}, self._time_check)
         files.append(self.path / "times.jsonl", content, settled=False)
 
     def save(self, update: int, tensors: dict[str, Any], data: dict[str, Any]) -> None:
@@ -288,16 +286,16 @@ class Directory:
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result of a run that has ended; of its checkpoints the last and the best stay."""
-        content = as_json(result)
-        listed = {**digests.known(self.path), "result.json": digests.digest(content)}
+        content = files.as_json(result)
+        listed = {**files.known_digests(self.path), "result.json": files.digest(content)}
         if self.lines:
-            listed[self.metrics.name] = digests.digest(self.content)
+            listed[self.metrics.name] = files.digest(self.content)
         last = self.steps()[:1]
         for path in (self.path / "times.jsonl", *last, self.checkpoints / BEST):
             if path.exists():
                 with path.open("rb") as file:
                     listed[path.relative_to(self.path).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-        digests.keep(self.path, listed)  # before the result, with which the run has ended
+        files.keep_digests(self.path, listed)  # before the result, with which the run has ended
         files.write(self.path / "result.json", content)
         self.tidy()
 
@@ -328,26 +326,16 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     path = folder / "result.json"
     if not path.exists():
         return None
-    content = digests.read(folder, path.name)
+    content = files.read(folder, path.name)
     if content is None:
         return None
     try:
-        result = json.loads(content, parse_constant=lines.no_number)
+        result = json.loads(content, parse_constant=files.no_number)
     except (ValueError, RecursionError):
         result = None
     if not isinstance(result, dict):
         raise RunError(f"expected a result in {path}, got a file that cannot be read; remove it to go on")
     return result
-
-
-def now() -> str:
-    """The present time, for people."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def as_json(content: dict[str, Any]) -> bytes:
-    """Plain data as a file for people."""
-    return (json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
 
 def as_yaml(description: dict[str, Any]) -> bytes:
@@ -369,3 +357,28 @@ def difference(there: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | N
     if there == now and isinstance(there, bool) == isinstance(now, bool):
         return None
     return name or "the configuration", there, now
+
+
+class InMemoryDirectory(Directory):
+    """Knows the metrics, which decide how a run goes on; the first rank alone reads and writes files."""
+
+    def add(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+
+    def note(self, **what: Any) -> None:
+        pass
+
+    def time(self, **what: Any) -> None:
+        pass
+
+    def save(self, update: int, tensors: dict[str, Any], data: dict[str, Any]) -> None:
+        pass
+
+    def save_interrupted(self, tensors: dict[str, Any], data: dict[str, Any]) -> None:
+        pass
+
+    def save_best(self, tensors: dict[str, Any], data: dict[str, Any]) -> None:
+        pass
+
+    def finish(self, result: dict[str, Any]) -> None:
+        pass

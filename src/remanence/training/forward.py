@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..cells import wide
 from ..models import LanguageModel, SequenceModel, forward_together
 from ..tasks.base import Batch
+from ..tasks.generators import generator_seed
 from .config import Training
-from .population import Replica
-from .randomness import draws
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-class Passed(NamedTuple):
+class ForwardOutput(NamedTuple):
     """What comes of running replicas over a batch."""
 
     outputs: Tensor
@@ -29,6 +28,18 @@ class Passed(NamedTuple):
     """The state of every replica."""
     penalties: Tensor | None
     """`(R,)`: what the models want added to the loss while they train."""
+
+
+class Runnable(Protocol):
+    """A model with its own random numbers, as a `Replica` is."""
+
+    @property
+    def model(self) -> SequenceModel | LanguageModel:
+        """The model."""
+
+    @property
+    def noise(self) -> Noise:
+        """Its random numbers."""
 
 
 class Forward:
@@ -43,15 +54,17 @@ class Forward:
         self.device = device
         self.compiled = config.compile
 
-    def __call__(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None = None) -> Passed:
+    def __call__(
+        self, replicas: Sequence[Runnable], batch: Batch, states: Sequence[Any] | None = None
+    ) -> ForwardOutput:
         """Run replicas, each from its state; None for zeros."""
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             if isinstance(replicas[0].model, LanguageModel):
                 return self._language(replicas, batch, states)
             outputs, after = self._run(replicas, batch, states)
-        return Passed(outputs.to(wide(outputs.dtype)), after, None)
+        return ForwardOutput(outputs.to(wide(outputs.dtype)), after, None)
 
-    def _language(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> Passed:
+    def _language(self, replicas: Sequence[Runnable], batch: Batch, states: Sequence[Any] | None) -> ForwardOutput:
         """One replica after the other: one language model fills the device."""
         outputs, after, penalties = [], [], []
         for number, replica in enumerate(replicas):
@@ -63,9 +76,11 @@ class Forward:
             after.append(state)
             penalties.append(sum(extra.values(), torch.zeros((), device=self.device)))
         one = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)  # no copy of what may be gigabytes
-        return Passed(one, after, torch.stack(penalties))
+        return ForwardOutput(one, after, torch.stack(penalties))
 
-    def _run(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> tuple[Tensor, list[Any]]:
+    def _run(
+        self, replicas: Sequence[Runnable], batch: Batch, states: Sequence[Any] | None
+    ) -> tuple[Tensor, list[Any]]:
         models = [replica.model for replica in replicas if isinstance(replica.model, SequenceModel)]
         first = models[0]
         if not first.takes_dt:
@@ -85,3 +100,47 @@ class Forward:
             outputs.append(output)
             after += state
         return torch.cat(outputs), after
+
+
+@contextmanager
+def forked_rng(device: torch.device) -> Iterator[None]:
+    """Leave torch's global generators as they were."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
+class Noise:
+    """The global generators as one replica sees them. Dropout knows no others."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.device = device
+        with forked_rng(device):
+            seed_globally(generator_seed(seed, "noise"), device)
+            self.states = self._read()
+
+    def _read(self) -> list[Tensor]:
+        states = [torch.default_generator.get_state()]
+        return [*states, torch.cuda.get_rng_state(self.device)] if self.device.type == "cuda" else states
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Draw from this replica's numbers, and remember how far one has come."""
+        torch.default_generator.set_state(self.states[0])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(self.states[1], self.device)
+        yield
+        self.states = self._read()
+
+
+def seed_globally(seed: int, device: torch.device) -> None:
+    """Seed the generator of the CPU and that of the device; `torch.manual_seed` would touch all devices."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def draws(model: nn.Module) -> bool:
+    """Whether a model uses random numbers while it trains: dropout of outputs, between layers or of weights."""
+    chances = (getattr(module, name, 0) for module in model.modules() for name in ("p", "dropout", "weight_drop"))
+    return any(isinstance(chance, int | float) and chance > 0 for chance in chances)

@@ -12,16 +12,16 @@ import torch
 from torch import nn
 
 from ..tasks.base import Batch
+from .batches import Drawn
 from .config import Training
-from .drawn import Drawn
+from .forward import draws
 from .population import Population
-from .randomness import draws
 
 WARM = 3
 """Updates before the recording: kernels are compiled and optimisers make their memory in the first."""
 
 
-def can_record(config: Training, population: Population) -> bool:
+def can_capture(config: Training, population: Population) -> bool:
     """Whether an update is the same work every time: nothing random, nothing carried, one learning rate, one rank.
 
     torch's own layers read the lengths of sequences on the host, which a recording cannot.
@@ -53,7 +53,7 @@ class Graph:
         with torch.cuda.graph(self.graph):
             work(drawn.show(self.parts))
 
-    def play(self, drawn: Drawn) -> None:
+    def replay(self, drawn: Drawn) -> None:
         """Do the work on another batch."""
         for place, part in zip(self.parts, drawn.parts, strict=True):
             place.copy_(part)

@@ -15,18 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models import LanguageModel, SequenceModel
+from ..models import LanguageModel, SequenceModel, states
 from ..tasks.base import Source
-from . import optimisers, states
-from .averaging import Averages
-from .config import Training
+from . import optimisers
+from .batches import make_order
+from .config import Run, Training
 from .directory import Directory
-from .loss_scale import LossScale
-from .order import order_of
-from .randomness import Noise, seed_globally
-from .ranks import Ranks
-from .run import Run
-from .share import Share, expect_own_dropout
+from .forward import Noise, seed_globally
+from .optimisers import Averages, LossScale
+from .ranks import Ranks, Share, expect_own_dropout
 
 ALIGNED = 64
 """Every parameter begins at a multiple of so many entries: kernels load aligned memory faster."""
@@ -49,7 +46,7 @@ class Replica:
         self.model = run.make_model().to(device).train()
         if run.config.compile:
             self.model.compile()
-        self.order = order_of(source, run.config, run.seed, device)
+        self.order = make_order(source, run.config, run.seed, device)
         self.noise = Noise(run.seed, device)
         self.validation = run.task.source("validation", run.seed, device)
         if self.validation is None and run.config.optimiser.average != "never":
@@ -179,7 +176,23 @@ class Population:
         self.ranks.add_up(gradients)
         return gradients
 
-    def move(self) -> None:
+    def step(self, gradients: Tensor) -> None:
+        """Clip gradients `(R, P)` and let the optimiser update the parameters."""
+        config = self.config.optimiser
+        finite = None if self.scale is None else self.scale.unscale(gradients)
+        if config.clip_value is not None:
+            gradients.clamp_(-config.clip_value, config.clip_value)
+        if config.clip_norm is not None:
+            norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+            gradients.mul_((config.clip_norm / (norms + 1e-6)).clamp(max=1))
+        if self.scale is None or finite is None:
+            self._optimiser_step()
+            return
+        slots = optimisers.state_of(self.optimiser, self.parameters).values()
+        with self.scale.skipping(finite, [self.parameters.data, *(slot for slot in slots if slot.dim() == 2)]):
+            self._optimiser_step()
+
+    def _optimiser_step(self) -> None:
         """Let the optimiser move the parameters, each by its part of the learning rate, see `Optimiser.lr_factors`.
 
         What an optimiser adds to a parameter goes with its learning rate, so a part of that is a part of the way.
@@ -231,7 +244,7 @@ class Population:
 
     # For checkpoints: what belongs to one replica, by name.
 
-    def take_out(self) -> list[dict[str, Tensor]]:
+    def checkpoint_tensors(self) -> list[dict[str, Tensor]]:
         """Everything tensors hold of each replica: model, optimiser, random numbers, carried state, on the CPU."""
         parameters = self.parameters.data.cpu()
         slots = {name: value.cpu() for name, value in optimisers.state_of(self.optimiser, self.parameters).items()}
@@ -257,12 +270,12 @@ class Population:
             taken.append(parts)
         return taken
 
-    def put_back(self, taken: Sequence[dict[str, Tensor]], positions: Sequence[int]) -> None:
+    def load_tensors(self, taken: Sequence[dict[str, Tensor]], positions: Sequence[int]) -> None:
         """Go on from what was taken out, with every order at its position."""
         rows, slots = [], {}
         for number, (replica, parts) in enumerate(zip(self.replicas, taken, strict=True)):
             rows.append(self.layout.join(_under(parts, "model/"), self.device))
-            replica.order.go_to(parts["order"], positions[number])
+            replica.order.resume_at(parts["order"], positions[number])
             replica.noise.states = list(_under(parts, "noise/").values())
             state = self.share.of_state(states.unnamed(parts))
             replica.state = None if state is None else states.each(lambda part: part.to(self.device), state)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..printable import printable
-from .run import Run
+from .config import Run
 
 if TYPE_CHECKING:
     import rich.progress

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import averaging, checkpoint
-from .directory import Directory, Say
-from .files import RunError
+from . import checkpoint
+from .config import Run
+from .directory import Directory
+from .files import RunError, Say
+from .optimisers import averaging_began
 from .population import Population, Replica
-from .run import Run
-from .stopping import Line, best_of
-from .timetable import Timetable
+from .schedule import Line, Timetable, best_of
 
 
 @dataclass
@@ -40,7 +40,7 @@ def save(population: Population, position: Position, numbers: Sequence[int], int
 
     All checkpoints come before anything else, so that replicas that are trained together can go on together.
     """
-    everything = population.take_out()
+    everything = population.checkpoint_tensors()
     losses = population.losses[:, : position.since].cpu()
     best_weights = population.best.cpu()
     for number in numbers:
@@ -114,19 +114,19 @@ def groups(directories: Sequence[Directory], timetable: Timetable, say: Say) -> 
 def restore(population: Population, update: int) -> Position:
     """Go on from the checkpoints at this number of updates, 0 for the start."""
     if update == 0:
-        population.ranks.told(lambda: _go_back(population, [None] * len(population.replicas)))
+        population.ranks.told(lambda: _rewind(population, [None] * len(population.replicas)))
         return Position()
     taken, plain, metrics, regular = population.ranks.told(lambda: _read(population, update))
     for replica, lines in zip(population.replicas, metrics, strict=True):
         replica.directory.lines = lines
-    population.put_back(taken, [data["order"] for data in plain])
+    population.load_tensors(taken, [data["order"] for data in plain])
     for number, (tensors, data) in enumerate(zip(taken, plain, strict=True)):
         losses = tensors["losses"]
         population.losses[number, : len(losses)] = losses.to(population.device)
         if population.averages is not None:
             run = population.replicas[number].run
             lines = population.replicas[number].directory.lines
-            population.averages.since[number] = averaging.began(lines, run.config.optimiser)
+            population.averages.since[number] = averaging_began(lines, run.config.optimiser)
         if data["best"] is not None:
             # Where nothing is averaged and the best weights are the present ones, they are there once.
             at_hand = "best/" if any(name.startswith("best/") for name in tensors) else "model/"
@@ -147,17 +147,17 @@ def _read(population: Population, update: int) -> tuple[list[dict[str, Tensor]],
         _expect(replica, tensors, data, population)
         taken.append(tensors)
         plain.append(data)
-    _go_back(population, plain, [tensors.get("metrics") for tensors in taken])  # once it is sure that all can go on
+    _rewind(population, plain, [tensors.get("metrics") for tensors in taken])  # once it is sure that all can go on
     regular = all(replica.directory.has_step(update) for replica in population.replicas)
     return taken, plain, [replica.directory.lines for replica in population.replicas], regular
 
 
-def _go_back(
+def _rewind(
     population: Population, plain: Sequence[dict[str, Any] | None], metrics: Sequence[Tensor | None] = ()
 ) -> None:
     kept = metrics or [None] * len(plain)
     for replica, data, lines in zip(population.replicas, plain, kept, strict=True):
-        replica.directory.go_back_to(data, None if lines is None else lines.numpy().tobytes())
+        replica.directory.rewind_to(data, None if lines is None else lines.numpy().tobytes())
 
 
 def _expect(replica: Replica, tensors: dict[str, Tensor], data: dict[str, Any], population: Population) -> None:
@@ -180,7 +180,7 @@ def _expect(replica: Replica, tensors: dict[str, Tensor], data: dict[str, Any], 
         raise RunError(f"expected checkpoints of this model in {replica.directory.path}, got those of another")
 
 
-def first_bad(population: Population, position: Position) -> dict[int, int]:
+def first_nonfinite(population: Population, position: Position) -> dict[int, int]:
     """Replicas that have diverged, and the update at which a loss was not finite for the first time.
 
     Looks at the device, so it is asked only where something is evaluated or saved anyway.
