@@ -75,7 +75,7 @@ def test_damaged_checkpoints_only_are_refused(tmp_path):
     for path in (one.directory / "checkpoints").glob("step-*"):
         path.write_bytes(path.read_bytes()[:1000])
     before = content(tmp_path)
-    with pytest.raises(RunError, match=r"^expected a whole checkpoint in .*, got damaged ones only; remove .* anew$"):
+    with pytest.raises(RunError, match=r"^expected an intact checkpoint in .*, got only damaged ones; remove .*again$"):
         train([one])
     assert content(tmp_path) == before
 
@@ -183,15 +183,15 @@ def test_an_engine_that_is_not_there_any_more_is_one_sentence_and_another_can_go
     monkeypatch.setattr(KNOWN["cpu"], "refuses", lambda task: "nothing works today")
     with pytest.raises(
         RunError,
-        match=r"^expected engine cpu for .*seed-1, which was begun with it, but nothing works today; "
-        r"--engine \S+ goes on without it, and results then differ in their last digits$",
+        match=r"^expected engine cpu for .*seed-1, which was started with it, but nothing works today; "
+        r"--engine \S+ resumes without it, and results will differ by rounding$",
     ):
         train([one])
     assert content(tmp_path) == before
     progress = Crash()
     train([one], engine="loop", progress=progress)
     (said,) = progress.said
-    assert "goes on with engine loop, and was begun with cpu" in said
+    assert "resumes with engine loop, but was started with cpu" in said
     assert used(one) == ["loop"]
 
 
@@ -291,7 +291,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_says_where(tmp_path, capsys)
     assert result["updates"] == 11
     assert result["last"]["update"] == 8
     assert (
-        "the loss is not finite at update 11; the run stops, and its last good checkpoint stays"
+        "the loss is not finite at update 11; the run stops and keeps its last good checkpoint"
         in capsys.readouterr().err
     )
     names = sorted(path.name for path in (one.directory / "checkpoints").iterdir())
@@ -378,7 +378,7 @@ def test_a_run_that_cannot_go_on_leaves_those_beside_it_as_they_are(tmp_path, mo
         return tensors, {**data, "device": "cuda"} if "seed-2" in str(path) else data
 
     monkeypatch.setattr(checkpoint, "load", elsewhere)
-    with pytest.raises(RunError, match=r"^expected to go on on cuda"):
+    with pytest.raises(RunError, match=r"^expected to resume on cuda"):
         train(runs)
     assert content(tmp_path) == before
 
@@ -393,7 +393,7 @@ def test_another_device_is_refused(tmp_path, monkeypatch):
         return tensors, {**data, "device": "cuda"}
 
     monkeypatch.setattr(checkpoint, "load", elsewhere)
-    with pytest.raises(RunError, match=r"^expected to go on on cuda, where .* was started, got cpu$"):
+    with pytest.raises(RunError, match=r"^expected to resume on cuda, where .* was started, got cpu$"):
         train([one])
 
 
@@ -433,9 +433,11 @@ def test_a_number_that_cannot_be_is_refused_where_it_is_given(kind, change, mess
 
 
 def test_runs_that_differ_in_more_than_their_seed_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^expected runs that differ in their seed alone, got "):
+    with pytest.raises(ValueError, match=r"^expected runs that differ only in their seed, got "):
         train([run(tmp_path, 1), run(tmp_path, 2, config=Training(batch=4))])
     with pytest.raises(ValueError, match=r"^expected at least one run, got none$"):
         train([])
-    with pytest.raises(ValueError, match=r"^expected a folder for every run, got one for several$"):
+    with pytest.raises(
+        ValueError, match=r"^expected a separate folder for every run, got one folder for several runs$"
+    ):
         train([run(tmp_path), run(tmp_path)])

@@ -122,7 +122,7 @@ def test_a_second_process_is_refused(tmp_path):
     child = Child(tmp_path, epochs=1000)
     assert child.wait_for_updates(1)
     try:
-        with pytest.raises(RunError, match=r"^expected .* to be free, got a folder that another process trains in$"):
+        with pytest.raises(RunError, match=r"^expected .* to be free, got a folder in which another process trains$"):
             train([run(tmp_path, epochs=1000)])
     finally:
         child.strike(signal.SIGKILL)

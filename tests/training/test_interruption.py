@@ -58,7 +58,7 @@ def test_time_to_save_and_to_evaluate_is_kept_in_reserve(clock):
     stopped = interruption.stop("at update 3 of 9")
     assert (stopped.code, stopped.reason) == (
         0,
-        "the budget of 100 s is spent at update 3 of 9; the same command goes on",
+        "the budget of 100 s is spent at update 3 of 9; run the same command to resume",
     )
 
 
@@ -84,7 +84,7 @@ def test_a_signal_is_noted_and_a_second_one_is_not_held_back():
     stopped = interruption.stop("at update 3 of 9")
     assert isinstance(stopped, Stopped)
     assert stopped.code == 130
-    assert str(stopped) == "stopped by SIGINT at update 3 of 9; the same command goes on"
+    assert str(stopped) == "stopped by SIGINT at update 3 of 9; run the same command to resume"
 
 
 def test_the_signals_that_are_named_do_something_else_for_a_while_and_no_others():

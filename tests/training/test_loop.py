@@ -253,9 +253,7 @@ def test_stop_rules(tmp_path, stop, status, updates):
 
 
 def test_an_unknown_score_in_a_stop_rule_is_one_sentence(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"^expected training.stop to name scores out of loss, accuracy, .*, got 'f1'$"
-    ):
+    with pytest.raises(ValueError, match=r"^expected training.stop to use scores out of loss, accuracy, .*, got 'f1'$"):
         train([run(tmp_path, stop=Stop(reached={"f1": 1.0}))])
 
 

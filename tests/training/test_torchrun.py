@@ -87,7 +87,7 @@ def test_killed_and_stopped_it_goes_on_bit_for_bit(tmp_path):
     process = torchrun(tmp_path / "runs", *words)
     _, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
-    assert "goes on at update" in err
+    assert "resumes at update" in err
     assert content(tmp_path / "runs") == content(tmp_path / "undisturbed")
 
 

@@ -1,4 +1,4 @@
-"""The loop around a model: optimiser, schedule, checkpoints, going on after an interruption, budget, progress."""
+"""The loop around a model: optimiser, schedule, checkpoints, resuming after an interruption, time budget, progress."""
 
 from . import loggers
 from .config import Optimiser, Run, Schedule, Stop, Training

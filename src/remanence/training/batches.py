@@ -1,9 +1,12 @@
-"""Which sequences come next.
+"""The batches of a training run.
 
-A source with a size is gone through in passes, each in a new random order, or all in that of the source. Batches are
-full: those left over at the end of a pass (fewer than a batch) wait for another pass, whose order is another one; in
-the order of the source they are never read. With `stateful` training the order is that of the stream: the sequences are
-numbered along it, and each of the B lanes reads a stretch of it from its start.
+`Order` and `JitteredOrder` choose the sequences of one replica, `Batches` combines those of all replicas, `Prefetch`
+looks up fixed sets for several updates at once.
+
+A source with a size is read in passes, shuffled before each pass or in the order of the source. All batches are full:
+sequences left over at the end of a pass are dropped from it and may come up in the next, which has a new order; without
+shuffling they are never read. In `stateful` training sequences are chunks of a stream and are numbered along it; each
+of the B lanes reads a contiguous section of the stream from its start.
 """
 
 from __future__ import annotations
@@ -26,22 +29,22 @@ Some = TypeVar("Some")
 
 
 def make_order(source: Source, config: Training, seed: int, device: torch.device) -> Order | JitteredOrder:
-    """The order a configuration asks for."""
+    """The order requested by a configuration."""
     if config.jitter:
         return JitteredOrder(source, config.batch, seed)
     return Order(source, config.batch, seed, device, config.stateful, config.shuffle)
 
 
 class Order:
-    """The batches of one replica, one after the other.
+    """The batches of one replica, in order.
 
     Args:
-        source: where they come from.
-        batch: sequences B at a time.
-        seed: of the run.
-        device: where the source is.
-        stateful: whether sequences are read in the order of a stream.
-        shuffle: whether every pass has a new random order.
+        source: Source of the sequences.
+        batch: Batch size B.
+        seed: Seed of the run.
+        device: Device of the source.
+        stateful: Whether sequences are read in the order of a stream.
+        shuffle: Whether every pass has a new random order.
     """
 
     def __init__(
@@ -66,17 +69,17 @@ class Order:
         self.shuffle = shuffle
         self.generator = generator(seed, "order", device)
         self.position = 0
-        """Batches taken from the present pass."""
+        """Batches taken from the current pass."""
         self.factor = 1.0
-        """What the learning rate of the latest batch is multiplied with."""
+        """Factor of the learning rate for the latest batch."""
         self.length = None if source.size is None else source.size // batch
-        """Batches of a pass."""
+        """Batches per pass."""
         self._numbers: Tensor | None = None
         self._before_pass = self.generator.get_state()
 
     @property
     def at_start(self) -> bool:
-        """Whether the next batch begins a pass."""
+        """Whether the next batch is the first of a pass."""
         return self.length is not None and self.position in (0, self.length)
 
     def next(self) -> Batch:
@@ -87,12 +90,12 @@ class Order:
         return self.source.pick(numbers[position])
 
     def draw(self, how: Callable[[int, torch.Generator], Some]) -> Some:
-        """Go on by a batch of a source without end, which is drawn like this."""
+        """Advance by one batch of an endless source, drawn by `how`."""
         self.position += 1
         return how(self.batch, self.generator)
 
     def take(self) -> tuple[Tensor, int]:
-        """Go on by a batch of a source with a size: the numbers of its pass `(batches, B)`, and which batch it is."""
+        """Advance by one batch of a source with a size: indices of the pass `(batches, B)`, and number of the batch."""
         if self.position == self.length:
             self.position = 0
             self._numbers = None
@@ -102,7 +105,7 @@ class Order:
         return self._numbers, self.position - 1
 
     def _pass(self) -> Tensor:
-        """The numbers of the sequences of a pass, `(batches, B)`."""
+        """The indices of the sequences of a pass, `(batches, B)`."""
         assert self.length is not None
         assert self.source.size is not None
         if self.stateful:
@@ -114,15 +117,15 @@ class Order:
             numbers = torch.arange(self.source.size, device=self.device)
         return numbers[: self.length * self.batch].view(self.length, self.batch)
 
-    # For checkpoints: the generator as it was before the present pass, from which the pass is made again.
+    # For checkpoints: the generator state before the current pass, from which the pass is drawn again.
 
     @property
     def generator_state(self) -> Tensor:
-        """Bytes to go on from, together with the position."""
+        """Generator state to resume from, together with the position."""
         return self._before_pass if self.length is not None else self.generator.get_state()
 
     def resume_at(self, generator_state: Tensor, position: int) -> None:
-        """Go on where another order was."""
+        """Resume at a saved generator state and position."""
         self.generator.set_state(generator_state)
         self._before_pass = generator_state
         self.position = position
@@ -130,51 +133,53 @@ class Order:
 
 
 FULL, SHORTEST = 0.95, 5
-"""Share of chunks around the usual length, the others are half as long; and the shortest there is."""
+"""Fraction of jittered chunks around the usual length (the others are half as long), and the minimum length."""
 
 
 @runtime_checkable
 class Streamed(Protocol):
-    """A source that is one stream."""
+    """A source that is a single stream."""
 
     length: int
-    """Usual length of a chunk."""
+    """Usual chunk length."""
 
     def lanes(self, batch: int) -> Tensor:
-        """The stream in so many lanes side by side, `(steps, B)`."""
+        """The stream split into `batch` lanes side by side, `(steps, B)`."""
 
     def cut(self, lanes: Tensor, begin: int, end: int) -> Batch:
-        """Steps of all lanes, each with what comes next."""
+        """Steps `begin` to `end` of all lanes as inputs, with the next steps as targets."""
 
 
 def usual_updates(source: Source, batch: int) -> int:
-    """Chunks of a pass on average."""
+    """Mean number of chunks per pass."""
     stream = streamed(source)
-    mean = max(SHORTEST, FULL * stream.length + (1 - FULL) * stream.length / 2 - 0.5)  # a length has no fraction
+    mean = max(SHORTEST, FULL * stream.length + (1 - FULL) * stream.length / 2 - 0.5)  # lengths are rounded down
     return max(1, round((len(stream.lanes(batch)) - 1) / mean))
 
 
 def streamed(source: Source) -> Streamed:
-    """The source, if it is a stream."""
+    """The source as a stream; a `ValueError` if it is not one."""
     if not isinstance(source, Streamed):
-        raise ValueError("expected training.jitter with a task that reads a text, got it with another")
+        raise ValueError("expected training.jitter only with a task that reads a text, got another task")
     return source
 
 
 class JitteredOrder:
-    """The batches of one replica, one after the other; see `Order`, which has the same methods.
+    """A stream in chunks of random lengths, as in AWD-LSTM, so that chunk boundaries differ between passes.
+
+    Has the same methods as `Order`.
 
     Args:
-        source: where they come from.
-        batch: lanes B.
-        seed: of the run.
+        source: Source of the stream.
+        batch: Number of lanes B.
+        seed: Seed of the run.
     """
 
     def __init__(self, source: Source, batch: int, seed: int) -> None:
         self.source = source
         self.stream = streamed(source)
         self.lanes = self.stream.lanes(batch)
-        self.generator = generator(seed, "order", torch.device("cpu"))  # lengths are of the host
+        self.generator = generator(seed, "order", torch.device("cpu"))  # lengths are needed on the host
         self.position = 0
         self.factor = 1.0
         self._before_pass = self.generator.get_state()
@@ -182,7 +187,7 @@ class JitteredOrder:
 
     @property
     def at_start(self) -> bool:
-        """Whether the next batch begins a pass."""
+        """Whether the next batch is the first of a pass."""
         return self.position in (0, len(self._bounds) - 1)
 
     def next(self) -> Batch:
@@ -196,7 +201,7 @@ class JitteredOrder:
         return self.stream.cut(self.lanes, begin, end)
 
     def _pass(self) -> list[int]:
-        """Where the chunks of a pass begin, and where the last one ends."""
+        """The first step of every chunk of a pass, and the end of the last one."""
         self._before_pass = self.generator.get_state()
         last = len(self.lanes) - 1
         lengths = jittered_lengths(last + 1, self.generator, self.stream.length, full=FULL, least=SHORTEST)
@@ -204,21 +209,26 @@ class JitteredOrder:
 
     @property
     def generator_state(self) -> Tensor:
-        """Bytes to go on from, together with the position."""
+        """Generator state to resume from, together with the position."""
         return self._before_pass
 
     def resume_at(self, generator_state: Tensor, position: int) -> None:
-        """Go on where another order was."""
+        """Resume at a saved generator state and position."""
         self.generator.set_state(generator_state)
         self.position = position
         self._bounds = self._pass()
 
 
 class Drawn(NamedTuple):
-    """A batch of all replicas to be shown."""
+    """The next batch of all replicas, before inputs and targets are computed.
+
+    The random draws are small: ten bytes per sequence in the copy task, whose inputs and targets have thousands. They
+    are stacked over replicas, and inputs and targets are then computed for all replicas at once, inside the captured
+    CUDA graph if there is one.
+    """
 
     parts: Parts
-    """What it is computed from: all that differs from one batch to the next."""
+    """The tensors it is computed from: everything that differs between batches."""
     show: Callable[[Parts], Batch]
 
     def shown(self) -> Batch:
@@ -227,10 +237,10 @@ class Drawn(NamedTuple):
 
 
 class Batches:
-    """The batches of several replicas, one after the other.
+    """The batches of several replicas, in order.
 
     Args:
-        orders: of every replica.
+        orders: Order of every replica.
     """
 
     def __init__(self, orders: Sequence[Order | JitteredOrder]) -> None:
@@ -241,7 +251,7 @@ class Batches:
         self._prefetch = Prefetch(sets) if len(sets) == len(self.orders) > 1 else None
 
     def next(self) -> Drawn:
-        """The next batch of each."""
+        """The next batch of every replica."""
         if self._prefetch is not None:
             return Drawn(self._prefetch.next(), self._prefetch.show)
         if len(self._endless) == len(self.orders) > 1:
@@ -251,37 +261,40 @@ class Batches:
 
 
 def ready_made(batch: Batch) -> Drawn:
-    """A batch that is there already."""
+    """A batch whose inputs and targets exist already."""
     there = {name: value for name, value in vars(batch).items() if value is not None}
     return Drawn(tuple(there.values()), lambda parts: Batch(**dict(zip(there, parts, strict=True))))
 
 
 PREFETCH_BATCHES = 64
-"""Looked up at once, at most."""
+"""Maximum number of batches looked up at once."""
 PREFETCH_BYTES = 2**24
-"""Of what is looked up at once, unless it is a single batch."""
+"""Maximum number of bytes looked up at once, except for a single batch."""
 
 
 class Prefetch:
-    """What the next batches of several replicas are made from.
+    """The parts of the next batches of several replicas, looked up in fixed sets for several updates at once.
+
+    Every replica has its own set, so a look-up is one kernel per replica, and for so few bytes looking up many batches
+    takes a GPU hardly longer than one. Orders still advance batch by batch: checkpoints do not depend on prefetching.
 
     Args:
-        orders: of every replica, with the set that it goes through.
+        orders: Order of every replica, with its set.
     """
 
     def __init__(self, orders: Sequence[tuple[Order, FixedSet]]) -> None:
         self.orders = list(orders)
         self._known: dict[tuple[tuple[int, int], ...], Parts] = {}
-        """By pass and position of every replica."""
+        """Prefetched parts by pass and position of every replica."""
         self._passes: list[Tensor] = []
-        """Kept for their identity."""
+        """References that keep the `id` of the current passes unique."""
 
     def show(self, parts: Parts) -> Batch:
-        """The sequences that were made from these parts."""
+        """The sequences computed from these parts."""
         return self.orders[0][1].show(parts)
 
     def next(self) -> Parts:
-        """What the next batch is made from, `(R, ..., B)`."""
+        """The parts of the next batch, `(R, ..., B)`."""
         taken = [order.take() for order, _ in self.orders]
         key = tuple((id(numbers), position) for numbers, position in taken)
         if key not in self._known:
@@ -305,6 +318,6 @@ class Prefetch:
 
 
 def split_batches(whole: Tensor, count: int) -> tuple[Tensor, ...]:
-    """A part of so many batches, `(R, ..., count B)`, as that of each, `(R, ..., B)`."""
+    """Split a part of `count` batches, `(R, ..., count B)`, into one part `(R, ..., B)` per batch."""
     shape = (*whole.shape[:-1], count, whole.shape[-1] // count)
     return whole.view(shape).movedim(-2, 0).contiguous().unbind()

@@ -1,4 +1,4 @@
-"""Scores over all sequences of a split."""
+"""Scores over all sequences of a split, and how they are logged: lines of metrics and results."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def evaluate(
     stateful: bool = False,
     warm: int = 0,
 ) -> list[dict[str, float]]:
-    """The mean of every score for every replica. Sums stay on the device until the end.
+    """The mean of every score for every replica. Accumulates on the device and synchronises once at the end.
 
     Args:
-        replicas: the models.
-        task: what they learn.
-        sources: sequences for every replica.
-        forward: how models are run.
-        batch: sequences at a time.
-        size: only the first so many sequences; None for all.
-        stateful: whether the sequences are pieces of a stream, and the state goes on from one to the next.
-        warm: of stateful sequences: how many each lane reads before its own, see `Training.evaluate_warm`.
+        replicas: Models to score.
+        task: Task that they learn.
+        sources: Sequences for every replica.
+        forward: Runs the models.
+        batch: Batch size.
+        size: Number of sequences to use, from the first; None for all.
+        stateful: Whether sequences are chunks of a stream, and the state is carried from one to the next.
+        warm: For stateful sequences: number of warm-up chunks of each lane, see `Training.evaluate_warm`.
     """
     available = sources[0].size
     if available is None:
         raise ValueError(
-            f"expected task {task.name!r} to have a fixed number of sequences to evaluate on, got an endless one"
+            f"expected task {task.name!r} to evaluate on a fixed number of sequences, got an endless source"
         )
     count = available if size is None else min(size, available)
     totals: dict[str, list[Tensor]] = {}
@@ -101,9 +101,9 @@ def evaluate_split(
 def warmed(
     replicas: Sequence[Replica], sources: Sequence[Source], forward: Forward, starts: Tensor, warm: int
 ) -> list[Any]:
-    """States of lanes that begin at these sequences of a stream, each after it has read so many before them.
+    """States of lanes that start at these chunks of a stream, after `warm` warm-up chunks before each start.
 
-    All start that with the state after the first sequences of the stream. The first lane begins with zeros.
+    Warm-up starts with the state after the first `warm` chunks of the stream. The first lane starts with zeros.
     """
     states: list[Any] | None = None
     beginning = [torch.full_like(starts, number) for number in range(warm)]
@@ -115,7 +115,7 @@ def warmed(
 
 
 def picked(sources: Sequence[Source], numbers: Tensor) -> Batch:
-    """The sequences with these numbers of every source, side by side. What is computed is computed for all at once."""
+    """The sequences with these indices of every source, side by side, computed for all replicas at once if possible."""
     sets = [source for source in sources if isinstance(source, FixedSet)]
     if len(sets) < len(sources) or len(sets) == 1:
         return side_by_side([source.pick(numbers) for source in sources])
@@ -123,7 +123,7 @@ def picked(sources: Sequence[Source], numbers: Tensor) -> Batch:
 
 
 def index_batches(count: int, width: int, device: torch.device, stateful: bool) -> Iterator[Tensor]:
-    """Numbers 0 to count - 1 in batches. The longer lanes of a stream come first, so the last batch is narrower."""
+    """Indices 0 to count - 1 in batches. In a stream, longer lanes come first, so the last batch may be smaller."""
     if not stateful:
         for start in range(0, count, width):
             yield torch.arange(start, min(start + width, count), device=device)

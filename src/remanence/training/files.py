@@ -1,4 +1,12 @@
-"""`remanence.files` for the folders of runs: what cannot be written is answered by a `RunError`."""
+"""Writing and verifying the files of a run folder. File system errors become a `RunError`.
+
+`SHA256SUMS` holds the digests of a folder's files; `sha256sum -c SHA256SUMS` verifies them, too. `read` refuses a file
+whose digest does not match. A file without a digest is read without verification: earlier versions wrote no digests.
+
+Every line of a JSON lines file ends with "check", a digest of the line and of the check before it. This detects a
+changed byte or a missing line while the file still grows. Lines without checks, as earlier versions wrote them, are
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +21,19 @@ from typing import Any
 from .. import files
 
 Say = Callable[[str], None]
+"""Shows a message to the user."""
 
 
 class RunError(ValueError):
-    """Something about a run's directory that a person has to look at, in one sentence."""
+    """A problem with a run folder that the user has to fix, in one sentence."""
 
 
 class HeldError(RunError):
-    """Another process trains there."""
+    """Another process trains in this folder."""
 
 
 def write(path: Path, content: bytes) -> None:
-    """Put a file in place, all of it or nothing."""
+    """Write a file atomically."""
     try:
         files.write(path, content)
     except OSError as error:
@@ -32,7 +41,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def append(path: Path, content: bytes, settled: bool = True) -> None:
-    """Add to a file, and force that to disk unless it may be lost."""
+    """Append to a file; with `settled`, flush it to disk."""
     try:
         files.append(path, content, settled)
     except OSError as error:
@@ -40,10 +49,10 @@ def append(path: Path, content: bytes, settled: bool = True) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> RunError:
-    """What to tell a person when a file cannot be written."""
+    """The error for a file that cannot be written."""
     return RunError(
         f"expected to write {path}, got: {error.strerror or error}; "
-        "what was saved before is whole, and the same command goes on from there once this is solved"
+        "earlier checkpoints are intact, so fix this and run the same command to resume"
     )
 
 
@@ -52,12 +61,12 @@ DIGEST_LINE = re.compile(r"([0-9a-f]{64})  ([\w./-]+)")
 
 
 def digest(content: bytes) -> str:
-    """The digest of a file with this content."""
+    """The SHA-256 digest of this content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def known_digests(folder: Path) -> dict[str, str]:
-    """Digests by name, empty where there is no list."""
+    """Digests by file name; empty without a `SHA256SUMS`."""
     path = folder / DIGESTS
     try:
         lines = path.read_bytes().decode("ascii").splitlines()
@@ -73,7 +82,7 @@ def known_digests(folder: Path) -> dict[str, str]:
 
 
 def keep_digests(folder: Path, digests: Mapping[str, str]) -> None:
-    """Write the list, unless it is there."""
+    """Write `SHA256SUMS`, unless it has this content."""
     content = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items())).encode()
     path = folder / DIGESTS
     if not path.is_file() or path.read_bytes() != content:
@@ -81,10 +90,10 @@ def keep_digests(folder: Path, digests: Mapping[str, str]) -> None:
 
 
 def read(folder: Path, name: str) -> bytes | None:
-    """The content of a file; None where there is none and none is listed.
+    """The verified content of a file; None if it does not exist and has no digest.
 
     Raises:
-        RunError: it cannot be read, or is not as it was written.
+        RunError: The file cannot be read, or does not match its digest.
     """
     path = folder / name
     expected = known_digests(folder).get(name)
@@ -97,25 +106,25 @@ def read(folder: Path, name: str) -> bytes | None:
     except OSError as error:
         raise RunError(f"expected a file {path}, got: {error.strerror or error}") from None
     if expected is not None and digest(content) != expected:
-        raise _changed(folder, name, "a file whose digest is another: it was damaged or changed")
+        raise _changed(folder, name, "a file with another digest, which was damaged or changed")
     return content
 
 
 def expect_present(folder: Path, name: str) -> None:
-    """Refuse a folder without a file that is listed."""
+    """Raise a `RunError` if a file has a digest but does not exist."""
     if name in known_digests(folder) and not (folder / name).exists():
         raise _changed(folder, name, "no such file")
 
 
 def _changed(folder: Path, name: str, got: str) -> RunError:
-    remedy = "the command that made it restores it from its last checkpoint"
+    remedy = "run the command that wrote it again to restore it from the last checkpoint"
     if (folder / "result.json").exists():
-        remedy = f"remove {folder / 'result.json'}, and {remedy}"
-    return RunError(f"expected {folder / name} as {folder / DIGESTS} lists it, got {got}; {remedy}")
+        remedy = f"remove {folder / 'result.json'} and {remedy}"
+    return RunError(f"expected {folder / name} to match its digest in {folder / DIGESTS}, got {got}; {remedy}")
 
 
 def _unreadable(path: Path) -> RunError:
-    return RunError(f"expected digests of files in {path}, got a file that cannot be read; remove it to go on")
+    return RunError(f"expected SHA-256 digests in {path}, got a file that cannot be read; remove it to continue")
 
 
 CHECK = "check"
@@ -125,18 +134,18 @@ FIRST_CHECK = "0" * DIGITS
 
 
 def packed_line(line: dict[str, Any], before: str = FIRST_CHECK) -> tuple[bytes, str]:
-    """A line as it is written after one with the check `before`, and its own check."""
+    """The bytes of a line that follows one with the check `before`, and its own check."""
     check = _check(line, before)
     return json.dumps({**line, CHECK: check}, allow_nan=False).encode() + b"\n", check
 
 
 def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """All lines of a file, without their checks; none where there is no file.
+    """All lines of a file, without their checks; empty if the file does not exist.
 
-    A last line without its end is left out: a process that was killed may have written half of it.
+    An incomplete last line is ignored: a process may have been killed while it wrote the line.
 
     Raises:
-        RunError: the file is damaged.
+        RunError: The file is damaged.
     """
     content = read(folder, name)
     if content is None:
@@ -144,14 +153,14 @@ def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
     found, number = whole_lines(content)
     if number is not None:
         raise RunError(
-            f"expected lines of JSON as they were written in {folder / name}, got a damaged line {number}; "
-            "where the run has a checkpoint, the same `remanence run` restores them"
+            f"expected intact JSON lines in {folder / name}, got a damaged line {number}; "
+            "if the run has a checkpoint, the same `remanence run` command restores them"
         )
     return found
 
 
 def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int | None]:
-    """Lines up to the first that is damaged, without their checks, and the number of that one, from 1 on."""
+    """Lines before the first damaged one, without their checks, and the number of the damaged line, from 1."""
     found: list[dict[str, Any]] = []
     before: str | None = FIRST_CHECK
     for number, text in enumerate(content.split(b"\n")[:-1], 1):
@@ -170,7 +179,7 @@ def whole_lines(content: bytes) -> tuple[list[dict[str, Any]], int | None]:
 
 
 def packed_lines(found: Iterable[dict[str, Any]]) -> tuple[bytes, str]:
-    """Lines as a file of their own, and the check of the last."""
+    """The bytes of a file with these lines, and the check of the last line."""
     parts, check = [], FIRST_CHECK
     for line in found:
         part, check = packed_line(line, check)
@@ -179,7 +188,7 @@ def packed_lines(found: Iterable[dict[str, Any]]) -> tuple[bytes, str]:
 
 
 def no_number(word: str) -> Any:
-    """Refuse NaN and infinities, which JSON does not know and Python reads."""
+    """Refuse NaN and infinity, which Python reads but JSON does not allow."""
     raise ValueError(f"expected a number, got {word}")
 
 
@@ -188,10 +197,10 @@ def _check(line: dict[str, Any], before: str) -> str:
 
 
 def now() -> str:
-    """The present time, for people."""
+    """The current time in UTC, human-readable."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def as_json(content: dict[str, Any]) -> bytes:
-    """Plain data as a file for people."""
+    """Plain data as a human-readable JSON file."""
     return (json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()

@@ -1,4 +1,7 @@
-"""Replicas run side by side, in the precision and with the random numbers of each."""
+"""The forward pass of replicas side by side, in the configured precision, each with its own random numbers.
+
+Every run has its own random streams, so that it gives the same results alone and beside others.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 
 
 class ForwardOutput(NamedTuple):
-    """What comes of running replicas over a batch."""
+    """The result of a forward pass."""
 
     outputs: Tensor
     """`(R, T, B, O)` or `(R, B, O)`, float32 or wider."""
     states: list[Any]
     """The state of every replica."""
     penalties: Tensor | None
-    """`(R,)`: what the models want added to the loss while they train."""
+    """`(R,)`: regularisation terms that the models add to the loss in training."""
 
 
 class Runnable(Protocol):
@@ -43,7 +46,7 @@ class Runnable(Protocol):
 
 
 class Forward:
-    """How replicas of one configuration are run."""
+    """The forward pass of replicas with one configuration."""
 
     def __init__(self, config: Training, device: torch.device) -> None:
         if config.precision not in PRECISIONS:
@@ -57,7 +60,7 @@ class Forward:
     def __call__(
         self, replicas: Sequence[Runnable], batch: Batch, states: Sequence[Any] | None = None
     ) -> ForwardOutput:
-        """Run replicas, each from its state; None for zeros."""
+        """Run replicas, each from its own state; None for zeros."""
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             if isinstance(replicas[0].model, LanguageModel):
                 return self._language(replicas, batch, states)
@@ -65,7 +68,7 @@ class Forward:
         return ForwardOutput(outputs.to(wide(outputs.dtype)), after, None)
 
     def _language(self, replicas: Sequence[Runnable], batch: Batch, states: Sequence[Any] | None) -> ForwardOutput:
-        """One replica after the other: one language model fills the device."""
+        """One replica after the other: a single language model fills the device."""
         outputs, after, penalties = [], [], []
         for number, replica in enumerate(replicas):
             model = replica.model
@@ -75,7 +78,7 @@ class Forward:
             outputs.append(logits.to(wide(logits.dtype)))
             after.append(state)
             penalties.append(sum(extra.values(), torch.zeros((), device=self.device)))
-        one = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)  # no copy of what may be gigabytes
+        one = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)  # no copy: may be gigabytes
         return ForwardOutput(one, after, torch.stack(penalties))
 
     def _run(
@@ -84,12 +87,12 @@ class Forward:
         models = [replica.model for replica in replicas if isinstance(replica.model, SequenceModel)]
         first = models[0]
         if not first.takes_dt:
-            batch = replace(batch, dt=None)  # a task gives the times to whoever has a use for them
-        noisy = first.training and draws(first)
+            batch = replace(batch, dt=None)  # tasks may provide dt for models that use it
+        noisy = first.training and is_stochastic(first)
         if not (noisy or self.compiled):
             return forward_together(models, batch.inputs, batch.lengths, batch.dt, states, batch.mask)
-        # One replica after the other: dropout takes torch's global random numbers, of which each has its own, and what
-        # is compiled is a model.
+        # One replica after the other: dropout draws from torch's global generators, whose state differs by replica, and
+        # torch.compile compiles single models.
         outputs, after = [], []
         for number, (replica, model) in enumerate(zip(replicas, models, strict=True)):
             rows = slice(number, number + 1)
@@ -104,13 +107,13 @@ class Forward:
 
 @contextmanager
 def forked_rng(device: torch.device) -> Iterator[None]:
-    """Leave torch's global generators as they were."""
+    """Save torch's global generators and restore them afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         yield
 
 
 class Noise:
-    """The global generators as one replica sees them. Dropout knows no others."""
+    """The states of torch's global generators for one replica: dropout draws from these generators."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.device = device
@@ -124,7 +127,7 @@ class Noise:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Draw from this replica's numbers, and remember how far one has come."""
+        """Let the global generators continue from this replica's states, and save the states afterwards."""
         torch.default_generator.set_state(self.states[0])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(self.states[1], self.device)
@@ -133,14 +136,14 @@ class Noise:
 
 
 def seed_globally(seed: int, device: torch.device) -> None:
-    """Seed the generator of the CPU and that of the device; `torch.manual_seed` would touch all devices."""
+    """Seed the generators of the CPU and of this device; `torch.manual_seed` would seed all devices."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):
             torch.cuda.manual_seed(seed)
 
 
-def draws(model: nn.Module) -> bool:
-    """Whether a model uses random numbers while it trains: dropout of outputs, between layers or of weights."""
+def is_stochastic(model: nn.Module) -> bool:
+    """Whether a model draws random numbers in training: dropout of outputs, between layers or of weights."""
     chances = (getattr(module, name, 0) for module in model.modules() for name in ("p", "dropout", "weight_drop"))
     return any(isinstance(chance, int | float) and chance > 0 for chance in chances)

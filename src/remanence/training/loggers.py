@@ -1,4 +1,8 @@
-"""Other places for metrics: MLflow and W&B, through Lightning's loggers, which are imported only when asked for."""
+"""Loggers for metrics: TensorBoard event files in the run folder, and MLflow or W&B through Lightning's loggers.
+
+Lightning is imported only when requested. The bytes of an event file depend on the metrics alone: the writer of torch
+puts times, host and process into names and events; here the time of an event is its update.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +21,20 @@ LIGHTNING = "lightning.pytorch.loggers"
 
 
 class Logger(Protocol):
-    """Somewhere metrics go beside a run's folder."""
+    """A destination for metrics beside the run folder."""
 
     def log(self, run: Run, line: dict[str, Any]) -> None:
-        """There is a new line of metrics."""
+        """Log a new line of metrics."""
 
     def ended(self, run: Run, result: dict[str, Any]) -> None:
-        """A run has ended."""
+        """Log the result of a run that has ended."""
 
     def close(self) -> None:
-        """Training stops, for now or for good."""
+        """Called when training stops, temporarily or for good."""
 
 
 class LightningLogger:
-    """Any logger of Lightning, one for every run."""
+    """A logger of Lightning, one instance per run."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -95,18 +99,18 @@ class Events:
         self.path = directory / EVENTS
 
     def rebuild(self, lines: list[dict[str, Any]]) -> None:
-        """Write the file anew."""
+        """Write the whole file."""
         if available():
             files.write(self.path, b"".join([_header(), *(_record(line) for line in lines)]))
 
     def add(self, line: dict[str, Any]) -> None:
         """Add an evaluation."""
         if available():
-            files.append(self.path, _record(line), settled=False)  # made anew from the metrics if it must be
+            files.append(self.path, _record(line), settled=False)  # can be rebuilt from the metrics
 
 
 def available() -> bool:
-    """Whether TensorBoard is installed; if not, that is said once."""
+    """Whether TensorBoard is installed; warns once if not."""
     global _said
     try:
         import tensorboard.summary.writer.record_writer  # type: ignore[import-untyped]  # noqa: F401
@@ -122,7 +126,7 @@ def available() -> bool:
 
 
 def scalars(line: dict[str, Any]) -> dict[str, float]:
-    """The numbers of a line of metrics by name: validation/loss and so on."""
+    """The values of a line of metrics by name: validation/loss and so on."""
     found = {"lr": line["lr"], "epoch": line["epoch"]}
     for split in ("train", "validation"):
         found |= {f"{split}/{name}": value for name, value in line.get(split, {}).items() if value is not None}

@@ -71,9 +71,7 @@ def train(
     wait_for(place)
     progress = progress or Silent()
     runs = expect_alike(runs)
-    ranks = (
-        ranks or Ranks()
-    )  # ranks.told(f): rank 0 runs f and broadcasts its result; ranks.alike(f): every rank runs f
+    ranks = ranks or Ranks()  # told: rank 0 does the work and broadcasts the result; alike: every rank does it
     ranks.told(lambda: expect_enough([runs[0].config], ranks))
     kind = Directory if ranks.first else InMemoryDirectory
     directories = [kind(run.directory) for run in runs]
@@ -253,7 +251,7 @@ class Loop:
         except RuntimeError as error:
             self.capturable = False
             self.progress.say(
-                f"no CUDA graph of an update could be made, which costs speed: {str(error).splitlines()[0]}"
+                f"could not capture an update as a CUDA graph, so training is slower: {str(error).splitlines()[0]}"
             )
 
     # At fixed updates.
@@ -300,7 +298,9 @@ class Loop:
                 since = optimisers.averaging_began(replica.directory.lines, self.config.optimiser)
                 if since == at.update:
                     population.averages.begin(number, since, population.parameters.data[number])
-                    self.progress.say(f"{replica.run}: no better for a while, so weights are averaged from here on")
+                    self.progress.say(
+                        f"{replica.run}: the validation loss no longer improves, so weights are now averaged"
+                    )
             self.progress.evaluated(replica.run, line)
             for logger in self.loggers:
                 logger.log(replica.run, line)
@@ -341,7 +341,7 @@ class Loop:
         raise self.interruption.stop(f"at update {self.at.update} of {self.timetable.total}")
 
     def finish(self, ended: dict[int, str], diverged: dict[int, int]) -> None:
-        """Score the replicas that have ended on the test split, write their results, and go on with the others."""
+        """Score the replicas that have ended on the test split, write their results, and continue with the others."""
         population = self.population
         replicas = [population.replicas[number] for number in ended]
         bests = [best_of(replica.directory.lines, self.task, self.config.best_by) for replica in replicas]
@@ -366,7 +366,7 @@ class Loop:
             if status == "diverged":
                 self.progress.say(
                     f"{replica.run}: the loss is not finite at update {diverged[number]}; "
-                    "the run stops, and its last good checkpoint stays"
+                    "the run stops and keeps its last good checkpoint"
                 )
             self.progress.ended(replica.run, result)
             for logger in self.loggers:
@@ -380,7 +380,7 @@ def _lock_unfinished(runs: Sequence[Run], directories: Sequence[Directory], stac
     """Lock the folders of runs that have not ended.
 
     Returns:
-        The numbers of these runs.
+        The indices of these runs.
     """
     waiting = [number for number, run in enumerate(runs) if _ended(run, directories[number]) is None]
     for number in waiting:
@@ -406,7 +406,7 @@ def _ended(run: Run, directory: Directory) -> dict[str, Any] | None:
 def _result(directory: Directory) -> dict[str, Any]:
     result = directory.result
     if result is None:
-        raise RunError(f"expected a result in {directory.path}, got none; something removed it")
+        raise RunError(f"expected a result in {directory.path}, got none; it was removed during training")
     return result
 
 

@@ -1,4 +1,7 @@
-"""Where a run was started."""
+"""The hardware, threads and engines of a run.
+
+They affect the bits of the results, so a run that resumes keeps the number of threads and the engines it started with.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +45,14 @@ def describe(device: torch.device, ranks: Ranks | None = None) -> dict[str, Any]
 
 
 def name_of_program() -> str:
-    """What was started, without its folder."""
+    """Name of the running program, without its folder."""
     name = os.path.basename(sys.argv[0])
     return "remanence" if name == "__main__.py" else name
 
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Compute with so many threads: sums on a CPU depend on their number."""
+    """Use this many threads: on a CPU, the rounding of reductions depends on their number."""
     before = torch.get_num_threads()
     if count is not None and count != before:
         torch.set_num_threads(count)
@@ -61,16 +64,16 @@ def threads(count: int | None) -> Iterator[None]:
 
 
 def choose_engines(replicas: Sequence[Replica], wanted: str | None, say: Say, ranks: Ranks) -> None:
-    """Let models run on the engine their runs began with, and note it where they begin.
+    """Let models use the engines their runs were started with; for new runs, choose engines and record them.
 
     Args:
-        replicas: models of runs whose folders are held.
-        wanted: an engine to use instead, in place of the one it began with, too; None to choose.
-        say: who is told of a change.
-        ranks: who train together. The first reads and writes what was noted.
+        replicas: Replicas whose folders are locked.
+        wanted: Engine to use instead, even for a run that was started with another; None to choose.
+        say: Reports a change of engine.
+        ranks: Ranks that train together. The first reads and writes the record.
 
     Raises:
-        RunError: the engine that a run began with cannot run it any more.
+        RunError: The engine that a run was started with can no longer run it.
     """
     noted = ranks.told(lambda: [recorded_engines(each.directory, len(layers_of(each.model))) for each in replicas])
     ranks.alike(lambda: _choose_engines(replicas, wanted, say, noted))
@@ -85,18 +88,18 @@ def _choose_engines(
             for layer in layers:
                 layer.engine = check_name(wanted)
         batch = replica.run.config.batch
-        now = engines_of(layers, batch)
-        if known is not None and known != now:
+        current = engines_of(layers, batch)
+        if known is not None and known != current:
             if wanted is None:
-                _restore_engines(layers, known, now, batch, replica)
-                now = known
+                _restore_engines(layers, known, current, batch, replica)
+                current = known
             else:
                 say(
-                    f"{replica.run}: goes on with engine {wanted}, and was begun with {_words(known)}; "
-                    "results differ in their last digits from those of a run with one engine"
+                    f"{replica.run}: resumes with engine {wanted}, but was started with {_words(known)}; "
+                    "results will differ by rounding from those of a single engine"
                 )
-        replica.engines = now
-        replica.directory.note(engines=now)
+        replica.engines = current
+        replica.directory.note(engines=current)
 
 
 def layers_of(model: nn.Module) -> list[Recurrent]:
@@ -105,20 +108,20 @@ def layers_of(model: nn.Module) -> list[Recurrent]:
 
 
 def engines_of(layers: Sequence[Recurrent], batch: int) -> list[str]:
-    """The engine that each of these layers trains with."""
+    """The engine that trains each of these layers."""
     with torch.enable_grad():
         return [choose(layer.engine, layer.example_task(batch=batch)).name for layer in layers]
 
 
 def recorded_engines(directory: Directory, count: int) -> list[str] | None:
-    """The engines of so many layers that a run was begun with; None where nobody noted them."""
+    """The engines of `count` layers that a run was started with; None if they were not recorded."""
     found = directory.begun_with("engines")
     valid = isinstance(found, list) and len(found) == count and all(isinstance(name, str) for name in found)
     return found if valid else None
 
 
 def _restore_engines(
-    layers: Sequence[Recurrent], known: list[str], now: list[str], batch: int, replica: Replica
+    layers: Sequence[Recurrent], known: list[str], current: list[str], batch: int, replica: Replica
 ) -> None:
     try:
         for layer, name in zip(layers, known, strict=True):
@@ -127,8 +130,8 @@ def _restore_engines(
     except ValueError as error:
         reason = str(error).partition(", but ")[2] or str(error)
         raise RunError(
-            f"expected engine {_words(known)} for {replica.directory.path}, which was begun with it, but {reason}; "
-            f"--engine {now[0]} goes on without it, and results then differ in their last digits"
+            f"expected engine {_words(known)} for {replica.directory.path}, which was started with it, but {reason}; "
+            f"--engine {current[0]} resumes without it, and results will differ by rounding"
         ) from None
 
 

@@ -1,4 +1,7 @@
-"""The learning rate as a function of the number of updates done: a position is all there is to save."""
+"""What happens at which update: the learning rate, evaluations, checkpoints, and the end of a run.
+
+All are functions of the number of updates done and of the logged metrics, so a checkpoint needs no state for them.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from .config import Schedule, Training
 
 
 def lr_factor(schedule: Schedule, update: int, total: int, epoch_updates: int) -> float:
-    """What the learning rate of an update is multiplied with.
+    """The factor of the learning rate at an update.
 
     Args:
-        schedule: its kind.
-        update: updates done before this one, from 0.
-        total: updates of the whole training.
-        epoch_updates: updates of an epoch.
+        schedule: Schedule.
+        update: Updates done before this one, from 0.
+        total: Updates of the whole training.
+        epoch_updates: Updates per epoch.
     """
     if update < schedule.warmup:
         return (update + 1) / schedule.warmup
@@ -37,7 +40,7 @@ def lr_factor(schedule: Schedule, update: int, total: int, epoch_updates: int) -
 
 @dataclass(frozen=True)
 class Timetable:
-    """Numbers of updates."""
+    """When to evaluate, save and end, in updates."""
 
     epoch: int
     total: int
@@ -46,12 +49,12 @@ class Timetable:
 
     @classmethod
     def of(cls, config: Training, source: Source) -> Timetable:
-        """The timetable of a configuration for a training set."""
+        """The timetable of a configuration for this training source."""
         epoch = config.epoch_updates
         if epoch is None:
             if source.size is None:
                 raise ValueError(
-                    "expected training.epoch_updates for a task that makes sequences without end, got none"
+                    "expected training.epoch_updates for a task that generates sequences endlessly, got none"
                 )
             epoch = max(1, source.size // config.batch)
             if config.jitter:
@@ -60,29 +63,31 @@ class Timetable:
         return cls(epoch, config.epochs * epoch, evaluate_every, config.checkpoint_every or evaluate_every)
 
     def evaluates(self, update: int) -> bool:
-        """Whether there is an evaluation after so many updates."""
+        """Whether to evaluate after this many updates."""
         return update > 0 and (update % self.evaluate_every == 0 or update >= self.total)
 
     def saves(self, update: int) -> bool:
-        """Whether there is a checkpoint after so many updates."""
+        """Whether to save a checkpoint after this many updates."""
         return update > 0 and (update % self.checkpoint_every == 0 or update >= self.total)
 
 
 Line = dict[str, Any]
+"""A line of metrics.jsonl."""
 LEVELS = (0.9, 0.99, 0.999)
+"""Goals for `updates_to`."""
 
 
 def lower_is_better(task: Task, name: str) -> bool:
-    """Whether a score is better the lower it is."""
+    """Whether lower values of a score are better."""
     return name == "loss" or (name == task.goal and not task.higher_is_better)
 
 
 def best_of(lines: Sequence[Line], task: Task, by: str | None = None) -> Line | None:
-    """The evaluation with the best goal, or the best of another score, the first of equals."""
+    """The evaluation with the best goal, or with the best score `by`. Ties go to the earlier evaluation."""
     name = task.goal if by is None else by
     if lines and "validation" in lines[-1] and name not in lines[-1]["validation"]:
         raise ValueError(
-            f"expected training.best_by to be a score out of {', '.join(lines[-1]['validation'])}, got {name!r}"
+            f"expected training.best_by to be one of the scores {', '.join(lines[-1]['validation'])}, got {name!r}"
         )
     sign = -1 if lower_is_better(task, name) else 1
     found = [line for line in lines if line.get("validation", {}).get(name) is not None]
@@ -90,10 +95,10 @@ def best_of(lines: Sequence[Line], task: Task, by: str | None = None) -> Line | 
 
 
 def verdict(lines: Sequence[Line], config: Training, task: Task, total: int) -> str | None:
-    """How a run has ended with its latest evaluation; None if it goes on.
+    """The status of a run that ends with its latest evaluation; None if it continues.
 
-    "converged", "failed" or "stalled" as `Stop` says; at its last update "finished", or "not converged" where there was
-    something to reach.
+    "converged", "failed" or "stalled" as defined by `Stop`; after the last update "finished", or "not converged" if
+    `Stop.reached` sets a target.
     """
     stop = config.stop
     line = lines[-1]
@@ -118,7 +123,7 @@ def verdict(lines: Sequence[Line], config: Training, task: Task, total: int) -> 
 
 def _reaches(task: Task, scores: dict[str, float], name: str, level: float) -> bool:
     if name not in scores:
-        raise ValueError(f"expected training.stop to name scores out of {', '.join(scores)}, got {name!r}")
+        raise ValueError(f"expected training.stop to use scores out of {', '.join(scores)}, got {name!r}")
     value = scores[name]
     if value is None:
         return False
@@ -126,7 +131,7 @@ def _reaches(task: Task, scores: dict[str, float], name: str, level: float) -> b
 
 
 def updates_to(lines: Sequence[Line], task: Task) -> dict[str, int | None]:
-    """The first evaluated update at which the goal reached a level, for goals that are shares of what is right."""
+    """The first evaluated update at which the goal reached each of `LEVELS`, for goals such as accuracy."""
     if lower_is_better(task, task.goal):
         return {}
 
