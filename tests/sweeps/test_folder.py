@@ -76,7 +76,7 @@ def test_a_file_in_the_way_is_refused(tmp_path):
 def test_a_folder_of_others_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(
-        ValueError, match=r"^expected a new folder or that of this sweep, got .*, which has other files$"
+        ValueError, match=r"^expected a new folder or the folder of this sweep, got .*, which has other files$"
     ):
         Sweep(tmp_path, GRID).make()
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]

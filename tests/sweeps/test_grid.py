@@ -171,13 +171,16 @@ def test_a_file_that_is_no_grid_is_answered_by_one_sentence(words, answer):
 @pytest.mark.parametrize(
     ("grid", "answer"),
     [
-        (Grid([]), r"expected something to run, got a sweep without experiments, models or seeds"),
-        (Grid([ID], []), r"expected something to run, got a sweep without experiments, models or seeds"),
+        (Grid([]), r"expected at least one run, got a sweep without experiments, models or seeds"),
+        (Grid([ID], []), r"expected at least one run, got a sweep without experiments, models or seeds"),
         (Grid(["plstm/copy-20"]), r"expected experiment to be one of .*, got 'plstm/copy-20'; did you mean .*\?"),
         (Grid([ID], ["tiny"]), r"expected .*preset.* smoke.*, got 'tiny'.*"),
         (Grid([ID], models=["plsmt"]), r"expected model of plstm/copy-200 to be one of .* did you mean 'plstm'\?"),
         (Grid(["plstm/fig1-decay"], models=["lstm"]), r"expected no models for plstm/fig1-decay, .*"),
-        (Grid([ID], set={"train.lr": []}), r"expected values for every path of a sweep, got none for one of them"),
+        (
+            Grid([ID], set={"train.lr": []}),
+            r"expected values for every path of a sweep, got an empty list .*",
+        ),
         (Grid([ID], set={"train.ler": [1]}), r"expected .*train.*ler.*"),
         (Grid([ID], set={"train.lr": [1e-3, "much"]}), r"expected .*lr to be a number, got 'much'"),
         (Grid([ID], set={"train.lr": ["[1"]}), r"expected .*"),

@@ -100,7 +100,7 @@ def test_a_unit_whose_process_always_dies_has_failed_after_some_tries_and_others
     assert states(sweep) == ["failed", "done"]
     assert len(starts) == local.AGAIN + 2
     log = local.log_of(sweep, starts[local.AGAIN])
-    assert sweep.failure(doomed) == f"its process ended {local.AGAIN + 1} times, with 9; see {log}"
+    assert sweep.failure(doomed) == f"its process died {local.AGAIN + 1} times, with code 9; see {log}"
 
 
 def test_workers_that_die_before_they_do_anything_are_not_started_for_ever(tmp_path, monkeypatch, quickly):

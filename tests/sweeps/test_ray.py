@@ -81,7 +81,7 @@ def test_gpus_where_there_are_none_are_answered_by_one_sentence(tmp_path, cluste
     words = ["--preset", "smoke", "--launcher", "ray", "--devices", "cuda", "--out", tmp_path]
     result = call("sweep", ID, *words)
     assert (result.exit_code, result.stdout) == (2, "")
-    sentence = "expected a cluster of Ray with GPUs, got one without; --devices cpu uses its processors"
+    sentence = "expected a Ray cluster with GPUs, got one without; --devices cpu uses its CPUs"
     assert result.stderr == f"remanence: {sentence}\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -91,5 +91,5 @@ def test_a_cluster_that_cannot_be_reached_is_answered_by_one_sentence(tmp_path):
     command = [sys.executable, "-m", "remanence", "sweep", ID, *words]
     result = subprocess.run(command, capture_output=True, text=True, timeout=90)  # a person would not wait longer
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("remanence: expected a cluster of Ray that can be reached, got none at 127.0.0.1:1")
+    assert result.stderr.startswith("remanence: expected a reachable Ray cluster, got none at 127.0.0.1:1")
     assert result.stderr.count("\n") == 1

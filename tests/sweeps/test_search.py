@@ -166,7 +166,7 @@ def test_the_command_searches_and_shows_the_best(tmp_path: Path) -> None:
     words = ["--models", "plstm", "--seeds", "1", "--search", "optuna", "--range", "train.lr=1e-4:1e-1:log"]
     found = command(*words, "--range", "train.batch=8:16:int", "--trials", "2", "--out", str(tmp_path / "found"))
     assert found.exit_code == 0, found.output
-    assert "the best of 2 trials, of which 0 were given up early" in found.stdout
+    assert "best of 2 trials, 0 of them pruned" in found.stdout
     assert "train.batch" in found.stdout
 
 

@@ -170,7 +170,7 @@ def test_a_job_that_dies_has_failed_with_one_sentence(tmp_path):
     slurm.launch(sweep, left, lambda: None)
     assert states(sweep) == ["failed", "failed"]
     for unit in sweep.units:
-        assert sweep.failure(unit).startswith("its job ended with ")
+        assert sweep.failure(unit).startswith("its job failed: ")
         assert "\n" not in sweep.failure(unit)
 
 

@@ -61,7 +61,7 @@ def test_every_model_stands_at_every_value_and_its_best_is_marked(sweep, rates):
         ("plstm", "0.01", "2", "0", "15.0 +- 7.1", "none of 2"),
         ("plstm", "0.1", "0", "0", "-", "none of 0"),
     ]
-    assert table.notes == ["* the best of a model; failed runs are counted and left out of the mean."]
+    assert table.notes == ["* best value of a model; failed runs are counted but excluded from the mean."]
 
 
 def test_the_best_has_the_fewest_failures(sweep, rates):

@@ -101,7 +101,7 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
         (RuntimeError("the kernel\nis broken"), "RuntimeError: the kernel"),
         (
             torch.OutOfMemoryError("CUDA out of memory. Tried"),
-            "it needs more memory than the device has: fewer seeds at a time (--together) need less",
+            "out of device memory; run fewer seeds at a time (--together)",
         ),
     ],
 )

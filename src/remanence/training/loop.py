@@ -81,7 +81,7 @@ def train(
         unfinished = ranks.told(lambda: _lock_unfinished(runs, directories, stack))
         if unfinished:
             if interruption.wanted("update"):
-                raise interruption.stop("before anything was done")
+                raise interruption.stop("before training started")
             left = [runs[number] for number in unfinished]
             folders = [directories[number] for number in unfinished]
             stack.enter_context(machine.threads(ranks.told(lambda: folders[0].threads)))
@@ -99,7 +99,7 @@ def train(
                 choose_engines(replicas, engine, progress.say, ranks)
                 Loop(replicas, timetable, place, update, interruption, progress, loggers).run()
     if interruption.signalled():  # too late to stop anything here, but the caller may have more to do
-        raise interruption.stop("when all of these runs had ended")
+        raise interruption.stop("after all of these runs had ended")
     return ranks.told(lambda: [_result(directory) for directory in directories])
 
 
