@@ -1,4 +1,4 @@
-"""What is kept of a sweep for a repository."""
+"""Copies of finished sweeps for a repository."""
 
 import pytest
 from small_sweeps import call, small

@@ -1,4 +1,4 @@
-"""Ray's tasks: nodes may come and go."""
+"""Ray tasks: nodes may come and go."""
 
 import subprocess
 import sys
@@ -49,7 +49,7 @@ def test_results_are_those_of_a_plain_run_though_a_node_dies(tmp_path, cluster):
 
 
 @pytest.mark.slow
-def test_what_a_dead_node_had_begun_goes_on_elsewhere(tmp_path, cluster):
+def test_units_of_a_dead_node_resume_on_another(tmp_path, cluster):
     sweep = small(tmp_path / "sweep", ("plstm",), (1, 2), 1, train__epochs=[60], task__train_size=[256])
     (_, second) = cluster.list_all_nodes()
 

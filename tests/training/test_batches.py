@@ -1,4 +1,4 @@
-"""Which sequences come next, and that batches of all replicas at once are what each would get."""
+"""The order of sequences, and that batches of all replicas at once equal those of each replica."""
 
 from itertools import chain
 
@@ -80,7 +80,7 @@ def test_every_pass_has_another_order_and_every_seed_its_own():
 
 @pytest.mark.parametrize("size", [None, 12, 13])
 @given(before=st.integers(0, 9))
-def test_an_order_goes_on_where_another_was(size, before):
+def test_an_order_resumes_where_another_stopped(size, before):
     order = Order(Numbered(size), 4, 1, CPU)
     take(order, before)
     state, position = order.generator_state.clone(), order.position
@@ -121,7 +121,7 @@ def expect_equal(found, expected):
 
 @every_task
 @pytest.mark.parametrize("size", [1, 1000, batches.PREFETCH_BYTES], ids=lambda size: f"{size}-bytes-ahead")
-def test_batches_are_those_of_each(task, size, monkeypatch):
+def test_batches_of_all_replicas_equal_those_of_each(task, size, monkeypatch):
     monkeypatch.setattr(batches, "PREFETCH_BYTES", size)
     alone, together = orders(task), orders(task)
     draws = Batches(together)
@@ -149,7 +149,7 @@ def test_replicas_may_be_at_different_places():
         expect_equal(draws.next().shown(), side_by_side([order.next() for order in alone]))
 
 
-def test_an_order_that_goes_elsewhere_is_followed():
+def test_an_order_that_jumps_is_followed():
     alone, together = orders(TASKS[0]), orders(TASKS[0])
     draws = Batches(together)
     draws.next()
@@ -187,14 +187,14 @@ class Numbers:
 
 
 @pytest.mark.parametrize("seeds", [(1,), (1, 2)])
-def test_batches_that_are_not_computed_are_put_side_by_side(seeds):
+def test_ready_made_batches_are_put_side_by_side(seeds):
     alone, together = ([Order(Numbers(), 5, seed, CPU) for seed in seeds] for _ in range(2))
     draws = Batches(together)
     for _ in range(3):
         expect_equal(draws.next().shown(), side_by_side([order.next() for order in alone]))
 
 
-def test_one_replica_is_shown_before_it_is_drawn():
+def test_a_single_replica_draws_its_inputs_directly():
     (alone,), draws = orders(TASKS[0], (1,)), Batches(orders(TASKS[0], (1,)))
     drawn = draws.next()
     expected = side_by_side([alone.next()])
@@ -202,7 +202,7 @@ def test_one_replica_is_shown_before_it_is_drawn():
     assert torch.equal(drawn.parts[0], expected.inputs)
 
 
-def test_a_batch_as_it_is_keeps_what_it_has():
+def test_a_ready_made_batch_keeps_its_fields():
     batch = side_by_side([TASKS[2].source("train", 1, CPU).pick(torch.arange(4))])
     drawn = ready_made(batch)
     assert len(drawn.parts) == 4

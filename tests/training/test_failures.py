@@ -1,4 +1,4 @@
-"""What goes wrong is said in one sentence, and nothing that was saved is lost."""
+"""Errors are one sentence, and nothing that was saved is lost."""
 
 import errno
 import json
@@ -55,7 +55,7 @@ def damage(path):
 # A damaged checkpoint.
 
 
-def test_a_damaged_checkpoint_is_left_out_and_the_one_before_serves(tmp_path, whole):
+def test_a_damaged_checkpoint_is_ignored_and_the_previous_one_used(tmp_path, whole):
     one = run(tmp_path / "one")
     crash(one, 14)
     first, second = sorted((one.directory / "checkpoints").glob("step-*"))
@@ -69,7 +69,7 @@ def test_a_damaged_checkpoint_is_left_out_and_the_one_before_serves(tmp_path, wh
     assert content(tmp_path / "one") == whole
 
 
-def test_damaged_checkpoints_only_are_refused(tmp_path):
+def test_a_run_with_only_damaged_checkpoints_is_refused(tmp_path):
     one = run(tmp_path)
     crash(one, 14)
     for path in (one.directory / "checkpoints").glob("step-*"):
@@ -86,7 +86,7 @@ def emptied(path):
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "times.jsonl", "machine.json", "config.yaml"])
 @pytest.mark.parametrize("harm", [damage, emptied, os.unlink])
-def test_whatever_is_damaged_while_a_run_waits_is_restored(tmp_path, whole, name, harm):
+def test_files_damaged_while_a_run_is_stopped_are_restored(tmp_path, whole, name, harm):
     one = run(tmp_path / "one")
     crash(one, 14)
     harm(one.directory / name)
@@ -121,7 +121,7 @@ def test_a_damaged_result_is_refused_and_made_again_once_it_is_removed(tmp_path,
     assert content(tmp_path / "one") == whole
 
 
-def test_a_run_that_an_earlier_version_began_goes_on(tmp_path, whole, monkeypatch):
+def test_a_run_started_by_an_earlier_version_resumes(tmp_path, whole, monkeypatch):
     one = run(tmp_path / "one")
     crash(one, 14)
     (one.directory / "SHA256SUMS").unlink()
@@ -160,7 +160,7 @@ def used(one):
     return json.loads((one.directory / "machine.json").read_text())["engines"]
 
 
-def test_a_run_goes_on_with_the_engine_it_began_with(tmp_path):
+def test_a_run_resumes_with_the_engine_it_started_with(tmp_path):
     train([run(tmp_path / "whole")], engine="loop")
     one = begun_with("loop", tmp_path / "one")
     train([one])
@@ -177,7 +177,7 @@ def test_the_engine_is_known_without_machine_json(tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "whole")
 
 
-def test_an_engine_that_is_not_there_any_more_is_one_sentence_and_another_can_go_on(tmp_path, monkeypatch):
+def test_a_missing_engine_is_one_sentence_and_another_can_resume(tmp_path, monkeypatch):
     one = begun_with("cpu", tmp_path)
     before = content(tmp_path)
     monkeypatch.setattr(KNOWN["cpu"], "refuses", lambda task: "nothing works today")
@@ -199,7 +199,7 @@ def test_an_engine_that_is_not_there_any_more_is_one_sentence_and_another_can_go
 
 
 @pytest.mark.parametrize("call", [4, 9, 11, 13, 19, 24])
-def test_a_full_disk_is_one_sentence_and_the_same_call_goes_on(tmp_path, whole, monkeypatch, call):
+def test_a_full_disk_is_one_sentence_and_the_same_call_resumes(tmp_path, whole, monkeypatch, call):
     calls = 0
 
     def full(handle):
@@ -346,7 +346,7 @@ def test_another_configuration_in_the_same_folder_is_refused(tmp_path):
         train([other])
 
 
-def test_a_run_that_came_to_nothing_gives_way_to_another_configuration(tmp_path, whole):
+def test_a_run_that_saved_nothing_is_replaced_by_another_configuration(tmp_path, whole):
     with pytest.raises(ValueError, match=r"^expected training.batch to be at most the 64 "):
         train([run(tmp_path / "one", batch=65)])
     assert (tmp_path / "one" / "seed-1" / "config.yaml").exists()
@@ -354,7 +354,7 @@ def test_a_run_that_came_to_nothing_gives_way_to_another_configuration(tmp_path,
     assert content(tmp_path / "one") == whole
 
 
-def test_a_run_that_went_back_for_another_can_go_on_alone(tmp_path, whole):
+def test_a_run_that_was_rewound_for_another_can_resume_alone(tmp_path, whole):
     runs = [run(tmp_path / "one", seed) for seed in (1, 2)]
     with pytest.raises(KeyboardInterrupt):
         train(runs, progress=Crash(14))
@@ -367,7 +367,7 @@ def test_a_run_that_went_back_for_another_can_go_on_alone(tmp_path, whole):
     }
 
 
-def test_a_run_that_cannot_go_on_leaves_those_beside_it_as_they_are(tmp_path, monkeypatch):
+def test_a_run_that_cannot_resume_leaves_the_others_unchanged(tmp_path, monkeypatch):
     runs = [run(tmp_path, seed) for seed in (1, 2)]
     with pytest.raises(KeyboardInterrupt):
         train(runs, progress=Crash(14))
@@ -427,7 +427,7 @@ def test_a_wrong_configuration_is_one_sentence(tmp_path, change, message):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
-def test_a_number_that_cannot_be_is_refused_where_it_is_given(kind, change, message):
+def test_an_invalid_number_is_refused_when_the_configuration_is_made(kind, change, message):
     with pytest.raises(ValueError, match=f"^expected training.{message}$"):
         kind(**change)
 

@@ -1,4 +1,4 @@
-"""The loop as a whole: it learns, and says what came out."""
+"""The loop as a whole: it learns, and reports results."""
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
@@ -85,7 +85,7 @@ def test_the_result_and_the_files(tmp_path):
 
 
 @pytest.mark.parametrize("report", ["best", "last"])
-def test_the_test_split_is_scored_with_the_weights_that_were_asked_for(tmp_path, report):
+def test_the_test_split_is_scored_with_the_requested_weights(tmp_path, report):
     one = run(tmp_path, report=report, optimiser=Optimiser("adam", lr=0.3))
     (result,) = train([one])
     assert result["best"]["update"] != 24, "a case in which best and last differ"
@@ -144,7 +144,7 @@ def test_seeds_can_be_added_later(tmp_path):
     assert both[1]["seed"] == 2
 
 
-def test_seeds_at_different_places_go_on_in_groups(tmp_path):
+def test_seeds_at_different_updates_resume_in_groups(tmp_path):
     class Crash(Silent):
         def wants_loss(self):
             return True
@@ -201,7 +201,7 @@ def test_mixed_precision_learns_about_the_same(tmp_path, precision):
     assert {value.dtype for value in weights(one).values()} == {torch.float32}
 
 
-def test_an_overflow_in_float16_leaves_an_update_out(tmp_path, monkeypatch):
+def test_an_overflow_in_float16_skips_the_update(tmp_path, monkeypatch):
     from remanence.training import optimisers
 
     monkeypatch.setattr(optimisers, "START_SCALE", 2.0**30)  # overflows until it has been halved often enough

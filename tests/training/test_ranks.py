@@ -1,4 +1,4 @@
-"""What ranks agree on, seen from one of them; and their shares of a batch, which add up to the whole."""
+"""Collectives of ranks, seen from one of them, and their shares of a batch, which add up to the whole."""
 
 import signal
 from dataclasses import fields
@@ -72,7 +72,7 @@ def test_half_of_what_torchrun_sets_is_refused(monkeypatch, missing):
         Ranks.join()
 
 
-def test_a_number_of_processes_that_is_none_is_refused(monkeypatch):
+def test_an_invalid_number_of_processes_is_refused(monkeypatch):
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("WORLD_SIZE", "two")
@@ -80,7 +80,7 @@ def test_a_number_of_processes_that_is_none_is_refused(monkeypatch):
         Ranks.join()
 
 
-def test_processes_have_no_gpu_of_their_choice():
+def test_under_torchrun_a_process_cannot_choose_its_gpu():
     with pytest.raises(ValueError, match=r"^expected cpu or cuda under torchrun, .* got cuda:1$"):
         Ranks(0, 2).device("cuda:1")
     assert Ranks(1, 2).device("cpu") == torch.device("cpu")
@@ -93,7 +93,7 @@ def test_processes_without_gpus_use_the_cpu():
         Ranks(1, 2).device("cuda")
 
 
-def test_a_process_for_which_there_is_no_gpu_is_refused(monkeypatch):
+def test_more_processes_than_gpus_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
@@ -111,7 +111,7 @@ def test_a_signal_of_another_rank_stops_this_one_as_well():
     assert stopped.code == 143
 
 
-def test_a_signal_of_another_rank_is_heard_when_all_is_done():
+def test_a_signal_of_another_rank_is_seen_after_all_runs_ended():
     assert Interruption(Budget(), Others(1 + signal.SIGINT)).signalled()
     assert not Interruption(Budget(), Others(0)).signalled()
 
@@ -135,8 +135,8 @@ TASKS = {
     "steps that count": CopyVariable(shortest=2, longest=9, length=3, **SIZES),
     "targets with outputs, groups": Dyck2(longest=20, **SIZES),
     "a read-out at the end": Pixels(data="digits"),
-    "values of one's own that are missing": GivenData({"train": MISSING}),
-    "numbers of one's own": GivenData(
+    "custom data with missing values": GivenData({"train": MISSING}),
+    "custom data": GivenData(
         {"train": SequenceData([torch.randn(1 + n % 4, 2) for n in range(9)], torch.rand(9))}
     ),
 }
@@ -153,7 +153,7 @@ def two_batches(task, batch):
 
 
 @given(size=st.integers(1, 9), more=st.integers(0, 40))
-def test_every_sequence_is_on_one_rank_and_ranks_have_alike_many(size, more):
+def test_every_sequence_is_on_one_rank_and_shares_differ_by_at_most_one(size, more):
     parts = shares(size, size + more)
     found = [number for part in parts for number in range(part.start, part.start + part.size)]
     assert found == list(range(size + more))
@@ -177,7 +177,7 @@ def test_parts_are_the_whole_batch_once(task, size):
 
 @pytest.mark.parametrize("size", [2, 3])
 @every_task
-def test_losses_and_slopes_of_parts_add_up_to_those_of_the_whole(task, size):
+def test_losses_and_gradients_of_parts_add_up_to_those_of_the_whole(task, size):
     batch = two_batches(task, 7)
     steps = batch.inputs.shape[1:2] if task.readout == "every" else ()
     outputs = torch.randn(2, *steps, 7, task.output_size, dtype=torch.float64, requires_grad=True)
@@ -194,7 +194,7 @@ def test_losses_and_slopes_of_parts_add_up_to_those_of_the_whole(task, size):
     torch.testing.assert_close(slopes, expected, rtol=1e-12, atol=1e-16)
 
 
-def test_a_part_in_which_nothing_counts_adds_nothing():
+def test_a_share_in_which_nothing_counts_adds_nothing():
     task = TASKS["steps that count"]
     batch = two_batches(task, 4)
     batch.counts[:, :, :2] = False
@@ -280,7 +280,7 @@ def test_fewer_sequences_than_ranks_are_refused(tmp_path):
         expect_enough([run(tmp_path).config], Ranks(0, 9))
 
 
-def test_dropout_inside_of_torchs_layers_is_not_split_over_ranks():
+def test_dropout_inside_torch_nn_layers_is_refused_with_several_ranks():
     model = SequenceModel(torch.nn.LSTM(2, 3, 2, dropout=0.1), 1)
     expect_own_dropout(model, Ranks())
     expect_own_dropout(SequenceModel(rm.LSTM(2, 3, 2, dropout=0.1), 1), Ranks(0, 2))

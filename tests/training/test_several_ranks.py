@@ -1,4 +1,4 @@
-"""Ranks that train together do what one process does with the whole batch, and are stopped and go on together."""
+"""Ranks that train together give the results of one process with the whole batch, and stop and resume together."""
 
 import json
 import random
@@ -137,7 +137,7 @@ def test_a_budget_stops_all(tmp_path, undisturbed):
     expect_equal(content(tmp_path / "runs"), undisturbed("one"))
 
 
-def test_a_run_goes_on_with_as_many_ranks_as_it_was_started_with(tmp_path):
+def test_a_run_resumes_only_with_as_many_ranks_as_it_was_started_with(tmp_path):
     group = start(tmp_path)
     assert group.wait_for_updates(6)
     group.strike(signal.SIGTERM, 0)

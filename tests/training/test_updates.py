@@ -1,4 +1,4 @@
-"""An update does what torch does by hand."""
+"""An update equals the same steps written with plain torch."""
 
 import pytest
 import torch

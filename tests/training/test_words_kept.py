@@ -1,4 +1,4 @@
-"""What a run of a language model keeps and what it refuses: averages, compiled models, tasks without validation."""
+"""Runs of language models: saved averages, compiled models, and configurations that are refused."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -89,7 +89,7 @@ def test_averages_without_validation_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["word_dropout", "input_dropout", "layer_dropout", "output_dropout"])
-def test_a_wrong_chance_is_named(name):
+def test_a_wrong_probability_is_named(name):
     with pytest.raises(ValueError, match=rf"expected {name} to be a number in \[0, 1\], got 2"):
         LanguageModel(10, embedding_size=4, hidden_size=6, **{name: 2})
 
