@@ -68,7 +68,7 @@ def test_a_file_in_the_way_is_refused(tmp_path):
     path.write_text("mine")
     with pytest.raises(ValueError, match=r"^expected a folder for the sweep, got the file .*file$"):
         Sweep(path, GRID).make()
-    with pytest.raises(ValueError, match=r"^expected a folder .*file"):
+    with pytest.raises(ValueError, match=r"^expected a writable folder, .*file"):
         Sweep(path / "below", GRID).make()
     assert path.read_text() == "mine"
 

@@ -73,7 +73,7 @@ def test_a_requeued_job_resumes_at_once(tmp_path, monkeypatch, names):
         patch.setattr(lease, "take", take)
         patch.setattr("remanence.sweeps.work.carry_out", lambda *_: None)
         slurm.Job()(str(tmp_path), unit.name, "cpu")
-    assert sweep.failure(unit) == "it ended without all of its results"
+    assert sweep.failure(unit) == "it ended, but some of its results are missing"
     sweep.forgive()
     lease.take(sweep.lease(unit), taken[0])  # its process was killed
     monkeypatch.setattr("os.getpid", lambda: 99999999)  # and another is started

@@ -80,7 +80,7 @@ def test_a_factor_of_the_learning_rate_is_that_of_a_group_of_parameters(tmp_path
         population.parameters.grad.copy_(gradients)
         for name, part in population.layout.split(gradients[0]).items():
             theirs[name].grad = part.clone()
-        population.move()
+        population.step_optimiser()
         optimiser.step()
     for name, value in mine.items():
         torch.testing.assert_close(value, theirs[name], rtol=1e-5, atol=1e-6)

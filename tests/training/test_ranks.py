@@ -136,9 +136,7 @@ TASKS = {
     "targets with outputs, groups": Dyck2(longest=20, **SIZES),
     "a read-out at the end": Pixels(data="digits"),
     "custom data with missing values": GivenData({"train": MISSING}),
-    "custom data": GivenData(
-        {"train": SequenceData([torch.randn(1 + n % 4, 2) for n in range(9)], torch.rand(9))}
-    ),
+    "custom data": GivenData({"train": SequenceData([torch.randn(1 + n % 4, 2) for n in range(9)], torch.rand(9))}),
 }
 every_task = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 

@@ -186,13 +186,13 @@ class Population:
             norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
             gradients.mul_((config.clip_norm / (norms + 1e-6)).clamp(max=1))
         if self.scale is None or finite is None:
-            self._optimiser_step()
+            self.step_optimiser()
             return
         slots = optimisers.state_of(self.optimiser, self.parameters).values()
         with self.scale.skipping(finite, [self.parameters.data, *(slot for slot in slots if slot.dim() == 2)]):
-            self._optimiser_step()
+            self.step_optimiser()
 
-    def _optimiser_step(self) -> None:
+    def step_optimiser(self) -> None:
         """Step the optimiser, with the learning rate multipliers of `Optimiser.lr_factors`.
 
         The change of a parameter is proportional to the learning rate, so it can be scaled after the step.
