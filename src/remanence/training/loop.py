@@ -165,18 +165,22 @@ class Loop:
             while self.population.replicas:
                 evaluates = timetable.evaluates(at.update) and at.evaluated < at.update
                 saves = timetable.saves(at.update) and at.saved < at.update
+                # Evaluate on the validation split and log.
                 diverged: dict[int, int] = {}
                 if evaluates:
                     self.stop_if_wanted("evaluation")
                     diverged = self.evaluate()
                 elif saves:
                     diverged = resume.first_nonfinite(self.population, at)
+                # Save checkpoints.
                 ended = self.ended(diverged)
                 if ended or saves:
                     self.save(diverged)
+                # Test the replicas that have ended, and continue with the others.
                 if ended:
                     self.finish(ended, diverged)
                     continue
+                # Train: one update, unless a signal or the budget requests a stop.
                 self.stop_if_wanted("update")
                 self.update()
         finally:
@@ -218,10 +222,12 @@ class Loop:
         # Backward.
         gradients = population.gradients(minimised)
         with torch.no_grad():
-            # Clip and step.
             self.ranks.add_up(losses)
+            # Clip and step.
             population.step(gradients)
+            # Log.
             population.losses.index_copy_(1, self.slot, losses.unsqueeze(1))
+        # Truncate backpropagation through time.
         if self.config.stateful:
             for replica, state in zip(replicas, after, strict=True):
                 replica.state = detached(state)
