@@ -65,7 +65,7 @@ def test_a_damaged_checkpoint_is_ignored_and_the_previous_one_used(tmp_path, who
     train([one], progress=progress)
     (said,) = progress.said
     assert "step-00000012.safetensors" in said
-    assert "goes on from an earlier one" in said
+    assert "resuming from an earlier one" in said
     assert content(tmp_path / "one") == whole
 
 
@@ -212,7 +212,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_call_resumes(tmp_path, whole, 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(
-            RunError, match=r"^expected to write .*, got: No space left on device; .* once this is solved$"
+            RunError, match=r"^expected to write .*, got: No space left on device; .* run the same command to resume$"
         ):
             train([one])
     assert not list(tmp_path.rglob(".writing-*"))

@@ -89,7 +89,7 @@ def test_chunks_of_the_penn_treebank_are_those_of_the_public_code():
 
 
 def test_a_task_without_a_text_is_refused():
-    with pytest.raises(ValueError, match=r"expected training\.jitter with a task that reads a text"):
+    with pytest.raises(ValueError, match=r"expected training\.jitter only with a task that reads a text"):
         Timetable.of(Training(jitter=True, stateful=True, batch=8), TASK.source("train", 1, CPU))
 
 
@@ -99,7 +99,7 @@ def test_jitter_without_a_carried_state_is_refused():
 
 
 def test_seeds_with_chunks_of_their_own_are_not_trained_together(tmp_path):
-    with pytest.raises(ValueError, match=r"expected runs with training\.jitter one by one"):
+    with pytest.raises(ValueError, match=r"expected one run at a time with training\.jitter"):
         train([words_run(tmp_path, 1), words_run(tmp_path, 2)])
 
 

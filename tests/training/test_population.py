@@ -88,7 +88,7 @@ def test_a_factor_of_the_learning_rate_is_that_of_a_group_of_parameters(tmp_path
 
 def test_learning_rate_factors_of_unknown_parameters_are_refused(tmp_path):
     wrong = run(tmp_path, 1, optimiser=Optimiser(lr_factors={"skew": 0.1}))
-    with pytest.raises(ValueError, match=r"expected training\.optimiser\.lr_factors of parameters .*, got 'skew'"):
+    with pytest.raises(ValueError, match=r"expected training\.optimiser\.lr_factors for parameters .*, got 'skew'"):
         train([wrong])
     with pytest.raises(ValueError, match=r"lr_factors\.skew to be at least 0, and finite, got -1"):
         Optimiser(lr_factors={"skew": -1})
