@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from remanence.experiments import text
 from remanence.experiments.build import build
-from remanence.training.config import Training
-from remanence.training.plain import plain
+from remanence.training.config import Training, plain
 
 
 @dataclass(frozen=True)

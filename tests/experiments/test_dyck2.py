@@ -8,7 +8,7 @@ import torch
 from remanence import timescales
 from remanence.experiments import Way, find, load_model, results, run
 from remanence.experiments.models import build_model, count_parameters
-from remanence.training.randomness import seed_globally
+from remanence.training.forward import seed_globally
 
 
 def test_models_of_the_paper():

@@ -17,7 +17,7 @@ from remanence.experiments.models import build_model, from_description
 from remanence.experiments.sections import gather
 from remanence.models import SequenceModel
 from remanence.tasks import GivenData, SequenceData
-from remanence.training.plain import plain
+from remanence.training.config import plain
 
 MADE_ANEW = {"machine.json", "times.jsonl", "SHA256SUMS"}
 SHORT = {"epochs": 2, "batch": 8, "lr": 0.01}

@@ -110,7 +110,7 @@ def test_a_last_line_that_was_cut_off_is_passed_over_and_another_damaged_one_is_
     files = ResultFiles(tmp_path, "plstm/copy-200", "short")
     assert files.runs["lstm"][0].curve("accuracy") == {10: 0.5}
     (folder / "metrics.jsonl").write_text("{" + whole)
-    with pytest.raises(ValueError, match=r"^expected lines of JSON .*metrics\.jsonl, got a damaged line 1; "):
+    with pytest.raises(ValueError, match=r"^expected intact JSON lines in .*metrics\.jsonl, got a damaged line 1; "):
         figures_of(find("plstm/copy-200"), tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Small sweeps, and what plain runs of the same leave behind."""
+"""Small sweeps, and the files of plain runs of the same."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The folder of a sweep: what it refuses, and how far its units are."""
+"""The folder of a sweep: errors, and the states of its units."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def test_a_file_in_the_way_is_refused(tmp_path):
     path.write_text("mine")
     with pytest.raises(ValueError, match=r"^expected a folder for the sweep, got the file .*file$"):
         Sweep(path, GRID).make()
-    with pytest.raises(ValueError, match=r"^expected a folder .*file"):
+    with pytest.raises(ValueError, match=r"^expected a writable folder, .*file"):
         Sweep(path / "below", GRID).make()
     assert path.read_text() == "mine"
 
@@ -76,19 +76,19 @@ def test_a_file_in_the_way_is_refused(tmp_path):
 def test_a_folder_of_others_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(
-        ValueError, match=r"^expected a new folder or that of this sweep, got .*, which has other files$"
+        ValueError, match=r"^expected a new folder or the folder of this sweep, got .*, which has other files$"
     ):
         Sweep(tmp_path, GRID).make()
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
-def test_a_folder_that_somebody_was_about_to_make_is_taken(tmp_path):
+def test_a_folder_that_another_process_is_about_to_create_is_accepted(tmp_path):
     (tmp_path / ".writing-01234567-sweep.yaml").write_text("ids: [")  # killed, or right now
     Sweep(tmp_path, GRID, 1).make()
     assert Sweep.open(tmp_path).units == Sweep(tmp_path, GRID, 1).units
 
 
-def test_of_many_that_make_the_same_sweep_at_once_none_is_refused(tmp_path):
+def test_many_processes_may_create_the_same_sweep_at_once(tmp_path):
     barrier = threading.Barrier(8)
 
     def make(folder):
@@ -117,7 +117,7 @@ def test_a_folder_without_a_sweep_is_answered_by_one_sentence(tmp_path, content)
         Sweep.open(tmp_path)
 
 
-def test_every_point_has_its_runs_in_a_folder_of_its_own(tmp_path):
+def test_every_point_has_its_runs_in_a_separate_folder(tmp_path):
     sweep = Sweep(tmp_path, GRID, 1)
     assert [sweep.out(unit).relative_to(tmp_path).as_posix() for unit in sweep.units] == [
         *["points/train.lr=0.001"] * 2,
@@ -128,7 +128,7 @@ def test_every_point_has_its_runs_in_a_folder_of_its_own(tmp_path):
 # States.
 
 
-def test_a_unit_is_queued_until_somebody_has_it(tmp_path):
+def test_a_unit_is_queued_until_a_process_takes_it(tmp_path):
     sweep = small(tmp_path)
     first, second = sweep.units
     assert sweep.state(first).name == "queued"
@@ -139,7 +139,7 @@ def test_a_unit_is_queued_until_somebody_has_it(tmp_path):
     assert sweep.state(first).name == "queued"
 
 
-def test_what_nobody_has_touched_for_long_is_queued_again(tmp_path):
+def test_a_unit_with_an_expired_lease_is_queued_again(tmp_path):
     sweep = small(tmp_path)
     unit = sweep.units[0]
     lease.take(sweep.lease(unit), "gone")
@@ -148,7 +148,7 @@ def test_what_nobody_has_touched_for_long_is_queued_again(tmp_path):
     assert sweep.state(unit).name == "queued"
 
 
-def test_how_far_a_unit_is_and_how_long_it_takes(tmp_path):
+def test_progress_and_remaining_time_of_a_unit(tmp_path):
     sweep = small(tmp_path, together=2, train__epochs=[8])
     (unit,) = sweep.units
     assert (sweep.state(unit).share, sweep.state(unit).left) == (0.0, None)
@@ -162,7 +162,7 @@ def test_how_far_a_unit_is_and_how_long_it_takes(tmp_path):
     assert state.left == pytest.approx(state.seconds * 5 / 2)  # two eighths since then, and five to go
 
 
-def test_a_line_that_is_being_written_is_no_error(tmp_path):
+def test_a_half_written_line_is_no_error(tmp_path):
     sweep = small(tmp_path, train__epochs=[8])
     unit = sweep.units[0]
     metrics(sweep, unit, (4,))
@@ -196,7 +196,7 @@ def test_a_unit_that_failed_says_why_until_it_is_forgiven(tmp_path):
     assert sweep.state(first).name == "queued"
 
 
-def test_what_failed_is_written_for_people(tmp_path):
+def test_failures_are_written_in_readable_form(tmp_path):
     sweep = small(tmp_path)
     sweep.fail(sweep.units[0], "it is too large")
     (path,) = (tmp_path / "ended").iterdir()
@@ -207,7 +207,7 @@ def test_what_failed_is_written_for_people(tmp_path):
     }
 
 
-def test_a_failure_that_was_half_written_is_none(tmp_path):
+def test_a_half_written_failure_is_ignored(tmp_path):
     sweep = small(tmp_path)
     sweep.fail(sweep.units[0], "it is too large")
     (path,) = (tmp_path / "ended").iterdir()

@@ -1,4 +1,4 @@
-"""Grids: how they are written, what is wrong with them, and the units they are cut into."""
+"""Grids: how they are written, errors, and the units they are split into."""
 
 import re
 import subprocess
@@ -35,7 +35,7 @@ def test_single_values_are_lists_of_one():
     assert grid == Grid([ID], ["smoke"], ["plstm"], [3], {"train.lr": [0.01]})
 
 
-def test_what_is_left_out_is_that_of_the_experiment():
+def test_omitted_values_are_those_of_the_experiment():
     assert sweeps.read(f"ids: {ID}") == Grid([ID], ["short"], [], [], {})
     found = sweeps.units(Grid([ID], ["smoke"]))
     assert [(unit.model, unit.seeds) for unit in found] == [(name, (1, 2)) for name in ("lstm", "lstm-chrono", "plstm")]
@@ -92,7 +92,7 @@ def test_a_seed_that_is_named_twice_is_run_once():
         assert sorted(seed for unit in found for seed in unit.seeds) == [1, 2]
 
 
-def test_what_trains_nothing_is_a_unit_for_every_point():
+def test_an_experiment_without_training_is_one_unit_per_point():
     (one, other) = sweeps.units(Grid(["plstm/fig1-decay"], ["smoke"], set={"arguments.steps": [50, 60]}), 1)
     assert (one.model, one.seeds, one.sets) == ("", (), ("arguments.steps=50",))
     assert one.experiment.arguments["steps"] == 50
@@ -120,13 +120,13 @@ def many():
     ]
 
 
-def test_every_unit_has_a_name_of_its_own_for_files():
+def test_every_unit_has_a_unique_file_name():
     names = [unit.name for unit in many()]
     assert len({name.lower() for name in names}) == len(many())
     assert all(SAFE.fullmatch(name) and len(name) <= 100 for name in names)
 
 
-def test_every_point_has_a_folder_of_its_own():
+def test_every_point_has_a_unique_folder():
     points = list(dict.fromkeys(unit.sets for unit in many()))
     folders = [point_folder(sets) for sets in points]
     assert len(set(folders)) == len(points) - 1  # the same words in one piece or two are the same values
@@ -163,7 +163,7 @@ def test_names_are_the_same_in_every_process():
         ("{ids: [a", r"expected .*"),
     ],
 )
-def test_a_file_that_is_no_grid_is_answered_by_one_sentence(words, answer):
+def test_a_file_without_a_grid_is_answered_by_one_sentence(words, answer):
     with pytest.raises(ValueError, match=f"^{answer}$"):
         sweeps.read(words)
 
@@ -171,13 +171,16 @@ def test_a_file_that_is_no_grid_is_answered_by_one_sentence(words, answer):
 @pytest.mark.parametrize(
     ("grid", "answer"),
     [
-        (Grid([]), r"expected something to run, got a sweep without experiments, models or seeds"),
-        (Grid([ID], []), r"expected something to run, got a sweep without experiments, models or seeds"),
+        (Grid([]), r"expected at least one run, got a sweep without experiments, models or seeds"),
+        (Grid([ID], []), r"expected at least one run, got a sweep without experiments, models or seeds"),
         (Grid(["plstm/copy-20"]), r"expected experiment to be one of .*, got 'plstm/copy-20'; did you mean .*\?"),
         (Grid([ID], ["tiny"]), r"expected .*preset.* smoke.*, got 'tiny'.*"),
         (Grid([ID], models=["plsmt"]), r"expected model of plstm/copy-200 to be one of .* did you mean 'plstm'\?"),
         (Grid(["plstm/fig1-decay"], models=["lstm"]), r"expected no models for plstm/fig1-decay, .*"),
-        (Grid([ID], set={"train.lr": []}), r"expected values for every path of a sweep, got none for one of them"),
+        (
+            Grid([ID], set={"train.lr": []}),
+            r"expected values for every path of a sweep, got an empty list .*",
+        ),
         (Grid([ID], set={"train.ler": [1]}), r"expected .*train.*ler.*"),
         (Grid([ID], set={"train.lr": [1e-3, "much"]}), r"expected .*lr to be a number, got 'much'"),
         (Grid([ID], set={"train.lr": ["[1"]}), r"expected .*"),

@@ -1,4 +1,4 @@
-"""What is kept of a sweep for a repository."""
+"""Copies of finished sweeps for a repository."""
 
 import pytest
 from small_sweeps import call, small
@@ -33,7 +33,7 @@ def test_a_sweep_that_has_not_ended_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([str(tmp_path / "begun"), str(tmp_path / "kept")])
     assert stopped.value.code == 2
-    assert f"expected a sweep that has ended, got {tmp_path / 'begun'}, of which 2 units are left" in (
+    assert f"expected a finished sweep, got {tmp_path / 'begun'}, which has 2 units left" in (
         " ".join(capsys.readouterr().err.split())
     )
     assert not (tmp_path / "kept").exists()
@@ -41,7 +41,7 @@ def test_a_sweep_that_has_not_ended_is_refused(tmp_path, capsys):
 
 def test_the_command_says_how_many(finished, tmp_path, capsys):
     main([str(finished.folder), str(tmp_path / "kept")])
-    assert capsys.readouterr().out == f"2 runs kept in {tmp_path / 'kept'}\n"
+    assert capsys.readouterr().out == f"2 runs copied to {tmp_path / 'kept'}\n"
 
 
 def test_a_report_of_kept_sweeps_alone_is_theirs_and_a_missing_folder_is_still_said(finished, tmp_path):

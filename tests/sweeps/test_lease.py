@@ -1,4 +1,4 @@
-"""Leases: one of many has them, for as long as it is there."""
+"""Leases: exactly one process holds each, for as long as it lives."""
 
 import json
 import multiprocessing
@@ -38,7 +38,7 @@ def at_once(work):
         return list(pool.map(one, range(MANY)))
 
 
-def test_a_lease_is_for_one_until_it_is_given_back(path):
+def test_a_lease_belongs_to_one_owner_until_it_is_given_back(path):
     first = take(path, "a")
     assert (first.owner, lease.look(path)) == ("a", ("a", first.nonce))
     assert lease.is_held(path)
@@ -49,14 +49,14 @@ def test_a_lease_is_for_one_until_it_is_given_back(path):
     assert take(path, "b").owner == "b"
 
 
-def test_one_of_many_threads_has_a_new_lease(path):
+def test_only_one_of_many_threads_gets_a_new_lease(path):
     for round_ in range(10):
         fresh = path.with_name(f"unit-{round_}")
         (one,) = [found for found in at_once(lambda number, at=fresh: take(at, str(number))) if found]
         assert lease.look(fresh) == (one.owner, one.nonce)
 
 
-def test_one_of_many_threads_takes_over_what_has_expired(path):
+def test_only_one_of_many_threads_takes_over_an_expired_lease(path):
     for round_ in range(10):
         old = path.with_name(f"unit-{round_}")
         take(old, "gone")
@@ -65,7 +65,7 @@ def test_one_of_many_threads_takes_over_what_has_expired(path):
         assert lease.look(old) == (one.owner, one.nonce)
 
 
-def test_one_of_many_threads_takes_over_where_somebody_was_killed_while_taking_over(path):
+def test_only_one_of_many_threads_takes_over_after_a_killed_takeover(path):
     for round_ in range(10):
         old = path.with_name(f"unit-{round_}")
         right = old.with_name(f"{old.name}.after-{take(old, 'gone').nonce}-0")
@@ -88,7 +88,7 @@ def take_in_process(path, ready, gate, answers):
 
 @pytest.mark.long
 @pytest.mark.parametrize("expired", [False, True])
-def test_one_of_many_processes_has_it(path, expired):
+def test_only_one_of_many_processes_gets_it(path, expired):
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["remanence.sweeps.lease"])
     if expired:
@@ -117,7 +117,7 @@ def test_a_lease_expires(path):
     assert take(path, "b", 20.0).owner == "b"
 
 
-def test_who_has_the_same_name_takes_over_at_once(path):
+def test_an_owner_with_the_same_name_takes_over_at_once(path):
     first = take(path, "a")
     second = take(path, "a")
     assert first.nonce != second.nonce
@@ -126,7 +126,7 @@ def test_who_has_the_same_name_takes_over_at_once(path):
     assert lease.look(path) == ("a", second.nonce)
 
 
-def test_nothing_is_left_beside_a_lease(path):
+def test_no_temporary_files_are_left_beside_a_lease(path):
     take(path, "a")
     age(path, 100)
     take(path, "b", 30.0)
@@ -134,7 +134,7 @@ def test_nothing_is_left_beside_a_lease(path):
     assert [file.name for file in path.parent.iterdir()] == ["unit"]
 
 
-def test_somebody_who_is_there_keeps_it(path):
+def test_a_live_owner_keeps_its_lease(path):
     lost = threading.Event()
     first = take(path, "a", 1.0)
     first.keep(lost.set)
@@ -149,7 +149,7 @@ def test_somebody_who_is_there_keeps_it(path):
     assert not first.lost
 
 
-def test_somebody_who_gave_it_back_touches_it_no_more(path):
+def test_an_owner_that_gave_it_back_stops_touching_it(path):
     before = threading.active_count()
     first = take(path, "a", 0.2)
     first.keep(lambda: None)
@@ -159,7 +159,7 @@ def test_somebody_who_gave_it_back_touches_it_no_more(path):
 
 
 @pytest.mark.parametrize("how", ["taken", "removed"])
-def test_who_lost_it_is_told_once_and_leaves_it_alone(path, how):
+def test_an_owner_that_lost_it_is_notified_once_and_leaves_it_alone(path, how):
     told = []
     first = take(path, "a", 0.2)
     first.keep(lambda: told.append(first.lost))
@@ -173,7 +173,7 @@ def test_who_lost_it_is_told_once_and_leaves_it_alone(path, how):
     assert lease.look(path) == ("a", second.nonce)
 
 
-def test_who_comes_back_too_late_leaves_it_to_the_other(path):
+def test_an_owner_that_returns_too_late_leaves_it_to_the_new_one(path):
     first = take(path, "a")
     age(path, 100)
     second = take(path, "b", 30.0)
@@ -182,7 +182,7 @@ def test_who_comes_back_too_late_leaves_it_to_the_other(path):
 
 
 @pytest.mark.parametrize("content", [b"", b'{"owner": "a"', b'{"owner": "a"}', b"[]", b"\xff\xfe", b"null"])
-def test_a_lease_that_was_half_written_is_somebodys_until_it_expires(path, content):
+def test_a_half_written_lease_is_held_until_it_expires(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
     assert lease.look(path) == ("", "")
@@ -192,7 +192,7 @@ def test_a_lease_that_was_half_written_is_somebodys_until_it_expires(path, conte
     assert lease.look(path) == ("b", second.nonce)
 
 
-def test_a_lease_can_be_had_where_there_are_no_links(path, monkeypatch):
+def test_a_lease_works_on_file_systems_without_hard_links(path, monkeypatch):
     def refuse(*_):
         raise PermissionError("no links here")
 
@@ -204,7 +204,7 @@ def test_a_lease_can_be_had_where_there_are_no_links(path, monkeypatch):
     assert lease.look(path.with_name("other")) == (one.owner, one.nonce)
 
 
-def test_who_may_only_look_goes_by_the_clock_of_this_machine(path, monkeypatch):
+def test_on_a_read_only_file_system_the_local_clock_is_used(path, monkeypatch):
     take(path, "a")
     age(path, 100)
 
@@ -216,7 +216,7 @@ def test_who_may_only_look_goes_by_the_clock_of_this_machine(path, monkeypatch):
     assert not lease.is_held(path, 30.0)
 
 
-def test_a_right_that_somebody_has_is_waited_for(path):
+def test_a_takeover_by_another_process_is_waited_for(path):
     gone = take(path, "gone")
     age(path, 100)
     right = path.with_name(f"unit.after-{gone.nonce}-0")

@@ -1,4 +1,4 @@
-"""Processes of this machine: the same results as plain runs, whatever happens to them."""
+"""Local workers: the same results as plain runs, whatever happens to them."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ def test_launchers_have_names():
         launcher_named("loca")
 
 
-def test_nothing_is_started_where_nothing_is_left(tmp_path, monkeypatch, quickly):
+def test_nothing_is_started_if_no_units_are_left(tmp_path, monkeypatch, quickly):
     sweep = small(tmp_path, seeds=[1, 2])
     do(sweep, sweep.units[0], "cpu", "me", Silent())
     sweep.fail(sweep.units[1], "it is too large")
@@ -100,7 +100,7 @@ def test_a_unit_whose_process_always_dies_has_failed_after_some_tries_and_others
     assert states(sweep) == ["failed", "done"]
     assert len(starts) == local.AGAIN + 2
     log = local.log_of(sweep, starts[local.AGAIN])
-    assert sweep.failure(doomed) == f"its process ended {local.AGAIN + 1} times, with 9; see {log}"
+    assert sweep.failure(doomed) == f"its process died {local.AGAIN + 1} times, with code 9; see {log}"
 
 
 def test_workers_that_die_before_they_do_anything_are_not_started_for_ever(tmp_path, monkeypatch, quickly):
@@ -186,7 +186,7 @@ def test_workers_that_are_killed_lose_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_workers_that_are_asked_to_stop_save_and_go_on(tmp_path, monkeypatch):
+def test_workers_that_are_stopped_save_and_resume(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "MOMENT", 0.05)
     workers = recorded(monkeypatch)
     sweep = small(tmp_path / "sweep", ("plstm",), (1,), 1, **LONGER)
@@ -206,7 +206,7 @@ def test_workers_that_are_asked_to_stop_save_and_go_on(tmp_path, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_what_somebody_held_who_is_gone_is_done_as_well(tmp_path):
+def test_units_of_a_dead_owner_are_run_as_well(tmp_path):
     sweep = small(tmp_path, seeds=[1, 2])
     path = sweep.lease(sweep.units[0])
     lease.take(path, "gone")
@@ -229,7 +229,7 @@ def test_a_unit_that_raises_has_failed_and_others_go_on(tmp_path):
 
 
 @pytest.mark.long
-def test_a_worker_listens_to_nobody_elses_terminal(tmp_path, monkeypatch):
+def test_a_worker_does_not_get_signals_of_the_terminal(tmp_path, monkeypatch):
     workers = recorded(monkeypatch)
     sweep = small(tmp_path, seeds=[1])
     groups = []

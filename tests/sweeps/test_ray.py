@@ -1,4 +1,4 @@
-"""Ray's tasks: nodes may come and go."""
+"""Ray tasks: nodes may come and go."""
 
 import subprocess
 import sys
@@ -49,7 +49,7 @@ def test_results_are_those_of_a_plain_run_though_a_node_dies(tmp_path, cluster):
 
 
 @pytest.mark.slow
-def test_what_a_dead_node_had_begun_goes_on_elsewhere(tmp_path, cluster):
+def test_units_of_a_dead_node_resume_on_another(tmp_path, cluster):
     sweep = small(tmp_path / "sweep", ("plstm",), (1, 2), 1, train__epochs=[60], task__train_size=[256])
     (_, second) = cluster.list_all_nodes()
 
@@ -81,7 +81,7 @@ def test_gpus_where_there_are_none_are_answered_by_one_sentence(tmp_path, cluste
     words = ["--preset", "smoke", "--launcher", "ray", "--devices", "cuda", "--out", tmp_path]
     result = call("sweep", ID, *words)
     assert (result.exit_code, result.stdout) == (2, "")
-    sentence = "expected a cluster of Ray with GPUs, got one without; --devices cpu uses its processors"
+    sentence = "expected a Ray cluster with GPUs, got one without; --devices cpu uses its CPUs"
     assert result.stderr == f"remanence: {sentence}\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -91,5 +91,5 @@ def test_a_cluster_that_cannot_be_reached_is_answered_by_one_sentence(tmp_path):
     command = [sys.executable, "-m", "remanence", "sweep", ID, *words]
     result = subprocess.run(command, capture_output=True, text=True, timeout=90)  # a person would not wait longer
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("remanence: expected a cluster of Ray that can be reached, got none at 127.0.0.1:1")
+    assert result.stderr.startswith("remanence: expected a reachable Ray cluster, got none at 127.0.0.1:1")
     assert result.stderr.count("\n") == 1

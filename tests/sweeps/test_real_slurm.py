@@ -45,7 +45,7 @@ def test_results_are_those_of_a_plain_run(tmp_path):
     assert left_by(sweep) == run_plainly(sweep, tmp_path / "plain")
 
 
-def test_a_job_whose_time_is_over_is_queued_again_and_goes_on(tmp_path):
+def test_a_job_at_its_time_limit_is_requeued_and_resumes(tmp_path):
     """SLURM warns a job by USR2 before its time is over; here it does so as soon as something is trained."""
     sweep = small(tmp_path / "sweep", seeds=[1], train__epochs=[300], train__checkpoint_every=[8])
     (unit,) = sweep.units

@@ -1,4 +1,4 @@
-"""Searching ranges of values."""
+"""Hyperparameter search."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_a_range_is_read(words: str, found: Range) -> None:
 @pytest.mark.parametrize(
     "words", ["", "1", "2:1", "a:b", "0:1:log", "1.5:3:int", "1:2:wide", "1:2:log:x", "1:inf", "nan:1"]
 )
-def test_what_is_no_range_is_refused_in_a_sentence(words: str) -> None:
+def test_an_invalid_range_is_refused_in_one_sentence(words: str) -> None:
     with pytest.raises(ValueError, match=r"^expected a range such as 1e-4:1e-2:log .*, got"):
         Range.parse(words)
 
 
-def test_a_study_goes_on_where_it_was_with_other_values(tmp_path: Path) -> None:
+def test_a_study_resumes_with_other_values(tmp_path: Path) -> None:
     sweep = sweep_in(tmp_path / "found")
     first = [trial.params["train.lr"] for trial in go(sweep, 2).trials]
     study = go(sweep, 4)
@@ -135,7 +135,7 @@ class Trial:
         return self.reported[-1][1] >= self.bad_from
 
 
-def test_a_trial_hears_the_mean_of_seeds_side_by_side_once_for_every_update_and_may_be_given_up() -> None:
+def test_a_trial_gets_the_mean_over_seeds_once_per_update_and_may_be_pruned() -> None:
     trial = Trial(bad_from=20)
     watch = Watch(trial, "accuracy", Silent())
     watch.begin(["one", "two"], 0, 100)  # type: ignore[list-item]
@@ -149,7 +149,7 @@ def test_a_trial_hears_the_mean_of_seeds_side_by_side_once_for_every_update_and_
     assert trial.reported == [(pytest.approx(0.3), 10), (pytest.approx(0.3), 20)]
 
 
-def test_what_is_given_up_counts_as_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pruned_trial_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pruned(*_: Any) -> None:
         raise PrunedError
 
@@ -166,7 +166,7 @@ def test_the_command_searches_and_shows_the_best(tmp_path: Path) -> None:
     words = ["--models", "plstm", "--seeds", "1", "--search", "optuna", "--range", "train.lr=1e-4:1e-1:log"]
     found = command(*words, "--range", "train.batch=8:16:int", "--trials", "2", "--out", str(tmp_path / "found"))
     assert found.exit_code == 0, found.output
-    assert "the best of 2 trials, of which 0 were given up early" in found.stdout
+    assert "best of 2 trials, 0 of them pruned" in found.stdout
     assert "train.batch" in found.stdout
 
 

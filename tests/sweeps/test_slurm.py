@@ -1,4 +1,4 @@
-"""SLURM's jobs, as far as they can be seen without SLURM: submitit runs them on this machine."""
+"""SLURM jobs, as far as they can be tested without SLURM: submitit runs them locally."""
 
 import pickle
 import shutil
@@ -55,7 +55,7 @@ def test_a_job_does_its_unit_and_nothing_else(tmp_path):
 @pytest.mark.parametrize(
     "names", [{"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "10"}, {"SLURM_JOB_ID": "10"}]
 )
-def test_a_job_that_is_queued_again_goes_on_at_once(tmp_path, monkeypatch, names):
+def test_a_requeued_job_resumes_at_once(tmp_path, monkeypatch, names):
     for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in names.items():
@@ -73,7 +73,7 @@ def test_a_job_that_is_queued_again_goes_on_at_once(tmp_path, monkeypatch, names
         patch.setattr(lease, "take", take)
         patch.setattr("remanence.sweeps.work.carry_out", lambda *_: None)
         slurm.Job()(str(tmp_path), unit.name, "cpu")
-    assert sweep.failure(unit) == "it ended without all of its results"
+    assert sweep.failure(unit) == "it ended, but some of its results are missing"
     sweep.forgive()
     lease.take(sweep.lease(unit), taken[0])  # its process was killed
     monkeypatch.setattr("os.getpid", lambda: 99999999)  # and another is started
@@ -143,7 +143,7 @@ def test_a_job_that_is_stopped_otherwise_is_not_queued_again(tmp_path, monkeypat
     assert submitit_listens == []
 
 
-def test_what_goes_on_is_the_same_job():
+def test_a_requeued_job_is_the_same_job():
     again = slurm.Job().checkpoint("folder", "unit", "cpu")
     assert isinstance(again.function, slurm.Job)
     assert again.args == ("folder", "unit", "cpu")
@@ -170,7 +170,7 @@ def test_a_job_that_dies_has_failed_with_one_sentence(tmp_path):
     slurm.launch(sweep, left, lambda: None)
     assert states(sweep) == ["failed", "failed"]
     for unit in sweep.units:
-        assert sweep.failure(unit).startswith("its job ended with ")
+        assert sweep.failure(unit).startswith("its job failed: ")
         assert "\n" not in sweep.failure(unit)
 
 

@@ -103,7 +103,7 @@ def test_a_file_and_options_are_the_same_sweep(tmp_path, here):
     assert (again.exit_code, again.stdout) == (0, first.stdout)
 
 
-def test_lines_of_json_tell_every_change_and_the_results(tmp_path, here):
+def test_json_lines_report_every_change_and_the_results(tmp_path, here):
     result = call("sweep", ID, *TINY, "--out", tmp_path, "--json")
     assert result.exit_code == 0
     *changes, last = map(json.loads, result.stdout.splitlines())
@@ -144,14 +144,14 @@ def test_a_unit_that_has_its_results_has_not_failed(tmp_path, here):
     assert call(*words).exit_code == 0
 
 
-def test_what_is_left_is_told(tmp_path, monkeypatch):
+def test_remaining_units_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(sweeps, "launcher_named", lambda name: Launcher(lambda places: None, lambda *_: None))
     result = call("sweep", ID, *TINY, "--out", tmp_path)
     assert result.exit_code == 1
     assert "2 units are not done; run the same command again to resume" in result.stderr
 
 
-def test_a_summary_that_lacks_a_run_is_mended(tmp_path, here):
+def test_a_summary_that_lacks_a_run_is_rewritten(tmp_path, here):
     """Two workers that end at the same time may each write a summary without the other's run, one over the other."""
     words = ["sweep", ID, *TINY, "--out", tmp_path]
     call(*words)

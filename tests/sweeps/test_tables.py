@@ -1,4 +1,4 @@
-"""What a sweep shows."""
+"""Tables of a sweep."""
 
 import json
 import time
@@ -39,7 +39,7 @@ def rows(table):
     return [(row[0], *row[4:]) for row in table.rows]
 
 
-def test_every_model_stands_at_every_value_and_its_best_is_marked(sweep, rates):
+def test_every_model_is_listed_at_every_value_and_its_best_is_marked(sweep, rates):
     for (model, lr), scores in {
         ("lstm", "0.001"): (0.5, 0.7),
         ("lstm", "0.01"): (0.9, 0.9),
@@ -61,7 +61,7 @@ def test_every_model_stands_at_every_value_and_its_best_is_marked(sweep, rates):
         ("plstm", "0.01", "2", "0", "15.0 +- 7.1", "none of 2"),
         ("plstm", "0.1", "0", "0", "-", "none of 0"),
     ]
-    assert table.notes == ["* the best of a model; failed runs are counted and left out of the mean."]
+    assert table.notes == ["* best value of a model; failed runs are counted but excluded from the mean."]
 
 
 def test_the_best_has_the_fewest_failures(sweep, rates):
@@ -71,7 +71,7 @@ def test_the_best_has_the_fewest_failures(sweep, rates):
     assert [row[2:5] for row in rows(table)[:2]] == [("2", "2", "-"), ("2", "0", "40.0 +- 0.0*")]
 
 
-def test_nothing_is_marked_where_nothing_came_out(sweep, rates):
+def test_nothing_is_marked_without_results(sweep, rates):
     ended(sweep, rates["lstm", "0.001"], 0.9, 0.9, status="diverged")
     (table,) = tables.outcomes(sweep)
     assert not [row for row in table.rows if any("*" in cell for cell in row)]
@@ -86,7 +86,7 @@ def test_the_best_loss_is_the_lowest(tmp_path):
     assert ["*" in row[-2] + row[-1] for row in table.rows] == [False, True]
 
 
-def test_one_point_stands_beside_published_numbers(tmp_path):
+def test_one_point_is_shown_with_published_numbers(tmp_path):
     sweep = small(tmp_path, ["plstm"], [1])
     (unit,) = sweep.units
     ended(sweep, unit, 0.5)
@@ -149,5 +149,5 @@ def test_the_status_counts_and_tells(tmp_path):
         (9000, "2 h 30 min"),
     ],
 )
-def test_durations_are_for_people(seconds, words):
+def test_durations_are_readable(seconds, words):
     assert tables.duration(seconds) == words

@@ -1,4 +1,4 @@
-"""Doing units: the same results as plain runs, and what happens when something goes wrong."""
+"""Workers: the same results as plain runs, and how failures are handled."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_results_are_those_of_a_plain_run(tmp_path, together):
     assert leases(sweep) == []
 
 
-def test_a_unit_that_somebody_has_is_left_alone(tmp_path):
+def test_a_unit_of_another_process_is_left_alone(tmp_path):
     sweep = small(tmp_path)
     unit = sweep.units[0]
     held = lease.take(sweep.lease(unit), "another")
@@ -60,7 +60,7 @@ def test_a_unit_that_somebody_has_is_left_alone(tmp_path):
     assert lease.look(sweep.lease(unit)) == ("another", held.nonce)
 
 
-def test_what_somebody_has_is_waited_for(tmp_path, monkeypatch):
+def test_a_unit_of_another_process_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(work, "WAIT", 0.05)
     sweep = small(tmp_path, seeds=[1])
     held = lease.take(sweep.lease(sweep.units[0]), "another")
@@ -75,7 +75,7 @@ def test_what_somebody_has_is_waited_for(tmp_path, monkeypatch):
     assert states(sweep) == ["done"]
 
 
-def test_who_works_on_a_unit_is_known_meanwhile(tmp_path, monkeypatch):
+def test_the_owner_of_a_running_unit_is_shown(tmp_path, monkeypatch):
     sweep = small(tmp_path, seeds=[1])
     seen = []
     monkeypatch.setattr(work, "carry_out", lambda sweep, unit, *_: seen.append(sweep.state(unit)))
@@ -84,7 +84,7 @@ def test_who_works_on_a_unit_is_known_meanwhile(tmp_path, monkeypatch):
     assert 0 < seen[0].seconds < 60
 
 
-def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
+def test_finished_units_are_not_run_again(tmp_path, monkeypatch):
     sweep = small(tmp_path)
     do_all(sweep, sweep.units, "cpu", "me", Silent())
     breaking(monkeypatch, AssertionError("it is done"))
@@ -101,7 +101,7 @@ def test_what_is_done_is_not_done_again(tmp_path, monkeypatch):
         (RuntimeError("the kernel\nis broken"), "RuntimeError: the kernel"),
         (
             torch.OutOfMemoryError("CUDA out of memory. Tried"),
-            "it needs more memory than the device has: fewer seeds at a time (--together) need less",
+            "out of device memory; run fewer seeds at a time (--together)",
         ),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_unit_that_raises_has_failed_and_others_go_on(tmp_path, monkeypatch, e
     assert leases(sweep) == []
 
 
-def test_what_failed_is_tried_again_once_it_is_forgiven(tmp_path):
+def test_failed_units_are_tried_again_once_forgiven(tmp_path):
     sweep = small(tmp_path, seeds=[1])
     sweep.fail(sweep.units[0], "it is too large")
     do_all(sweep, sweep.units, "cpu", "me", Silent())
@@ -144,7 +144,7 @@ def test_an_interruption_frees_the_lease(tmp_path, monkeypatch):
     assert leases(sweep) == []
 
 
-def test_who_lost_a_unit_stops_and_leaves_it_to_the_other(tmp_path, monkeypatch):
+def test_a_worker_that_lost_a_unit_stops_and_leaves_it_to_the_other(tmp_path, monkeypatch):
     monkeypatch.setattr(lease.take, "__defaults__", (0.2,))
     sweep = small(tmp_path, seeds=[1], train__epochs=[100000], task__train_size=[256])
     (unit,) = sweep.units
@@ -163,7 +163,7 @@ def test_who_lost_a_unit_stops_and_leaves_it_to_the_other(tmp_path, monkeypatch)
     assert not sweep.is_done(unit)
 
 
-def test_what_trains_nothing_is_done_as_well(tmp_path):
+def test_units_without_training_are_run_as_well(tmp_path):
     sweep = Sweep(tmp_path / "sweep", Grid(["plstm/fig1-decay"], ["smoke"], set={"arguments.steps": [50, 60]}), 1)
     sweep.make()
     do_all(sweep, sweep.units, "cpu", "me", Silent())
@@ -197,7 +197,7 @@ def test_an_analysis_looks_at_the_seeds_that_are_named(tmp_path):
     assert left_by(sweep) == run_plainly(sweep, tmp_path / "plain")
 
 
-def test_what_another_process_trains_has_not_failed(tmp_path):
+def test_a_run_locked_by_another_process_has_not_failed(tmp_path):
     filelock = pytest.importorskip("filelock")
     sweep = small(tmp_path, seeds=[1])
     (unit,) = sweep.units
@@ -215,7 +215,7 @@ def test_no_other_process_has_its_name():
     assert work.owner_of_this_process() != work.owner_of_this_process()
 
 
-def test_ids_stand_in_the_folders_of_plain_runs(tmp_path):
+def test_ids_are_in_the_folders_of_plain_runs(tmp_path):
     sweep = small(tmp_path, seeds=[1])
     do_all(sweep, sweep.units, "cpu", "me", Silent())
     assert (sweep.out(sweep.units[0]) / ID / "smoke" / "plstm" / "seed-1" / "result.json").exists()

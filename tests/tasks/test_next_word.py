@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from remanence import language
 from remanence.tasks import KNOWN, NextWord, make
 from remanence.tasks.base import side_by_side
-from remanence.training.evaluation import batches
+from remanence.training.evaluation import index_batches
 
 CPU = torch.device("cpu")
 WORDS = [f"word{number}" for number in range(60)]
@@ -71,7 +71,7 @@ def test_every_word_but_the_first_counts_once_whatever_the_number_of_lanes(folde
     for split in ("validation", "test"):
         source = next_word(folder, chunk=chunk).source(split, 1, CPU)
         counted = []
-        for numbers in batches(source.size, lanes, CPU, stateful=True):
+        for numbers in index_batches(source.size, lanes, CPU, stateful=True):
             batch = source.pick(numbers)
             counts = torch.ones_like(batch.targets, dtype=torch.bool) if batch.counts is None else batch.counts
             counted += batch.targets[counts].tolist()

@@ -1,4 +1,4 @@
-"""Small things run on one thread, and what is not about crashes does not wait for the disk."""
+"""Small models run on one thread, and tests that are not about crashes skip fsync."""
 
 import os
 

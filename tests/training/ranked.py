@@ -1,4 +1,4 @@
-"""Several processes that train together, as torchrun starts them, but ready in no time."""
+"""Several processes that train together as under torchrun, but start fast."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_any_changed_bit_is_noticed(tmp_path_factory, data):
 def test_a_cut_file_is_noticed(tmp_path, size):
     packed = checkpoint.pack(TENSORS, PLAIN)
     (tmp_path / "one").write_bytes(packed[:size])
-    with pytest.raises(DamagedError, match=r"^expected a whole checkpoint, got "):
+    with pytest.raises(DamagedError, match=r"^expected an intact checkpoint, got "):
         checkpoint.load(tmp_path / "one")
 
 

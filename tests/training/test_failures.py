@@ -1,4 +1,4 @@
-"""What goes wrong is said in one sentence, and nothing that was saved is lost."""
+"""Errors are one sentence, and nothing that was saved is lost."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ from small_runs import TASK, content, run, weights
 
 from remanence.engines import KNOWN
 from remanence.tasks.copy import Copy
-from remanence.training import Optimiser, Quiet, RunError, Silent, Stop, Training, checkpoint, digests, loop, train
+from remanence.training import Optimiser, Quiet, RunError, Silent, Stop, Training, checkpoint, files, loop, train
 
 
 class Crash(Silent):
@@ -55,7 +55,7 @@ def damage(path):
 # A damaged checkpoint.
 
 
-def test_a_damaged_checkpoint_is_left_out_and_the_one_before_serves(tmp_path, whole):
+def test_a_damaged_checkpoint_is_ignored_and_the_previous_one_used(tmp_path, whole):
     one = run(tmp_path / "one")
     crash(one, 14)
     first, second = sorted((one.directory / "checkpoints").glob("step-*"))
@@ -65,17 +65,17 @@ def test_a_damaged_checkpoint_is_left_out_and_the_one_before_serves(tmp_path, wh
     train([one], progress=progress)
     (said,) = progress.said
     assert "step-00000012.safetensors" in said
-    assert "goes on from an earlier one" in said
+    assert "resuming from an earlier one" in said
     assert content(tmp_path / "one") == whole
 
 
-def test_damaged_checkpoints_only_are_refused(tmp_path):
+def test_a_run_with_only_damaged_checkpoints_is_refused(tmp_path):
     one = run(tmp_path)
     crash(one, 14)
     for path in (one.directory / "checkpoints").glob("step-*"):
         path.write_bytes(path.read_bytes()[:1000])
     before = content(tmp_path)
-    with pytest.raises(RunError, match=r"^expected a whole checkpoint in .*, got damaged ones only; remove .* anew$"):
+    with pytest.raises(RunError, match=r"^expected an intact checkpoint in .*, got only damaged ones; remove .*again$"):
         train([one])
     assert content(tmp_path) == before
 
@@ -86,16 +86,16 @@ def emptied(path):
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "times.jsonl", "machine.json", "config.yaml"])
 @pytest.mark.parametrize("harm", [damage, emptied, os.unlink])
-def test_whatever_is_damaged_while_a_run_waits_is_restored(tmp_path, whole, name, harm):
+def test_files_damaged_while_a_run_is_stopped_are_restored(tmp_path, whole, name, harm):
     one = run(tmp_path / "one")
     crash(one, 14)
     harm(one.directory / name)
     train([one])
     assert content(tmp_path / "one") == whole
-    listed = digests.known(one.directory)
+    listed = files.known_digests(one.directory)
     assert {*listed} > {"config.yaml", "machine.json", "metrics.jsonl", "times.jsonl", "result.json"}
     for name in listed:
-        assert digests.read(one.directory, name)
+        assert files.read(one.directory, name)
 
 
 def test_a_damaged_machine_does_not_change_the_number_of_threads(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_a_damaged_result_is_refused_and_made_again_once_it_is_removed(tmp_path,
     assert content(tmp_path / "one") == whole
 
 
-def test_a_run_that_an_earlier_version_began_goes_on(tmp_path, whole, monkeypatch):
+def test_a_run_started_by_an_earlier_version_resumes(tmp_path, whole, monkeypatch):
     one = run(tmp_path / "one")
     crash(one, 14)
     (one.directory / "SHA256SUMS").unlink()
@@ -160,7 +160,7 @@ def used(one):
     return json.loads((one.directory / "machine.json").read_text())["engines"]
 
 
-def test_a_run_goes_on_with_the_engine_it_began_with(tmp_path):
+def test_a_run_resumes_with_the_engine_it_started_with(tmp_path):
     train([run(tmp_path / "whole")], engine="loop")
     one = begun_with("loop", tmp_path / "one")
     train([one])
@@ -177,21 +177,21 @@ def test_the_engine_is_known_without_machine_json(tmp_path):
     assert content(tmp_path / "one") == content(tmp_path / "whole")
 
 
-def test_an_engine_that_is_not_there_any_more_is_one_sentence_and_another_can_go_on(tmp_path, monkeypatch):
+def test_a_missing_engine_is_one_sentence_and_another_can_resume(tmp_path, monkeypatch):
     one = begun_with("cpu", tmp_path)
     before = content(tmp_path)
     monkeypatch.setattr(KNOWN["cpu"], "refuses", lambda task: "nothing works today")
     with pytest.raises(
         RunError,
-        match=r"^expected engine cpu for .*seed-1, which was begun with it, but nothing works today; "
-        r"--engine \S+ goes on without it, and results then differ in their last digits$",
+        match=r"^expected engine cpu for .*seed-1, which was started with it, but nothing works today; "
+        r"--engine \S+ resumes without it, and results will differ by rounding$",
     ):
         train([one])
     assert content(tmp_path) == before
     progress = Crash()
     train([one], engine="loop", progress=progress)
     (said,) = progress.said
-    assert "goes on with engine loop, and was begun with cpu" in said
+    assert "resumes with engine loop, but was started with cpu" in said
     assert used(one) == ["loop"]
 
 
@@ -199,7 +199,7 @@ def test_an_engine_that_is_not_there_any_more_is_one_sentence_and_another_can_go
 
 
 @pytest.mark.parametrize("call", [4, 9, 11, 13, 19, 24])
-def test_a_full_disk_is_one_sentence_and_the_same_call_goes_on(tmp_path, whole, monkeypatch, call):
+def test_a_full_disk_is_one_sentence_and_the_same_call_resumes(tmp_path, whole, monkeypatch, call):
     calls = 0
 
     def full(handle):
@@ -212,7 +212,7 @@ def test_a_full_disk_is_one_sentence_and_the_same_call_goes_on(tmp_path, whole, 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(
-            RunError, match=r"^expected to write .*, got: No space left on device; .* once this is solved$"
+            RunError, match=r"^expected to write .*, got: No space left on device; .* run the same command to resume$"
         ):
             train([one])
     assert not list(tmp_path.rglob(".writing-*"))
@@ -291,7 +291,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_says_where(tmp_path, capsys)
     assert result["updates"] == 11
     assert result["last"]["update"] == 8
     assert (
-        "the loss is not finite at update 11; the run stops, and its last good checkpoint stays"
+        "the loss is not finite at update 11; the run stops and keeps its last good checkpoint"
         in capsys.readouterr().err
     )
     names = sorted(path.name for path in (one.directory / "checkpoints").iterdir())
@@ -346,7 +346,7 @@ def test_another_configuration_in_the_same_folder_is_refused(tmp_path):
         train([other])
 
 
-def test_a_run_that_came_to_nothing_gives_way_to_another_configuration(tmp_path, whole):
+def test_a_run_that_saved_nothing_is_replaced_by_another_configuration(tmp_path, whole):
     with pytest.raises(ValueError, match=r"^expected training.batch to be at most the 64 "):
         train([run(tmp_path / "one", batch=65)])
     assert (tmp_path / "one" / "seed-1" / "config.yaml").exists()
@@ -354,7 +354,7 @@ def test_a_run_that_came_to_nothing_gives_way_to_another_configuration(tmp_path,
     assert content(tmp_path / "one") == whole
 
 
-def test_a_run_that_went_back_for_another_can_go_on_alone(tmp_path, whole):
+def test_a_run_that_was_rewound_for_another_can_resume_alone(tmp_path, whole):
     runs = [run(tmp_path / "one", seed) for seed in (1, 2)]
     with pytest.raises(KeyboardInterrupt):
         train(runs, progress=Crash(14))
@@ -367,20 +367,18 @@ def test_a_run_that_went_back_for_another_can_go_on_alone(tmp_path, whole):
     }
 
 
-def test_a_run_that_cannot_go_on_leaves_those_beside_it_as_they_are(tmp_path, monkeypatch):
+def test_a_run_that_cannot_resume_leaves_the_others_unchanged(tmp_path, monkeypatch):
     runs = [run(tmp_path, seed) for seed in (1, 2)]
     with pytest.raises(KeyboardInterrupt):
         train(runs, progress=Crash(14))
-    from remanence.training import keeping
-
-    load, before = keeping.checkpoint.load, content(tmp_path)
+    load, before = checkpoint.load, content(tmp_path)
 
     def elsewhere(path):
         tensors, data = load(path)
         return tensors, {**data, "device": "cuda"} if "seed-2" in str(path) else data
 
-    monkeypatch.setattr(keeping.checkpoint, "load", elsewhere)
-    with pytest.raises(RunError, match=r"^expected to go on on cuda"):
+    monkeypatch.setattr(checkpoint, "load", elsewhere)
+    with pytest.raises(RunError, match=r"^expected to resume on cuda"):
         train(runs)
     assert content(tmp_path) == before
 
@@ -388,16 +386,14 @@ def test_a_run_that_cannot_go_on_leaves_those_beside_it_as_they_are(tmp_path, mo
 def test_another_device_is_refused(tmp_path, monkeypatch):
     one = run(tmp_path)
     crash(one, 5)
-    from remanence.training import keeping
-
-    load = keeping.checkpoint.load
+    load = checkpoint.load
 
     def elsewhere(path):
         tensors, data = load(path)
         return tensors, {**data, "device": "cuda"}
 
-    monkeypatch.setattr(keeping.checkpoint, "load", elsewhere)
-    with pytest.raises(RunError, match=r"^expected to go on on cuda, where .* was started, got cpu$"):
+    monkeypatch.setattr(checkpoint, "load", elsewhere)
+    with pytest.raises(RunError, match=r"^expected to resume on cuda, where .* was started, got cpu$"):
         train([one])
 
 
@@ -431,15 +427,17 @@ def test_a_wrong_configuration_is_one_sentence(tmp_path, change, message):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
-def test_a_number_that_cannot_be_is_refused_where_it_is_given(kind, change, message):
+def test_an_invalid_number_is_refused_when_the_configuration_is_made(kind, change, message):
     with pytest.raises(ValueError, match=f"^expected training.{message}$"):
         kind(**change)
 
 
 def test_runs_that_differ_in_more_than_their_seed_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"^expected runs that differ in their seed alone, got "):
+    with pytest.raises(ValueError, match=r"^expected runs that differ only in their seed, got "):
         train([run(tmp_path, 1), run(tmp_path, 2, config=Training(batch=4))])
     with pytest.raises(ValueError, match=r"^expected at least one run, got none$"):
         train([])
-    with pytest.raises(ValueError, match=r"^expected a folder for every run, got one for several$"):
+    with pytest.raises(
+        ValueError, match=r"^expected a separate folder for every run, got one folder for several runs$"
+    ):
         train([run(tmp_path), run(tmp_path)])

@@ -1,4 +1,4 @@
-"""Whatever stops a run, the same call goes on, and leaves the files of a run that nothing stopped."""
+"""Whatever stops a run, the same call resumes it, and its files equal those of an uninterrupted run."""
 
 import random
 import signal
@@ -105,7 +105,7 @@ def test_signals_again_and_again(tmp_path, undisturbed):
 
 
 @posix
-def test_a_spent_budget_stops_and_goes_on(tmp_path, undisturbed):
+def test_a_spent_budget_stops_a_run_and_it_resumes(tmp_path, undisturbed):
     codes = [Child(tmp_path, budget=1e-3).end() for _ in range(3)]
     assert codes == [0, 0, 0]
     assert not (tmp_path / "seed-1" / "result.json").exists()
@@ -122,7 +122,7 @@ def test_a_second_process_is_refused(tmp_path):
     child = Child(tmp_path, epochs=1000)
     assert child.wait_for_updates(1)
     try:
-        with pytest.raises(RunError, match=r"^expected .* to be free, got a folder that another process trains in$"):
+        with pytest.raises(RunError, match=r"^expected .* to be free, got a folder in which another process trains$"):
             train([run(tmp_path, epochs=1000)])
     finally:
         child.strike(signal.SIGKILL)
@@ -130,7 +130,7 @@ def test_a_second_process_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("update", [1, 4, 7, 11])
-def test_a_stop_in_the_middle_saves_that_very_update_and_goes_on_to_the_same_bits(tmp_path, monkeypatch, update):
+def test_a_stop_in_the_middle_saves_that_very_update_and_resumes_to_the_same_bits(tmp_path, monkeypatch, update):
     whole, stopped = run(tmp_path / "whole"), run(tmp_path / "stopped")
     train([whole])
 

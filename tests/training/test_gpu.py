@@ -1,4 +1,4 @@
-"""What is special about training on a GPU: the host never waits for it, and an update is recorded as a graph."""
+"""Training on a GPU: the host never waits for the device, and an update is captured as a CUDA graph."""
 
 from dataclasses import replace
 
@@ -52,10 +52,10 @@ def test_the_host_never_waits_for_the_device(tmp_path, case, never_waits):
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("dropout", "stateful")])
-def test_a_recorded_update_is_the_update(tmp_path, case):
+def test_a_captured_update_equals_an_update_that_is_not_captured(tmp_path, case):
     seeds, keywords = CASES[case]
     recorded, plain = (loop(tmp_path / name, seeds, **keywords) for name in ("recorded", "plain"))
-    plain.recordable = False
+    plain.capturable = False
     for _ in range(12):
         recorded.update()
         plain.update()
@@ -74,7 +74,7 @@ class Crash(Silent):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_goes_on_and_replicas_are_each_alone(tmp_path, case):
+def test_a_run_resumes_and_replicas_train_as_if_alone(tmp_path, case):
     seeds, keywords = CASES[case]
     whole, broken, alone = (
         [run(tmp_path / name, seed, **keywords) for seed in seeds] for name in ("whole", "broken", "alone")

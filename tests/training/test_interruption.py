@@ -1,4 +1,4 @@
-"""Stopping in time."""
+"""Signals and the time budget."""
 
 import signal
 import threading
@@ -58,7 +58,7 @@ def test_time_to_save_and_to_evaluate_is_kept_in_reserve(clock):
     stopped = interruption.stop("at update 3 of 9")
     assert (stopped.code, stopped.reason) == (
         0,
-        "the budget of 100 s is spent at update 3 of 9; the same command goes on",
+        "the budget of 100 s is spent at update 3 of 9; run the same command to resume",
     )
 
 
@@ -71,7 +71,7 @@ def _python_interrupts():
 
 
 @pytest.mark.usefixtures("_python_interrupts")
-def test_a_signal_is_noted_and_a_second_one_is_not_held_back():
+def test_the_first_signal_requests_a_stop_and_the_second_has_its_usual_effect():
     interruption = Interruption(Budget())
     before = signal.getsignal(signal.SIGINT)
     with interruption.listening():
@@ -84,10 +84,10 @@ def test_a_signal_is_noted_and_a_second_one_is_not_held_back():
     stopped = interruption.stop("at update 3 of 9")
     assert isinstance(stopped, Stopped)
     assert stopped.code == 130
-    assert str(stopped) == "stopped by SIGINT at update 3 of 9; the same command goes on"
+    assert str(stopped) == "stopped by SIGINT at update 3 of 9; run the same command to resume"
 
 
-def test_the_signals_that_are_named_do_something_else_for_a_while_and_no_others():
+def test_only_the_named_signals_are_handled_and_only_temporarily():
     seen = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
@@ -99,7 +99,7 @@ def test_the_signals_that_are_named_do_something_else_for_a_while_and_no_others(
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-def test_beside_the_main_thread_signals_stay_as_they_are():
+def test_outside_the_main_thread_signal_handlers_are_unchanged():
     during = []
 
     def listen():

@@ -8,11 +8,11 @@ import torch
 from small_runs import TASK, WORDS, Made, weights, words_run
 
 from remanence.training import Optimiser, Silent, Training, train
-from remanence.training.averaging import Averages, began
-from remanence.training.jittered import JitteredOrder, usual_updates
+from remanence.training.batches import JitteredOrder, usual_updates
+from remanence.training.forward import Noise
 from remanence.training.loop import Loop
-from remanence.training.randomness import Noise
-from remanence.training.timetable import Timetable
+from remanence.training.optimisers import Averages, averaging_began
+from remanence.training.schedule import Timetable
 
 CPU = torch.device("cpu")
 
@@ -28,7 +28,7 @@ def order(seed=1):
     return JitteredOrder(Made().source("train", 1, CPU), 4, seed)
 
 
-def test_a_pass_reads_every_lane_to_its_end_in_pieces_of_random_lengths():
+def test_a_pass_reads_every_lane_to_its_end_in_chunks_of_random_lengths():
     one = order()
     for _ in range(3):
         assert one.at_start
@@ -48,18 +48,18 @@ def test_lanes_run_side_by_side_through_the_stream():
     assert torch.equal(one.lanes.T.flatten(), tokens[: len(one.lanes) * 4])
 
 
-def test_the_learning_rate_goes_with_the_length():
+def test_the_learning_rate_is_proportional_to_the_length():
     one = order()
     for _ in range(30):
         steps = len(one.next().inputs)
         assert one.factor == steps / 8
 
 
-def test_another_order_goes_on_where_one_was():
+def test_another_jittered_order_resumes_where_one_stopped():
     one, other = order(), order()
     for _ in range(17):
         one.next()
-    other.go_to(one.generator_state, one.position)
+    other.resume_at(one.generator_state, one.position)
     for _ in range(20):
         assert torch.equal(one.next().inputs, other.next().inputs)
 
@@ -89,7 +89,7 @@ def test_chunks_of_the_penn_treebank_are_those_of_the_public_code():
 
 
 def test_a_task_without_a_text_is_refused():
-    with pytest.raises(ValueError, match=r"expected training\.jitter with a task that reads a text"):
+    with pytest.raises(ValueError, match=r"expected training\.jitter only with a task that reads a text"):
         Timetable.of(Training(jitter=True, stateful=True, batch=8), TASK.source("train", 1, CPU))
 
 
@@ -99,14 +99,14 @@ def test_jitter_without_a_carried_state_is_refused():
 
 
 def test_seeds_with_chunks_of_their_own_are_not_trained_together(tmp_path):
-    with pytest.raises(ValueError, match=r"expected runs with training\.jitter one by one"):
+    with pytest.raises(ValueError, match=r"expected one run at a time with training\.jitter"):
         train([words_run(tmp_path, 1), words_run(tmp_path, 2)])
 
 
 # One update.
 
 
-def test_an_update_is_that_of_the_published_recipe_written_by_hand(tmp_path):
+def test_an_update_is_that_of_the_published_recipe_written_manually(tmp_path):
     loop = Loop.alone([words_run(tmp_path, optimiser=Optimiser("sgd", lr=1, clip_norm=0.25, weight_decay=1e-3))], CPU)
     replica = loop.population.replicas[0]
     twin = replica.run.make_model().train()
@@ -182,8 +182,8 @@ def line(update, loss):
 )
 def test_averages_begin_as_in_the_public_code(losses, patience, expected):
     lines = [line(number + 1, loss) for number, loss in enumerate(losses)]
-    assert began(lines, Optimiser("sgd", average="when stalled", average_patience=patience)) == expected
-    assert began(lines, Optimiser("sgd", average_patience=patience)) is None
+    assert averaging_began(lines, Optimiser("sgd", average="when stalled", average_patience=patience)) == expected
+    assert averaging_began(lines, Optimiser("sgd", average_patience=patience)) is None
 
 
 def test_averages_are_means_over_the_updates_since_they_began():
@@ -209,12 +209,12 @@ class Watching(Silent):
         self.said.append(words)
 
 
-def test_averaged_weights_are_evaluated_and_kept_while_training_goes_on_from_the_others(tmp_path):
+def test_averaged_weights_are_evaluated_and_saved_while_training_continues_from_the_others(tmp_path):
     optimiser = Optimiser("sgd", lr=40, clip_norm=0.25, average="when stalled", average_patience=0)
     run = words_run(tmp_path, optimiser=optimiser)
     watching = Watching()
     (result,) = train([run], progress=watching)
-    since = began(metrics(run), run.config.optimiser)
+    since = averaging_began(metrics(run), run.config.optimiser)
     assert since is not None
     assert since < result["updates"]
     assert any("averaged" in words for words in watching.said)
@@ -240,7 +240,7 @@ def test_scores_are_perplexities_of_the_whole_text(tmp_path):
 # Sequences that begin anew.
 
 
-def test_restart_is_a_chance_and_needs_a_carried_state():
+def test_restart_is_a_probability_and_needs_a_carried_state():
     with pytest.raises(ValueError, match=r"expected training\.restart to be used with training\.stateful only"):
         Training(restart=0.1)
     for chance in (-0.1, 1.0):
@@ -265,7 +265,7 @@ def test_states_of_some_sequences_are_set_to_zero(tmp_path):
     assert all(bool((part == 1).all()) for layer in replica.state for part in layer)
 
 
-def test_without_it_states_are_carried_as_they_are(tmp_path):
+def test_without_restart_states_are_carried_unchanged(tmp_path):
     loop = Loop.alone([words_run(tmp_path)], CPU)
     loop.population.replicas[0].state = torch.ones(1, 4, 3)
     assert loop.carried(loop.population.replicas[0]) is loop.population.replicas[0].state

@@ -1,4 +1,4 @@
-"""The loop as a whole: it learns, and says what came out."""
+"""The loop as a whole: it learns, and reports results."""
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
@@ -85,7 +85,7 @@ def test_the_result_and_the_files(tmp_path):
 
 
 @pytest.mark.parametrize("report", ["best", "last"])
-def test_the_test_split_is_scored_with_the_weights_that_were_asked_for(tmp_path, report):
+def test_the_test_split_is_scored_with_the_requested_weights(tmp_path, report):
     one = run(tmp_path, report=report, optimiser=Optimiser("adam", lr=0.3))
     (result,) = train([one])
     assert result["best"]["update"] != 24, "a case in which best and last differ"
@@ -144,7 +144,7 @@ def test_seeds_can_be_added_later(tmp_path):
     assert both[1]["seed"] == 2
 
 
-def test_seeds_at_different_places_go_on_in_groups(tmp_path):
+def test_seeds_at_different_updates_resume_in_groups(tmp_path):
     class Crash(Silent):
         def wants_loss(self):
             return True
@@ -201,10 +201,10 @@ def test_mixed_precision_learns_about_the_same(tmp_path, precision):
     assert {value.dtype for value in weights(one).values()} == {torch.float32}
 
 
-def test_an_overflow_in_float16_leaves_an_update_out(tmp_path, monkeypatch):
-    from remanence.training import loss_scale
+def test_an_overflow_in_float16_skips_the_update(tmp_path, monkeypatch):
+    from remanence.training import optimisers
 
-    monkeypatch.setattr(loss_scale, "START", 2.0**30)  # overflows until it has been halved often enough
+    monkeypatch.setattr(optimisers, "START_SCALE", 2.0**30)  # overflows until it has been halved often enough
     one = run(tmp_path, precision="float16")
     (result,) = train([one])
     assert result["status"] == "finished"
@@ -253,9 +253,7 @@ def test_stop_rules(tmp_path, stop, status, updates):
 
 
 def test_an_unknown_score_in_a_stop_rule_is_one_sentence(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"^expected training.stop to name scores out of loss, accuracy, .*, got 'f1'$"
-    ):
+    with pytest.raises(ValueError, match=r"^expected training.stop to use scores out of loss, accuracy, .*, got 'f1'$"):
         train([run(tmp_path, stop=Stop(reached={"f1": 1.0}))])
 
 

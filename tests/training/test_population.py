@@ -1,4 +1,4 @@
-"""Replicas side by side give what each gives alone."""
+"""Replicas side by side give the same results as each alone."""
 
 import json
 
@@ -23,7 +23,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_three_together_are_each_alone(tmp_path, case):
+def test_three_replicas_together_train_as_if_alone(tmp_path, case):
     from dataclasses import replace
 
     from small_runs import TASK
@@ -44,7 +44,7 @@ def test_three_together_are_each_alone(tmp_path, case):
     assert not torch.equal(weights(together[0])["head.weight"], weights(together[1])["head.weight"])
 
 
-def test_a_replica_that_converges_leaves_and_the_others_go_on_unchanged(tmp_path):
+def test_a_replica_that_converges_leaves_and_the_others_continue_unchanged(tmp_path):
     free = [run(tmp_path / "free", seed) for seed in (1, 2, 3)]
     train(free)
     losses = [[line["validation"]["loss"] for line in lines(one)] for one in free]
@@ -80,15 +80,15 @@ def test_a_factor_of_the_learning_rate_is_that_of_a_group_of_parameters(tmp_path
         population.parameters.grad.copy_(gradients)
         for name, part in population.layout.split(gradients[0]).items():
             theirs[name].grad = part.clone()
-        population.move()
+        population.step_optimiser()
         optimiser.step()
     for name, value in mine.items():
         torch.testing.assert_close(value, theirs[name], rtol=1e-5, atol=1e-6)
 
 
-def test_factors_of_parameters_that_are_not_there_are_refused(tmp_path):
+def test_learning_rate_factors_of_unknown_parameters_are_refused(tmp_path):
     wrong = run(tmp_path, 1, optimiser=Optimiser(lr_factors={"skew": 0.1}))
-    with pytest.raises(ValueError, match=r"expected training\.optimiser\.lr_factors of parameters .*, got 'skew'"):
+    with pytest.raises(ValueError, match=r"expected training\.optimiser\.lr_factors for parameters .*, got 'skew'"):
         train([wrong])
     with pytest.raises(ValueError, match=r"lr_factors\.skew to be at least 0, and finite, got -1"):
         Optimiser(lr_factors={"skew": -1})

@@ -1,4 +1,4 @@
-"""What a person sees, and where else metrics go."""
+"""Progress displays and loggers."""
 
 import io
 import sys
@@ -115,11 +115,9 @@ def test_events_are_what_tensorboard_reads(tmp_path):
         assert found["train/loss"] == pytest.approx(line["train"]["loss"])
 
 
-def test_without_tensorboard_there_are_no_events_and_that_is_said_once(tmp_path, monkeypatch):
-    from remanence.training import events
-
+def test_without_tensorboard_there_are_no_events_and_one_warning(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
-    monkeypatch.setattr(events, "_said", False)
+    monkeypatch.setattr(loggers, "_said", False)
     with pytest.warns(UserWarning, match=r"^TensorBoard is not installed, so no event files are written") as caught:
         train([run(tmp_path, epochs=1)])
     assert len(caught) == 1

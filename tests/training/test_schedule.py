@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from remanence.training import Schedule
-from remanence.training.schedule import factor
+from remanence.training.schedule import lr_factor
 
 
 def factors(schedule, total=20, epoch=4):
-    return [factor(schedule, update, total, epoch) for update in range(total)]
+    return [lr_factor(schedule, update, total, epoch) for update in range(total)]
 
 
 def by_torch(make, total=20):
@@ -54,4 +54,4 @@ def test_warmup_rises_linearly_to_the_schedule():
 )
 def test_a_wrong_schedule_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        factor(Schedule(**arguments), 0, 10, 5)
+        lr_factor(Schedule(**arguments), 0, 10, 5)

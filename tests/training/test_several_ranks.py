@@ -1,4 +1,4 @@
-"""Ranks that train together do what one process does with the whole batch, and are stopped and go on together."""
+"""Ranks that train together give the results of one process with the whole batch, and stop and resume together."""
 
 import json
 import random
@@ -137,7 +137,7 @@ def test_a_budget_stops_all(tmp_path, undisturbed):
     expect_equal(content(tmp_path / "runs"), undisturbed("one"))
 
 
-def test_a_run_goes_on_with_as_many_ranks_as_it_was_started_with(tmp_path):
+def test_a_run_resumes_only_with_as_many_ranks_as_it_was_started_with(tmp_path):
     group = start(tmp_path)
     assert group.wait_for_updates(6)
     group.strike(signal.SIGTERM, 0)
@@ -147,7 +147,7 @@ def test_a_run_goes_on_with_as_many_ranks_as_it_was_started_with(tmp_path):
         other = start(tmp_path, size=size)
         assert other.end() == [2] * size
         for said in other.said:
-            assert said.splitlines()[-1].startswith("expected to go on with 2 processes, as ")
+            assert said.splitlines()[-1].startswith("expected to resume with 2 processes, as ")
             assert said.splitlines()[-1].endswith(f"got {size}")
     expect_equal(content(tmp_path / "runs"), before)
 
@@ -171,7 +171,7 @@ def test_a_folder_that_others_hold_is_refused_by_all(tmp_path):
     codes = second.end()
     group.strike(signal.SIGCONT, 0, 1)
     assert codes == [2, 2]
-    assert all("got a folder that another process trains in" in said for said in second.said)
+    assert all("got a folder in which another process trains" in said for said in second.said)
     assert group.end() == [0, 0]
 
 

@@ -1,4 +1,4 @@
-"""`torchrun -m remanence run` is one run: its results, its voice, its end."""
+"""`torchrun -m remanence run` is one run: its results, its output, its exit."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def in_ranks(tmp_path, size, words, float64=False):
 
 
 @pytest.mark.slow
-def test_it_trains_once_and_talks_once(tmp_path):
+def test_it_trains_once_and_prints_once(tmp_path):
     process = torchrun(tmp_path / "runs", *DIGITS)
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
@@ -63,7 +63,7 @@ def test_torchrun_reports_a_refusal(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path(f"/proc/self/task/{os.getpid()}/children").exists(), reason="the system names no children")
-def test_killed_and_stopped_it_goes_on_bit_for_bit(tmp_path):
+def test_killed_and_stopped_it_resumes_bit_for_bit(tmp_path):
     words = [*DIGITS, "--set", "train.epochs=12", "--set", "train.checkpoint_every=3"]
     assert in_ranks(tmp_path, 2, [*words, "--out", str(tmp_path / "undisturbed")])[0] == [0, 0]
     checkpoints = tmp_path / "runs" / "own" / "digits" / "smoke" / "lstm" / "seed-1" / "checkpoints"
@@ -87,7 +87,7 @@ def test_killed_and_stopped_it_goes_on_bit_for_bit(tmp_path):
     process = torchrun(tmp_path / "runs", *words)
     _, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
-    assert "goes on at update" in err
+    assert "resumes at update" in err
     assert content(tmp_path / "runs") == content(tmp_path / "undisturbed")
 
 
@@ -113,7 +113,7 @@ def test_killed_and_stopped_it_goes_on_bit_for_bit(tmp_path):
     ],
     ids=["experiment", "path", "seeds", "devices", "device", "batch", "simulation"],
 )
-def test_all_are_refused_and_the_first_says_why(tmp_path, words, sentence):
+def test_all_ranks_fail_and_the_first_reports_why(tmp_path, words, sentence):
     codes, said = in_ranks(tmp_path, 2, [*words, "--out", str(tmp_path / "runs")])
     assert codes == [2, 2]
     assert re.fullmatch(f"remanence: {sentence}.*\n", said[0])

@@ -1,4 +1,4 @@
-"""An update does what torch does by hand."""
+"""An update equals the same steps written with plain torch."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from remanence.tasks.base import side_by_side
 from remanence.training import Optimiser, Schedule, train
-from remanence.training.order import Order
+from remanence.training.batches import Order
 
 CPU = torch.device("cpu")
 OPTIMISERS = {

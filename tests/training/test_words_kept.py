@@ -1,4 +1,4 @@
-"""What a run of a language model keeps and what it refuses: averages, compiled models, tasks without validation."""
+"""Runs of language models: saved averages, compiled models, and configurations that are refused."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,8 +11,8 @@ from small_runs import Made, words_run
 from remanence.experiments.loading import put_in
 from remanence.models import LanguageModel
 from remanence.training import Optimiser, train
-from remanence.training.averaging import began
 from remanence.training.directory import Directory
+from remanence.training.optimisers import averaging_began
 
 STALLING = Optimiser("sgd", lr=40, clip_norm=0.25, average="when stalled", average_patience=0)
 
@@ -30,8 +30,8 @@ def perplexity_of_last(run):
 
 def since_when(run):
     directory = Directory(run.directory)
-    directory.go_back_to({"update": 10**7}, directory.metrics.read_bytes())
-    return began(directory.lines, run.config.optimiser)
+    directory.rewind_to({"update": 10**7}, directory.metrics.read_bytes())
+    return averaging_began(directory.lines, run.config.optimiser)
 
 
 def test_last_weights_are_read_as_they_were_reported_which_is_averaged(tmp_path):
@@ -89,7 +89,7 @@ def test_averages_without_validation_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["word_dropout", "input_dropout", "layer_dropout", "output_dropout"])
-def test_a_wrong_chance_is_named(name):
+def test_a_wrong_probability_is_named(name):
     with pytest.raises(ValueError, match=rf"expected {name} to be a number in \[0, 1\], got 2"):
         LanguageModel(10, embedding_size=4, hidden_size=6, **{name: 2})
 

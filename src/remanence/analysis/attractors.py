@@ -15,7 +15,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from ..training import states
+from ..models import states
 from .arrays import Integers, Numbers, numbers
 from .opened import AnyInput, AnyModel, LayerInput, Opened, State, opened
 from .plain import Result

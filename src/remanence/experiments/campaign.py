@@ -30,11 +30,10 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..training import digests
 from ..training.directory import Directory, read_result
-from ..training.files import RunError
+from ..training.files import DIGESTS, RunError, read_lines
+from ..training.files import read as read_verified
 from ..training.interruption import Budget
-from ..training.lines import read as read_lines
 from . import results, text
 from .build import build
 from .models import describe
@@ -277,7 +276,7 @@ def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for name in COPIED:
-        files.write(target / name, digests.read(source, name) or b"")
+        files.write(target / name, read_verified(source, name) or b"")
     metrics = thinned(read_lines(source, "metrics.jsonl"), told(source, report, model))
     times = summed(read_lines(source, "times.jsonl"))
     for name, lines in (("metrics.jsonl", metrics), ("times.jsonl", times)):
@@ -357,7 +356,7 @@ def needed(directory: Directory) -> list[Path]:
     """The files that an unfinished run goes on from."""
     interrupted = directory.checkpoints / "interrupted.safetensors"
     newest = interrupted if interrupted.exists() else directory.steps()[0]
-    names = ("config.yaml", "machine.json", "metrics.jsonl", "times.jsonl", digests.NAME)
+    names = ("config.yaml", "machine.json", "metrics.jsonl", "times.jsonl", DIGESTS)
     return [path for path in (*(directory.path / name for name in names), newest) if path.exists()]
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..table import Table
-from ..training.config import Training
-from ..training.plain import plain
+from ..training.config import Training, plain
 from .models import count_parameters, describe_layer
 from .own_tasks import describe_task
 from .schema import Experiment, Model

@@ -18,10 +18,11 @@ from ..models import SequenceModel
 from ..models.sequence import Layer
 from ..tasks import DataTask, GivenData, SequenceData, Task
 from ..tasks.base import Split
-from ..training import Budget, Run, Training, checkpoint, lines, train
+from ..training import Budget, Run, Training, checkpoint, train
 from ..training.directory import Directory
+from ..training.files import read_lines
+from ..training.forward import forked_rng
 from ..training.progress import Silent
-from ..training.randomness import kept_aside
 from .build import build
 from .from_code import layer_described
 from .loading import put_in, weights_of
@@ -99,7 +100,7 @@ def fit(
     experiment, _, model_name = _expect_name(name).rpartition("/")
     task = _task(data, validation, test, split_seed)
     config = _config(training, task)
-    with kept_aside(torch.device("cpu")):
+    with forked_rng(torch.device("cpu")):
         torch.default_generator.manual_seed(seed)
         first = _made(model, task)
         layer = layer_described(first, task, model_name)
@@ -128,7 +129,7 @@ def fit(
         )
     path = weights_of(folder, config.report)
     put_in(first, checkpoint.load(path)[0], path)
-    return Fitted(first.to(device).eval(), lines.read(folder, "metrics.jsonl"), result, folder)
+    return Fitted(first.to(device).eval(), read_lines(folder, "metrics.jsonl"), result, folder)
 
 
 def _expect_name(name: str) -> str:

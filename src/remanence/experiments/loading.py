@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models import LanguageModel, SequenceModel
-from ..training import checkpoint, digests
+from ..training import checkpoint, files
 from .models import build_model, from_description, read_description
 
 
@@ -46,7 +46,7 @@ def put_in(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 def weights_of(directory: Path, wanted: str = "best") -> Path:
     """The checkpoint with the best weights or the last one, or the other where there is no such one."""
     folder = directory / "checkpoints"
-    digests.expect_present(directory, "checkpoints/best.safetensors")
+    files.expect_present(directory, "checkpoints/best.safetensors")
     best, last = [folder / "best.safetensors"], sorted(folder.glob("step-*"), reverse=True)
     paths = [path for path in ([*best, *last] if wanted == "best" else [*last, *best]) if path.exists()]
     if not paths:

@@ -16,9 +16,8 @@ from ..nn.recurrent import Recurrent
 from ..pretrained import restored
 from ..tasks import KNOWN as TASKS
 from ..tasks import Described, Task, Text
-from ..training import digests
-from ..training.config import Training
-from ..training.plain import plain
+from ..training import files
+from ..training.config import Training, plain
 from .build import build, convert
 from .own_tasks import describe_interface, describe_task, is_own
 from .resolve import LANGUAGE, OF_MODEL, TORCH, is_language, layer_arguments, make_task, placed
@@ -173,7 +172,7 @@ def read_description(directory: Path) -> dict[str, Any]:
 
     path = directory / "config.yaml"
     try:
-        content = digests.read(directory, path.name)
+        content = files.read(directory, path.name)
         if content is None:
             raise ValueError(f"expected the folder of a run with config.yaml, got {directory}, which has none")
         description = text.read(content.decode("utf-8"))

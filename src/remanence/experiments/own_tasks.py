@@ -8,7 +8,7 @@ from typing import Any
 
 from ..tasks import KNOWN, DataTask, Task
 from ..tasks.own.described import interface
-from ..training.plain import plain
+from ..training.config import plain
 
 
 def is_own(name: object) -> bool:

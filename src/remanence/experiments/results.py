@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..table import Table, mean_and_std
-from ..training import digests, files, lines
+from ..training import files
 from ..training.directory import read_result
-from ..training.stopping import lower_is_better
+from ..training.schedule import lower_is_better
 from .models import count_parameters
 from .schema import Experiment, Model, Number, ReportedNumber
 
@@ -107,7 +107,7 @@ def late(directory: Path, score: str) -> float | None:
 
 def curve(directory: Path, score: str) -> dict[int, float | None]:
     """A validation score by update; None where it was not finite."""
-    found = lines.read(directory, "metrics.jsonl")  # none, of a run that diverged before its first evaluation
+    found = files.read_lines(directory, "metrics.jsonl")  # none, of a run that diverged before its first evaluation
     return {int(line["update"]): line["validation"].get(score) for line in found if line.get("validation")}
 
 
@@ -238,7 +238,7 @@ def save(path: Path, content: Mapping[str, Any], protected: bool = False) -> Non
         path.parent.mkdir(parents=True, exist_ok=True)
         if protected:
             path.unlink(missing_ok=True)  # never one beside the digest of another
-            digests.keep(path.parent, {path.name: digests.digest(data)})
+            files.keep_digests(path.parent, {path.name: files.digest(data)})
     except OSError as error:
         raise files.cannot_write(path, error) from error
     files.write(path, data)

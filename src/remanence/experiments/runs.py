@@ -19,7 +19,7 @@ from ..tasks.base import Split, side_by_side
 from ..training import Budget, Ranks, Run, RunError, train
 from ..training.directory import Directory, read_result
 from ..training.progress import Silent
-from ..training.share import expect_enough
+from ..training.ranks import expect_enough
 from . import analyses, results, simulations
 from .analyses import Findings, Trained
 from .build import convert, expect_known

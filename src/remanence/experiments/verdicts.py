@@ -14,7 +14,7 @@ from typing import Any
 from ..names import lookup
 from ..report.difference import Difference, Sample, difference
 from ..report.section import VERDICTS, Claim, Verdict
-from ..training.stopping import lower_is_better
+from ..training.schedule import lower_is_better
 from . import text
 from .results import Outcome
 from .schema import Experiment

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..training import lines
 from ..training.directory import read_result
+from ..training.files import read_lines
 
 
 class NotYetRun(ValueError):  # noqa: N818  nothing went wrong
@@ -28,7 +28,7 @@ class RunFiles:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """What was written down during training, without a last line that was cut off."""
-        return lines.read(self.folder, "metrics.jsonl")
+        return read_lines(self.folder, "metrics.jsonl")
 
     @cached_property
     def result(self) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Many runs: a grid of experiments, models, seeds and values, on one machine or many."""
+"""Sweeps: a grid of experiments, models, seeds and values, run on one machine or on a cluster."""
 
 from .folder import State, Sweep
 from .grid import Grid, Unit, read, units

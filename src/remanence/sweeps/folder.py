@@ -1,10 +1,10 @@
 """The folder of a sweep.
 
 sweep.yaml               the grid; another sweep is refused
-points/VALUES/ID/PRESET  runs, as `remanence run` keeps them
-leases/UNIT              who works on a unit
-ended/UNIT.json          units that failed, with a sentence
-logs/                    what workers said
+points/VALUES/ID/PRESET  runs, in the layout of `remanence run`
+leases/UNIT              the process that works on a unit
+ended/UNIT.json          units that failed, with the reason
+logs/                    output of workers
 table.json               all results, once there are any
 """
 
@@ -29,37 +29,37 @@ NAMES = ("queued", "running", "done", "failed")
 
 @dataclass(frozen=True)
 class State:
-    """How far a unit is."""
+    """The state of a unit."""
 
     name: str
     """One of `NAMES`."""
     who: str = ""
-    """Who works on it."""
+    """Owner of the lease: the process that works on it."""
     share: float = 0.0
-    """Of the work that is done."""
+    """Fraction of the work that is done."""
     seconds: float = 0.0
-    """Since somebody began."""
+    """Seconds since that process began."""
     before: float = 0.0
-    """Of the work that was done then."""
+    """Fraction of the work that was done at that time."""
     reason: str = ""
     """Why it failed."""
 
     @property
     def left(self) -> float | None:
-        """Seconds until it is done, about; None where nothing is known."""
+        """Estimated seconds left; None if unknown."""
         if self.name != "running" or self.share <= self.before:
             return None
         return self.seconds * (1 - self.share) / (self.share - self.before)
 
 
 class Sweep:
-    """A sweep in its folder.
+    """A sweep and its folder.
 
     Args:
-        folder: where.
-        grid: what it runs.
-        together: seeds of a unit; None for all.
-        runs: where runs are kept, if not in the folder: a sweep of one point, as `remanence run --devices` is.
+        folder: Folder of the sweep.
+        grid: Grid of runs.
+        together: Seeds per unit; None for all.
+        runs: Folder of the runs if not inside `folder`: for a sweep of one point, as in `remanence run --devices`.
     """
 
     def __init__(self, folder: Path, grid: Grid, together: int | None = None, runs: Path | None = None) -> None:
@@ -67,12 +67,12 @@ class Sweep:
 
     @cached_property
     def units(self) -> list[Unit]:
-        """What there is to do, in order."""
+        """All units, in order."""
         return units(self.grid, self.together)
 
     @classmethod
     def open(cls, folder: Path) -> Sweep:
-        """The sweep of a folder."""
+        """Open the sweep of a folder."""
         path = folder / results.SWEEP
         try:
             words = path.read_text("utf-8")
@@ -85,15 +85,15 @@ class Sweep:
         return cls(folder, read(text.write(found)), together, None if runs is None else (folder / runs).resolve())
 
     def make(self) -> None:
-        """Write what it is, where nothing is yet; another sweep is refused."""
+        """Write sweep.yaml into a new folder; refuse the folder of another sweep."""
         path = self.folder / results.SWEEP
         if self.folder.is_file():
             raise ValueError(f"expected a folder for the sweep, got the file {self.folder}")
         if not path.exists() and self.folder.exists():
             others = [one for one in self.folder.iterdir() if not one.name.startswith(files.TEMPORARY)]
-            if others and not path.exists():  # somebody may have made it just now
+            if others and not path.exists():  # another process may have created it just now
                 raise ValueError(
-                    f"expected a new folder or that of this sweep, got {self.folder}, which has other files"
+                    f"expected a new folder or the folder of this sweep, got {self.folder}, which has other files"
                 )
         if path.exists():
             now = self.plain()
@@ -102,15 +102,15 @@ class Sweep:
                     different = f"expected {name} to be {before!r} as in {path}, got {now.get(name)!r}"
                     raise ValueError(f"{different}; give another folder (--out)")
             return
-        self.units  # noqa: B018  everything that can be wrong is said before anything is written
+        self.units  # noqa: B018  raise all errors before anything is written
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             files.write(path, text.write(self.plain()).encode())
         except OSError as error:
-            raise ValueError(f"expected a folder that can be written, got {self.folder}: {error.strerror}") from None
+            raise ValueError(f"expected a writable folder, got {self.folder}: {error.strerror}") from None
 
     def plain(self) -> dict[str, Any]:
-        """What it is, as its file has it."""
+        """The content of sweep.yaml."""
         found = self.grid.plain() | {"together": self.together}
         if self.runs is None:
             return found
@@ -120,27 +120,27 @@ class Sweep:
 
     @property
     def left(self) -> list[Unit]:
-        """What is neither done nor has failed."""
+        """Units that are neither done nor failed."""
         return [unit for unit in self.units if not self.is_done(unit) and self.failure(unit) is None]
 
     def named(self, name: str) -> Unit:
-        """The unit of that name."""
+        """The unit with this name."""
         return next(unit for unit in self.units if unit.name == name)
 
     def out(self, unit: Unit) -> Path:
-        """Where `remanence run` would keep its runs."""
+        """The output folder of its runs, as for `remanence run --out`."""
         return self.folder / "points" / unit.point if self.runs is None else self.runs
 
     def lease(self, unit: Unit) -> Path:
-        """Where its lease is."""
+        """The path of its lease."""
         return self.folder / "leases" / unit.name
 
     def beginning(self, unit: Unit) -> Path:
-        """Where it says when somebody began."""
+        """The file that records when work on it began."""
         return self.folder / "leases" / f"{unit.name}.began"
 
     def is_done(self, unit: Unit) -> bool:
-        """Whether it has all of its results."""
+        """Whether all of its results exist."""
         experiment = unit.experiment
         if not unit.model:
             return (results.folder_of(self.out(unit), experiment) / "result.json").exists()
@@ -148,7 +148,7 @@ class Sweep:
         return all(is_finished(self.out(unit), experiment, model, seed) for seed in unit.seeds)
 
     def failure(self, unit: Unit) -> str | None:
-        """Why it failed, if it did: what has its results has not."""
+        """Why it failed; None if it did not. A unit with all of its results has not failed."""
         try:
             reason = str(json.loads(self._ended(unit).read_text("utf-8"))["reason"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -156,20 +156,20 @@ class Sweep:
         return None if self.is_done(unit) else reason
 
     def fail(self, unit: Unit, reason: str) -> None:
-        """Note that it failed."""
+        """Record that it failed."""
         path = self._ended(unit)
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, (json.dumps({"unit": str(unit), "reason": reason}, ensure_ascii=False) + "\n").encode())
 
     def forgive(self) -> int:
-        """Let what failed be tried again; how many."""
+        """Let failed units be tried again; returns their number."""
         found = [unit for unit in self.units if self.failure(unit) is not None]
         for unit in found:
             self._ended(unit).unlink(missing_ok=True)
         return len(found)
 
     def state(self, unit: Unit) -> State:
-        """How far it is."""
+        """The current state of a unit."""
         if self.is_done(unit):
             return State("done", share=1.0)
         reason = self.failure(unit)
@@ -187,11 +187,11 @@ class Sweep:
         return State("running", held[0], self.share(unit), since, before)
 
     def begin(self, unit: Unit) -> None:
-        """Note that somebody begins."""
+        """Record that work on it begins."""
         files.write(self.beginning(unit), json.dumps({"at": time.time(), "share": self.share(unit)}).encode())
 
     def share(self, unit: Unit) -> float:
-        """Of its work that is done, as far as evaluations tell."""
+        """Fraction of its work that is done, according to the latest evaluations."""
         if not unit.model:
             return 0.0
         experiment = unit.experiment

@@ -1,4 +1,4 @@
-"""What a sweep runs: a grid of experiments, models, seeds and values, cut into units of work."""
+"""The grid of a sweep: experiments, models, seeds and values, split into units of work."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from ..experiments.build import build
 from ..experiments.schema import Experiment
 
 LONGEST = 60
-"""Letters of a folder's name."""
+"""Maximum length of a folder name, in characters."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Every combination of what is listed."""
+    """Every combination of the listed values."""
 
     ids: list[str]
-    """Experiments."""
+    """Experiment ids."""
     presets: list[str] = field(default_factory=lambda: ["short"])
     models: list[str] = field(default_factory=list)
-    """Empty for all that an experiment has."""
+    """Empty for all models of an experiment."""
     seeds: list[int] = field(default_factory=list)
-    """Empty for those of the experiment."""
+    """Empty for the seeds of the experiment."""
     set: dict[str, list[Any]] = field(default_factory=dict)
-    """Values by path, as `--set` takes them."""
+    """Values by path, as for `--set`."""
 
     def points(self) -> Iterator[tuple[str, ...]]:
-        """Every combination of values, each as `--set` takes it."""
+        """Every combination of values, in the syntax of `--set`."""
         for values in itertools.product(*self.set.values()):
             yield tuple(f"{path}={written(value)}" for path, value in zip(self.set, values, strict=True))
 
     def plain(self) -> dict[str, Any]:
-        """As a file has it."""
+        """The content of the YAML file."""
         return asdict(self) | {"set": {path: [meant(value) for value in values] for path, values in self.set.items()}}
 
 
 def read(words: str) -> Grid:
-    """A grid from a YAML file."""
+    """Parse a grid from YAML."""
     found = understood(words)
     if not isinstance(found, Mapping):
         raise ValueError(f"expected a sweep to be a mapping with ids, got {type(found).__name__}")
@@ -58,23 +58,23 @@ def read(words: str) -> Grid:
 
 
 def meant(value: Any) -> Any:
-    """What somebody meant who wrote a value as `--set` takes it: 1e-3 is a number, and the same as 0.001."""
+    """The value of a string in the syntax of `--set`: 1e-3 is a number and equals 0.001."""
     return understood(value) if isinstance(value, str) else value
 
 
 def understood(words: str) -> Any:
-    """Plain data from YAML."""
+    """Parse YAML."""
     import yaml
 
     try:
         return text.read(words)
     except yaml.YAMLError as error:
         first = str(getattr(error, "problem", None) or error).partition("\n")[0]
-        raise ValueError(f"expected YAML, got {words[:LONGEST]!r}, in which there is an error: {first}") from None
+        raise ValueError(f"expected YAML, got {words[:LONGEST]!r}, which has an error: {first}") from None
 
 
 def written(value: Any) -> str:
-    """A value as `--set` takes it, always the same for the same."""
+    """The canonical text of a value, in the syntax of `--set`."""
     value = meant(value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -87,30 +87,30 @@ def written(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """What one process does at a time: some seeds of a model, side by side, at one point of the grid."""
+    """The work of one process at a time: some seeds of a model, side by side, at one point of the grid."""
 
     id: str
     preset: str
     model: str
-    """Empty for an experiment that trains none."""
+    """Empty for an experiment that trains no model."""
     seeds: tuple[int, ...]
     sets: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """A name for files, of its own for every unit."""
+        """A unique name, for files."""
         words = [self.id.replace("/", "_"), self.preset, self.model, *self.sets, *(f"seed-{s}" for s in self.seeds[:1])]
         whole = "-".join(word for word in words if word)
         return f"{slug(whole)}-{digest(repr(self))}"
 
     @property
     def point(self) -> str:
-        """The folder of its values."""
+        """The folder name of its values."""
         return point_folder(self.sets)
 
     @property
     def experiment(self) -> Experiment:
-        """What is run, with its values."""
+        """The experiment with the values of this point."""
         return _found(self.id, self.preset, self.sets)
 
     def __str__(self) -> str:
@@ -124,11 +124,11 @@ def _found(id: str, preset: str, sets: tuple[str, ...]) -> Experiment:
 
 
 def units(grid: Grid, together: int | None = None) -> list[Unit]:
-    """The units of a grid, of which everything that can be wrong is said now.
+    """The units of a grid. Raises a `ValueError` now for everything that is wrong with it.
 
     Args:
-        grid: what is run.
-        together: seeds of a unit; None for all.
+        grid: Grid of runs.
+        together: Seeds per unit; None for all.
     """
     found: list[Unit] = []
     chosen = list(dict.fromkeys(grid.seeds))
@@ -136,7 +136,7 @@ def units(grid: Grid, together: int | None = None) -> list[Unit]:
         raise ValueError(f"expected seeds from 0 to 2**32 - 1, got {chosen}")
     for values in grid.set.values():
         if not values:
-            raise ValueError("expected values for every path of a sweep, got none for one of them")
+            raise ValueError("expected values for every path of a sweep, got an empty list for one of them")
     for id, preset, sets in itertools.product(grid.ids, grid.presets, grid.points()):
         experiment = _found(id, preset, sets)
         experiments.check(experiment, grid.models)
@@ -147,18 +147,18 @@ def units(grid: Grid, together: int | None = None) -> list[Unit]:
             seeds = chosen or experiment.seeds
             found += [Unit(id, preset, model, tuple(some), sets) for some in batched(seeds, together or len(seeds))]
     if not found:
-        raise ValueError("expected something to run, got a sweep without experiments, models or seeds")
+        raise ValueError("expected at least one run, got a sweep without experiments, models or seeds")
     return list(dict.fromkeys(found))
 
 
 def batched(seeds: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    """So many at a time."""
+    """Groups of at most `size` seeds."""
     for start in range(0, len(seeds), size):
         yield seeds[start : start + size]
 
 
 def point_folder(sets: Sequence[str]) -> str:
-    """A name for the values of a point, of its own for every one."""
+    """A unique folder name for the values of a point."""
     if not sets:
         return "as-it-is"
     whole = ",".join(sets)
@@ -167,10 +167,10 @@ def point_folder(sets: Sequence[str]) -> str:
 
 
 def slug(words: str) -> str:
-    """Letters that every file system takes, and not too many of them."""
+    """Replace characters that some file systems do not allow, and limit the length."""
     return re.sub(r"[^A-Za-z0-9._=,+-]+", "_", words)[:LONGEST].rstrip(".")
 
 
 def digest(words: str) -> str:
-    """A short word for others."""
+    """A short hash."""
     return hashlib.blake2b(words.encode(), digest_size=4).hexdigest()

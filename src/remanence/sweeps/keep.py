@@ -1,4 +1,4 @@
-"""What is kept of a sweep that has ended, for a repository: its grid, and its runs without checkpoints.
+"""Copies a finished sweep into a repository: its grid, and its runs without checkpoints.
 
 python -m remanence.sweeps.keep SWEEP INTO
 """
@@ -16,18 +16,18 @@ from .folder import Sweep
 
 
 def keep(folder: Path, into: Path) -> int:
-    """Copy a sweep, with evaluations thinned out.
+    """Copy a sweep, with fewer evaluations.
 
     Args:
-        folder: that of the sweep; all of its units have ended.
-        into: a folder that is made; one that is there is replaced.
+        folder: Folder of a sweep whose units have all ended.
+        into: Folder to create; an existing one is replaced.
 
     Returns:
-        How many runs were copied.
+        Number of runs copied.
     """
     sweep = Sweep.open(folder)
     if left := sweep.left:
-        raise ValueError(f"expected a sweep that has ended, got {folder}, of which {len(left)} units are left")
+        raise ValueError(f"expected a finished sweep, got {folder}, which has {len(left)} units left")
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     shutil.copyfile(folder / results.SWEEP, into / results.SWEEP)
@@ -47,13 +47,13 @@ def keep(folder: Path, into: Path) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """The command."""
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m remanence.sweeps.keep", description=__doc__)
-    parser.add_argument("sweep", type=Path, help="folder of a sweep that has ended")
-    parser.add_argument("into", type=Path, help="where to keep it")
+    parser.add_argument("sweep", type=Path, help="folder of a finished sweep")
+    parser.add_argument("into", type=Path, help="folder to copy it to")
     given = parser.parse_args(words)
     try:
-        print(f"{keep(given.sweep, given.into)} runs kept in {given.into}")
+        print(f"{keep(given.sweep, given.into)} runs copied to {given.into}")
     except ValueError as error:
         parser.error(str(error))
 

@@ -1,8 +1,8 @@
-"""Who works on what, agreed on through files alone: on a network file system locks may not hold, but names do.
+"""Leases: which process works on which unit, agreed on through files, without file locks.
 
-A lease is a file that whoever makes it first has. Its owner touches it now and then; one that nobody has touched for
-some time belonged to a process that is gone, and may be taken over. Times are those of the file system: clocks of
-machines differ.
+On a network file system, locks may not work, but creating a file is atomic. The process that creates the lease file
+owns the lease and touches the file periodically. If nobody has touched it for some time, its process is gone, and
+another may take it over. All times are those of the file system because the clocks of machines differ.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from .. import files
 UNREADABLE = ""
 """Owner and nonce of a lease that cannot be read."""
 EXPIRES = 60.0
-"""Seconds after which a lease that nobody has touched is free."""
+"""Seconds without a touch after which a lease expires."""
 
 
 class Lease:
-    """A lease that is held, and touched in a thread of its own, until it is given back or lost.
+    """A lease that this process holds. A background thread touches it until it is given back or lost.
 
     Args:
-        path: of its file.
-        owner: who has it.
-        nonce: what is in the file, and in no other.
-        seconds: after which it is free if nobody touches it.
+        path: Path of the lease file.
+        owner: Owner of the lease.
+        nonce: Unique content of the file.
+        seconds: Seconds without a touch after which it expires.
     """
 
     def __init__(self, path: Path, owner: str, nonce: str, seconds: float = EXPIRES) -> None:
         self.path, self.owner, self.nonce, self.seconds = path, owner, nonce, seconds
         self.lost = False
-        """Whether somebody else has it: this process was away for too long."""
+        """Whether another process took it over because this one did not touch it in time."""
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def keep(self, when_lost: Callable[[], None]) -> None:
-        """Touch it from now on."""
+        """Start to touch it periodically; call `when_lost` if another process takes it over."""
 
         def touch() -> None:
             while not self._over.wait(self.seconds / 4):
@@ -59,7 +59,7 @@ class Lease:
         self._thread.start()
 
     def give_back(self) -> None:
-        """Others may have it."""
+        """Release the lease."""
         self._over.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
@@ -68,16 +68,16 @@ class Lease:
 
     def _is_mine(self) -> bool:
         found = look(self.path)
-        return found is not None and found[1] in (self.nonce, UNREADABLE)  # a file system may fail for a moment
+        return found is not None and found[1] in (self.nonce, UNREADABLE)  # the file system may fail temporarily
 
 
 def take(path: Path, owner: str, seconds: float = EXPIRES) -> Lease | None:
-    """A lease, if nobody has it.
+    """Take a lease; None if another process holds it.
 
     Args:
-        path: of its file.
-        owner: a name. Who has the same name takes over at once: its process before is known to be gone.
-        seconds: after which a lease that nobody has touched is free.
+        path: Path of the lease file.
+        owner: Name of the owner. A lease with the same owner is taken over at once: its previous process is gone.
+        seconds: Seconds without a touch after which a lease expires.
     """
     nonce = secrets.token_hex(8)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def take(path: Path, owner: str, seconds: float = EXPIRES) -> Lease | None:
     found = look(path)
     if found is None or not (found[0] == owner or age(path) > seconds):
         return None
-    # Of several that see it expired one takes it over: whoever is first to say so of this very lease.
+    # If several processes see it expired, the first to claim this very lease takes it over.
     right = _right(path, owner, nonce, found[1], seconds)
     if right is None:
         return None
@@ -94,7 +94,7 @@ def take(path: Path, owner: str, seconds: float = EXPIRES) -> Lease | None:
         if look(path) != found or not (found[0] == owner or age(path) > seconds):
             return None
         files.write(path, _content(owner, nonce))
-        for old in path.parent.glob(f"{glob.escape(path.name)}.after-{found[1]}-*"):  # of those who were killed
+        for old in path.parent.glob(f"{glob.escape(path.name)}.after-{found[1]}-*"):  # claims of killed processes
             old.unlink(missing_ok=True)
         return Lease(path, owner, nonce, seconds)
     finally:
@@ -102,7 +102,7 @@ def take(path: Path, owner: str, seconds: float = EXPIRES) -> Lease | None:
 
 
 def _right(path: Path, owner: str, nonce: str, last: str, seconds: float) -> Path | None:
-    """The right to take over a lease, by its nonce; of somebody who was killed with it, another after some time."""
+    """Claim the right to take over the lease with the nonce `last`; claims of killed processes expire as well."""
     for number in itertools.count():
         right = path.with_name(f"{path.name}.after-{last}-{number}")
         if _make(right, owner, nonce):
@@ -113,23 +113,23 @@ def _right(path: Path, owner: str, nonce: str, last: str, seconds: float) -> Pat
 
 
 def look(path: Path) -> tuple[str, str] | None:
-    """Owner and nonce of a lease; None where there is none."""
+    """Owner and nonce of a lease; None if it does not exist."""
     try:
         found = json.loads(path.read_text("utf-8"))
         return str(found["owner"]), str(found["nonce"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        return UNREADABLE, UNREADABLE  # somebody is about to write it, or was killed then
+        return UNREADABLE, UNREADABLE  # being written, or its process was killed while writing
 
 
 def is_held(path: Path, seconds: float = EXPIRES) -> bool:
-    """Whether somebody has it."""
+    """Whether the lease is held and has not expired."""
     return age(path) <= seconds
 
 
 def age(path: Path) -> float:
-    """Seconds since a file was touched, by the clock of the file system; by ours where one may only look."""
+    """Seconds since a file was touched, by the clock of the file system; by the local clock if it is read-only."""
     probe = path.with_name(f"{files.TEMPORARY}{secrets.token_hex(4)}-now")
     try:
         probe.touch()
@@ -144,7 +144,7 @@ def age(path: Path) -> float:
 
 
 def _make(path: Path, owner: str, nonce: str) -> bool:
-    """Make a file that was not there: whole, and by one alone."""
+    """Create a file atomically; False if it exists."""
     temporary = path.with_name(f"{files.TEMPORARY}{secrets.token_hex(4)}-{path.name}")
     temporary.write_bytes(_content(owner, nonce))
     try:
@@ -152,7 +152,7 @@ def _make(path: Path, owner: str, nonce: str) -> bool:
         return True
     except FileExistsError:
         return False
-    except OSError:  # no links there
+    except OSError:  # the file system has no hard links
         try:
             with path.open("xb") as file:
                 file.write(_content(owner, nonce))

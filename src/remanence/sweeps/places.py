@@ -1,4 +1,4 @@
-"""Where units run, and what has them done."""
+"""Devices to run units on, and the interface of launchers."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from .folder import Sweep
 
 @dataclass(frozen=True)
 class Places:
-    """Where units run."""
+    """Devices to run units on."""
 
     devices: list[str] = field(default_factory=lambda: ["cpu"])
     workers: int = 1
-    """Units at a time on each of the devices, or of the cluster's."""
+    """Units at a time on each device, or on each device of the cluster."""
     options: dict[str, str] = field(default_factory=dict)
-    """What a launcher has to know beyond that: an address, a partition."""
+    """Further options of a launcher: an address, a partition."""
 
 
 Look = Callable[[], None]
-"""What is called about once a second while units are done."""
+"""A callback that runs about once a second while units run."""
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """A way to have units done."""
+    """Runs the units of a sweep."""
 
     expect: Callable[[Places], None]
-    """Says what is missing, if something is, before anything is written."""
+    """Raises a `ValueError` if something is missing, before anything is written."""
     launch: Callable[[Sweep, Places, Look], None]
-    """Has everything done that is not; returns when nothing is left, or nothing more can be done."""
+    """Runs all units that are left; returns when no units are left, or no more can run."""
 
     def __call__(self, sweep: Sweep, places: Places, look: Look) -> None:
-        """Both."""
+        """Check, then launch."""
         self.expect(places)
         self.launch(sweep, places, look)
 

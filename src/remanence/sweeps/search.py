@@ -1,8 +1,8 @@
-"""Searching ranges of values with Optuna: what was tried says what to try next, and what is bad is given up early.
+"""Hyperparameter search with Optuna: earlier trials guide later ones, and bad trials are pruned.
 
-The study is a file of the sweep's folder, `study.log`, with one study for every experiment, preset and model. Several
-processes may search at once. A trial is a point like those of a grid, and keeps its runs as these do: one that was
-killed goes on from its last checkpoint.
+`study.log` in the sweep folder holds one study for every experiment, preset and model. Several processes may search at
+once. A trial is a point like those of a grid and stores its runs in the same way: a killed trial resumes from its last
+checkpoint.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from ..experiments.results import run_folder
 from ..experiments.runs import train_models
 from ..experiments.schema import Experiment, Model
 from ..table import Table
-from ..training import Stopped
+from ..training import Run, Stopped
 from ..training.directory import read_result
 from ..training.files import HeldError
 from ..training.progress import Silent
-from ..training.run import Run
-from ..training.stopping import lower_is_better
+from ..training.schedule import lower_is_better
 from . import lease
 from .folder import Sweep
 from .grid import Unit
@@ -34,23 +33,23 @@ from .work import sentence
 
 KINDS = ("", "log", "int")
 WHY = "why it failed"
-"""What a trial that failed is noted with."""
+"""User attribute of a failed trial."""
 SOON = 10.0
-"""Seconds in which whoever begins a trial holds it."""
+"""Seconds in which a process that begins a trial takes its lease."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Values from one to another."""
+    """A range of values."""
 
     low: float
     high: float
     kind: str = ""
-    """"log" for even steps of the logarithm, "int" for whole numbers."""
+    """"log" for a logarithmic scale, "int" for integers."""
 
     @classmethod
     def parse(cls, words: str) -> Range:
-        """From words such as 1e-4:1e-2:log."""
+        """Parse a range such as 1e-4:1e-2:log."""
         parts = words.split(":")
         try:
             low, high = float(parts[0]), float(parts[1])
@@ -65,23 +64,23 @@ class Range:
         return found
 
     def distribution(self, optuna: Any) -> Any:
-        """What Optuna calls it."""
+        """The Optuna distribution."""
         if self.kind == "int":
             return optuna.distributions.IntDistribution(int(self.low), int(self.high))
         return optuna.distributions.FloatDistribution(self.low, self.high, log=self.kind == "log")
 
 
 class PrunedError(Exception):
-    """A trial is not worth going on with."""
+    """A trial is not worth continuing."""
 
 
 class Watch(Silent):
-    """Tells a trial how its runs go, and whoever else is told.
+    """Reports the progress of runs to their trial, and to another display.
 
     Args:
-        trial: Optuna's.
-        score: what is looked at.
-        others: who is told as well.
+        trial: Optuna trial.
+        score: Score to report.
+        others: Progress display to forward to.
     """
 
     def __init__(self, trial: Any, score: str, others: Silent) -> None:
@@ -121,16 +120,16 @@ class Watch(Silent):
 def search(
     sweep: Sweep, ranges: dict[str, Range], trials: int, device: str, owner: str, progress: Silent, pruning: bool = True
 ) -> None:
-    """Try values until every model has had so many trials.
+    """Run trials until every model has had `trials` of them.
 
     Args:
-        sweep: with a grid of one point, to which ranges are added.
-        ranges: by path.
-        trials: of every experiment, preset and model.
-        device: where.
-        owner: who searches, see `lease.take`.
-        progress: who is told.
-        pruning: whether to give up trials that are worse than half of the others were at the same update.
+        sweep: Sweep with a grid of one point, to which the ranges are added.
+        ranges: Ranges by path.
+        trials: Trials for every experiment, preset and model.
+        device: Device to train on.
+        owner: Owner of the leases, see `lease.take`.
+        progress: Progress display.
+        pruning: Whether to stop trials early that are worse than the median of the others at the same update.
     """
     for unit in bases(sweep, ranges):
         study = study_of(sweep, unit, pruning)
@@ -140,7 +139,7 @@ def search(
 
 
 def bases(sweep: Sweep, ranges: dict[str, Range]) -> Iterator[Unit]:
-    """What is searched for: a model of an experiment, all seeds."""
+    """The units to search: one for each model of an experiment, with all seeds."""
     for unit in sweep.units:
         if not unit.model:
             raise ValueError(f"expected experiments that train models for a search, got {unit.id}")
@@ -165,12 +164,12 @@ def study_of(sweep: Sweep, unit: Unit, pruning: bool) -> Any:
         direction="minimize" if lower else "maximize",
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5) if pruning else optuna.pruners.NopPruner(),
     )
-    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))  # whoever goes on tries something else
+    study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))  # a process that resumes must draw other values
     return study
 
 
 def ended(study: Any) -> list[Any]:
-    """Trials that are over."""
+    """Trials that have ended."""
     return [
         trial
         for trial in study.trials
@@ -179,12 +178,12 @@ def ended(study: Any) -> list[Any]:
 
 
 def held(sweep: Sweep, unit: Unit, study: Any) -> int:
-    """Trials that somebody works on."""
+    """Number of trials that a process works on."""
     return sum(lease.is_held(lease_of(sweep, unit, one.number)) for one in study.trials if one.state.name == "RUNNING")
 
 
 def take_up(sweep: Sweep, unit: Unit, study: Any) -> None:
-    """Let trials that nobody works on any more be tried again: their runs go on."""
+    """Queue abandoned trials again: their runs resume."""
     state = _optuna().trial.TrialState
     for trial in study.trials:
         path = lease_of(sweep, unit, trial.number)
@@ -197,7 +196,7 @@ def take_up(sweep: Sweep, unit: Unit, study: Any) -> None:
 def try_one(
     sweep: Sweep, unit: Unit, study: Any, ranges: dict[str, Range], device: str, owner: str, progress: Silent
 ) -> None:
-    """One trial."""
+    """Run one trial."""
     optuna = _optuna()
     trial = study.ask({path: one.distribution(optuna) for path, one in ranges.items()})
     mine = lease.take(lease_of(sweep, unit, trial.number), owner)
@@ -210,9 +209,9 @@ def try_one(
     except PrunedError:
         study.tell(trial, state=optuna.trial.TrialState.PRUNED)
     except (Stopped, HeldError):
-        raise  # it goes on later
+        raise  # resumes later
     except optuna.exceptions.UpdateFinishedTrialError:
-        return  # somebody took it for one whose process is gone
+        return  # another process considered this trial abandoned
     except Exception as error:
         trial.set_user_attr(WHY, sentence(error))
         study.tell(trial, state=optuna.trial.TrialState.FAIL)
@@ -222,7 +221,7 @@ def try_one(
 
 
 def tried(sweep: Sweep, unit: Unit, trial: Any, device: str, progress: Silent) -> float | None:
-    """What a trial comes to; None where a run diverged."""
+    """The score of a trial; None if a run diverged."""
     point = Unit(
         unit.id, unit.preset, unit.model, unit.seeds, (*unit.sets, *(f"{p}={v}" for p, v in trial.params.items()))
     )
@@ -234,7 +233,7 @@ def tried(sweep: Sweep, unit: Unit, trial: Any, device: str, progress: Silent) -
 
 
 def score(out: Path, experiment: Experiment, model: Model, seeds: Sequence[int]) -> float | None:
-    """The mean of the best validation scores; None where a run diverged."""
+    """The mean of the best validation scores; None if a run diverged."""
     found: list[float] = []
     for seed in seeds:
         result = read_result(run_folder(out, experiment, model.name, seed)) or {}
@@ -246,7 +245,7 @@ def score(out: Path, experiment: Experiment, model: Model, seeds: Sequence[int])
 
 
 def lease_of(sweep: Sweep, unit: Unit, number: int) -> Path:
-    """Where the lease of a trial is."""
+    """The path of the lease of a trial."""
     return sweep.folder / "leases" / f"{unit.name}-trial-{number}"
 
 
@@ -268,7 +267,7 @@ def table(sweep: Sweep, ranges: dict[str, Range], most: int = 10) -> list[Table]
         ]
         pruned = sum(trial.state.name == "PRUNED" for trial in study.trials)
         what = f"validation {report.score}" + (f", {report.unit}" if report.unit else "")
-        title = f"{unit}: the best of {len(done) + pruned} trials, of which {pruned} were given up early"
+        title = f"{unit}: best of {len(done) + pruned} trials, {pruned} of them pruned"
         tables.append(Table(title, ("trial", *ranges, what), rows, words=1))
     return tables
 
@@ -279,7 +278,7 @@ def _optuna() -> Any:
         import optuna.storages.journal
     except ImportError as error:
         raise ValueError(
-            f"expected Optuna for a search, got: {error}; pip install 'remanence-rnn[search]' brings it"
+            f"expected Optuna for a search, got: {error}; install it with pip install 'remanence-rnn[search]'"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

@@ -1,4 +1,4 @@
-"""What a report shows of a sweep: tables over values, and a picture of one or two of them."""
+"""The report section of a sweep: tables over values, and a figure over one or two of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .folder import Sweep
 from .tables import Found, Swept, every_swept, over_values, scores
 
 SPREAD = 20
-"""The largest over the smallest value from which on an axis is logarithmic."""
+"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
 
 
 def sections(sweep: Sweep) -> list[Section]:
@@ -49,7 +49,7 @@ def section(sweep: Sweep, swept: Swept) -> Section:
 def picture(
     experiment: Experiment, models: Sequence[str], paths: Sequence[str], points: Sequence[tuple[str, ...]], found: Found
 ) -> Figure | None:
-    """Lines over one value, or a map over two for every model; None for more, or where nothing has ended."""
+    """Lines over one value, or a heat map per model over two; None for more values, or without results."""
     if len(paths) > 2 or not found:
         return None
     report = experiment.report
@@ -79,7 +79,7 @@ def lines(
     found: Found,
     numbers: Callable[[Sequence[Outcome]], Sequence[float]],
 ) -> Panel:
-    """A line for every model, of one number a run."""
+    """One line per model, from one value per run."""
     axis, places = axis_of(path, values)
     series = []
     for model in models:
@@ -98,7 +98,7 @@ def lines(
 
 
 def updates_to_reach(runs: Sequence[Outcome]) -> list[int]:
-    """Of runs that did."""
+    """Updates of the runs that reached the goal."""
     return [run.updates_to_reach for run in runs if run.updates_to_reach is not None]
 
 
@@ -109,7 +109,7 @@ def heat(
     title: str,
     means: dict[tuple[str, tuple[str, ...]], float],
 ) -> Panel:
-    """A map of one model: the first path from top to bottom, the second from left to right."""
+    """The heat map of one model: first path from top to bottom, second from left to right."""
     down, across = paths
     rows = [
         [means.get((model, (f"{down}={one}", f"{across}={other}")), math.nan) for other in values[1]]
@@ -119,13 +119,13 @@ def heat(
 
 
 def mean(runs: Sequence[Outcome], scale: float) -> float:
-    """Of runs that have not failed."""
+    """Mean score of the runs that did not fail; NaN without any."""
     good = scores(runs, scale)
     return statistics.fmean(good) if good else math.nan
 
 
 def axis_of(path: str, values: Sequence[str]) -> tuple[Axis, list[float]]:
-    """An axis for values, and where each is on it: numbers where they are, words side by side."""
+    """An axis and the positions of values on it: numbers at their value, text at equal distances."""
     try:
         places = [float(value) for value in values]
     except ValueError:

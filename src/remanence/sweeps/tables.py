@@ -1,4 +1,4 @@
-"""What a sweep shows: how far its units are, and what came out of them."""
+"""Tables of a sweep: the status of its units, and their results."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ..experiments import results
 from ..experiments.results import Outcome
 from ..experiments.schema import Experiment
 from ..table import Table, mean_and_std
-from ..training.stopping import lower_is_better
+from ..training.schedule import lower_is_better
 from .folder import NAMES, State, Sweep
 from .grid import Unit
 
 BEST = "*"
 Found = dict[tuple[str, tuple[str, ...]], list[Outcome]]
-"""What came out, by model and values."""
+"""Outcomes by model and values."""
 
 
 def status(sweep: Sweep) -> Table:
-    """How far every unit is."""
+    """The status of every unit."""
     states = [(unit, sweep.state(unit)) for unit in sweep.units]
     counts = Counter(state.name for _, state in states)
     title = f"{sweep.folder}: " + ", ".join(f"{counts[name]} {name}" for name in NAMES)
@@ -33,12 +33,12 @@ def status(sweep: Sweep) -> Table:
 
 
 def note(state: State) -> str:
-    """Why it failed, or who works on it."""
+    """Why it failed, or the process that works on it."""
     return state.reason or state.who
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds for people."""
+    """A duration in human-readable form."""
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)
@@ -47,7 +47,7 @@ def duration(seconds: float | None) -> str:
 
 
 def plain_status(sweep: Sweep) -> list[dict[str, Any]]:
-    """The same as plain data."""
+    """The status of every unit as plain data."""
     found = []
     for unit in sweep.units:
         state = sweep.state(unit)
@@ -61,26 +61,26 @@ class Swept(NamedTuple):
 
     units: list[Unit]
     points: dict[tuple[str, ...], dict[str, list[Outcome]]]
-    """What came out, by values and model."""
+    """Outcomes by values and model."""
 
     @property
     def experiment(self) -> Experiment:
-        """At the first point."""
+        """The experiment at the first point."""
         return self.units[0].experiment
 
     @property
     def models(self) -> list[str]:
-        """Those that are swept."""
+        """The models of the sweep."""
         return list(dict.fromkeys(unit.model for unit in self.units))
 
     @property
     def found(self) -> Found:
-        """What came out, by model and values."""
+        """Outcomes by model and values."""
         return {(model, sets): runs for sets, models in self.points.items() for model, runs in models.items()}
 
 
 def every_swept(sweep: Sweep) -> list[Swept]:
-    """Every experiment that trains models, with what has ended."""
+    """Every experiment that trains models, with the outcomes so far."""
     groups: dict[tuple[str, str], list[Unit]] = {}
     for unit in sweep.units:
         if unit.model:
@@ -92,7 +92,7 @@ def every_swept(sweep: Sweep) -> list[Swept]:
 
 
 def first_of_points(own: Sequence[Unit]) -> list[Unit]:
-    """A unit for each of the points."""
+    """The first unit of every point."""
     found: dict[tuple[str, ...], Unit] = {}
     for unit in own:
         found.setdefault(unit.sets, unit)
@@ -100,7 +100,7 @@ def first_of_points(own: Sequence[Unit]) -> list[Unit]:
 
 
 def outcomes(sweep: Sweep) -> list[Table]:
-    """A table for every experiment: beside published numbers, or over values with the best marked."""
+    """A table for every experiment: with published numbers, or over values with the best one marked."""
     return [
         over_values(swept) if len(swept.points) > 1 else results.table(swept.experiment, *swept.points.values())
         for swept in every_swept(sweep)
@@ -131,18 +131,18 @@ def over_values(swept: Swept) -> Table:
                 )
             )
     title = f"{experiment.id}, preset {experiment.preset}: {report.split} {report.score} over {', '.join(paths)}"
-    notes = [f"{BEST} the best of a model; failed runs are counted and left out of the mean."]
+    notes = [f"{BEST} best value of a model; failed runs are counted but excluded from the mean."]
     headings = ("model", *paths, "seeds", "failed", f"{report.score}{unit}", *reach)
     return Table(title, headings, rows, words=1, notes=notes)
 
 
 def scores(runs: Sequence[Outcome], scale: float) -> list[float]:
-    """Of runs that have not failed."""
+    """Scores of the runs that did not fail."""
     return [run.score * scale for run in runs if run.score is not None and not run.failed]
 
 
 def best_point(experiment: Experiment, model: str, found: Found) -> tuple[str, ...] | None:
-    """Where a model did best: with the fewest failures, and of these with the best mean."""
+    """The best point of a model: fewest failures, then best mean."""
     sign = 1 if lower_is_better(experiment.models[model].task, experiment.report.score) else -1
 
     def rank(sets: tuple[str, ...]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Doing units: one, or one after the other until nothing is left."""
+"""Workers: run one unit, or one after the other until none is left."""
 
 from __future__ import annotations
 
@@ -23,46 +23,46 @@ from .folder import Sweep
 from .grid import Unit
 
 WAIT = 2.0
-"""Seconds after which somebody who found nothing free looks again."""
+"""Seconds after which a worker that found no free unit looks again."""
 
 
 def owner_of_this_process() -> str:
-    """A name that no other process has, anywhere."""
+    """A globally unique name for this process."""
     return f"{socket.gethostname()}:{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def do(sweep: Sweep, unit: Unit, device: str, owner: str, progress: Silent, budget: Budget | None = None) -> bool:
-    """Do a unit, or what is left of it, if nobody else does.
+    """Run a unit, or resume it, unless another process works on it.
 
     Args:
-        sweep: what it is of.
-        unit: what to do.
-        device: where.
-        owner: who does it; see `lease.take`.
-        progress: who is told.
-        budget: how long it may take.
+        sweep: Sweep of the unit.
+        unit: Unit to run.
+        device: Device to run on.
+        owner: Owner of the lease, see `lease.take`.
+        progress: Progress display.
+        budget: Time limit.
 
     Returns:
-        Whether it was free.
+        Whether the unit was free.
 
     Raises:
-        Stopped: a signal or the budget ended it. Everything is saved.
+        Stopped: A signal or the budget stopped it. Everything is saved.
     """
     held = lease.take(sweep.lease(unit), owner)
     if held is None:
         return False
     sweep.begin(unit)
-    # What trains listens to signals in the main thread, saves, and raises `Stopped`.
+    # Training handles signals in the main thread: it saves and raises `Stopped`.
     held.keep(lambda: signal.raise_signal(signal.SIGTERM))  # on Windows os.kill would end the process
     try:
         if not sweep.is_done(unit):
             carry_out(sweep, unit, device, progress, budget)
             if not sweep.is_done(unit):
-                sweep.fail(unit, "it ended without all of its results")
+                sweep.fail(unit, "it ended, but some of its results are missing")
     except Stopped:
         if not held.lost:
             raise
-    except HeldError:  # another process trains there: later
+    except HeldError:  # another process trains in this folder: try later
         return False
     except Exception as error:
         sweep.fail(unit, sentence(error))
@@ -73,7 +73,7 @@ def do(sweep: Sweep, unit: Unit, device: str, owner: str, progress: Silent, budg
 
 
 def carry_out(sweep: Sweep, unit: Unit, device: str, progress: Silent, budget: Budget | None) -> None:
-    """The work itself, as `remanence run` does it."""
+    """Run the unit as `remanence run` does."""
     way = Way(sweep.out(unit), device_named(device), budget or Budget(), len(unit.seeds) or None, progress)
     if unit.model:
         train_models(unit.experiment, way, [unit.model], list(unit.seeds))
@@ -82,24 +82,24 @@ def carry_out(sweep: Sweep, unit: Unit, device: str, progress: Silent, budget: B
 
 
 def sentence(error: Exception) -> str:
-    """What went wrong, in one line."""
+    """An error in one line."""
     if isinstance(error, torch.OutOfMemoryError):
-        return "it needs more memory than the device has: fewer seeds at a time (--together) need less"
+        return "out of device memory; run fewer seeds at a time (--together)"
     text = str(error).strip().partition("\n")[0]
     return text if isinstance(error, ValueError) and text.startswith("expected ") else f"{type(error).__name__}: {text}"
 
 
 def do_all(sweep: Sweep, waiting: Sequence[Unit], device: str, owner: str, progress: Silent) -> None:
-    """Do units, one after the other, until all are done or have failed.
+    """Run units, one after the other, until all are done or have failed.
 
-    What others do is waited for, and taken over should they be gone.
+    Waits for units that other processes run, and takes them over if these processes die.
 
     Args:
-        sweep: what they are of.
-        waiting: which units.
-        device: where.
-        owner: who does them.
-        progress: who is told.
+        sweep: Sweep of the units.
+        waiting: Units to run.
+        device: Device to run on.
+        owner: Owner of the leases.
+        progress: Progress display.
     """
     waiting = list(waiting)
     while waiting:
@@ -114,13 +114,13 @@ def do_all(sweep: Sweep, waiting: Sequence[Unit], device: str, owner: str, progr
 
 
 def do_one(folder: str, name: str, device: str, owner: str) -> None:
-    """Do a unit of the sweep in a folder, or wait for whoever does: what a task or a job of a cluster is."""
+    """Run a unit of the sweep in a folder, or wait for the process that does: the task or job of a cluster."""
     sweep = Sweep.open(Path(folder))
     do_all(sweep, [sweep.named(name)], device, owner, Quiet())
 
 
 def close(sweep: Sweep, device: str) -> None:
-    """What is left when all units are done: summaries of every point, and analyses that look at its models."""
+    """Finish a sweep whose units are done: write summaries of every point, and run analyses of its models."""
     of_points: dict[tuple[str, str, tuple[str, ...]], list[Unit]] = {}
     for unit in sweep.units:
         if unit.model:
@@ -136,7 +136,7 @@ def close(sweep: Sweep, device: str) -> None:
 
 
 def main() -> None:
-    """A worker, as the local launcher starts it: FOLDER DEVICE OWNER."""
+    """A worker process, as started by the local launcher: FOLDER DEVICE OWNER."""
     import sys
 
     folder, device, owner = sys.argv[1:]

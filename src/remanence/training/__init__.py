@@ -1,13 +1,12 @@
-"""The loop around a model: optimiser, schedule, checkpoints, going on after an interruption, budget, progress."""
+"""The loop around a model: optimiser, schedule, checkpoints, resuming after an interruption, time budget, progress."""
 
 from . import loggers
-from .config import Optimiser, Schedule, Stop, Training
+from .config import Optimiser, Run, Schedule, Stop, Training
 from .files import RunError
 from .interruption import Budget, Stopped
 from .loop import train
 from .progress import Progress, Quiet, Silent
 from .ranks import Ranks
-from .run import Run
 
 __all__ = [
     "Budget",

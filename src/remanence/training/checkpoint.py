@@ -1,7 +1,8 @@
-"""Checkpoints: one safetensors file with all tensors, and plain data as JSON in its metadata.
+"""The checkpoint format: one safetensors file with all tensors, and plain data as JSON in its metadata.
 
-A digest in the metadata covers every byte of the file, the header included: it is computed with zeros in its place.
-Equal content gives equal bytes (one metadata entry, because safetensors does not order several). Nothing is unpickled.
+A digest in the metadata covers every byte of the file including the header; it is computed with zeros in its place.
+Equal content gives equal bytes (a single metadata entry, because safetensors does not order several). Nothing is
+unpickled.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ ZEROS = "0" * 64
 
 
 class DamagedError(ValueError):
-    """A file that is not what was written."""
+    """A damaged file."""
 
 
 def save(path: Path, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
-    """Write a checkpoint, all of it or nothing."""
+    """Write a checkpoint atomically."""
     files.write(path, pack(tensors, plain))
 
 
@@ -44,7 +45,7 @@ def pack(tensors: dict[str, Tensor], plain: dict[str, Any]) -> bytes:
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and plain data of a checkpoint whose digest is right."""
+    """Tensors and plain data of a checkpoint, after its digest was verified."""
     from safetensors.torch import load as from_bytes
 
     try:
@@ -63,18 +64,18 @@ def _verified(path: Path, content: bytes) -> dict[str, Any]:
         found = content[place : place + len(ZEROS)]
         clean = content[:place] + ZEROS.encode() + content[place + len(ZEROS) :]
         if hashlib.sha256(clean).hexdigest().encode() != found:
-            raise DamagedError(f"expected a whole checkpoint, got {path}, whose digest does not fit its content")
+            raise DamagedError(f"expected an intact checkpoint, got {path}, whose digest does not match its content")
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         plain: dict[str, Any] = json.loads(header["__metadata__"][KEY])
     except (LookupError, ValueError) as error:
         if isinstance(error, DamagedError):
             raise
-        raise DamagedError(f"expected a whole checkpoint, got {path}, which cannot be read") from None
+        raise DamagedError(f"expected an intact checkpoint, got {path}, which cannot be read") from None
     return plain
 
 
 def _place(content: bytes) -> int:
-    """Where in the file the digest is."""
+    """The offset of the digest in the file."""
     header = content[: 8 + int.from_bytes(content[:8], "little")]
     found = re.search(rb'\\"digest\\": \\"([0-9a-f]{64})\\"', header)
     if found is None:

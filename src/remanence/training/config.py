@@ -1,37 +1,43 @@
-"""How a model is trained: the part of an experiment's configuration that the training loop reads."""
+"""The configuration of the training loop, and a run: one seed of one model of one experiment."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
+
+from ..models import LanguageModel, SequenceModel
+from ..tasks.base import Task
 
 
 @dataclass(frozen=True)
 class Optimiser:
-    """The optimiser and what is done to gradients before it."""
+    """The optimiser, gradient clipping and weight averaging."""
 
     name: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
     lr: float = 1e-3
     lr_factors: dict[str, float] = field(default_factory=dict)
-    """What the learning rate of a parameter is multiplied with, by its name without the `_l0` of its layer: `skew: 0.1`
-    lets the matrix of an expRNN learn slowly."""
+    """Learning rate multipliers by parameter name, without the `_l0` of the layer: `skew: 0.1` lets the matrix of an
+    expRNN learn slowly."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Of adam and adamw."""
+    """For adam and adamw."""
     smoothing: float = 0.99
-    """Of rmsprop: the weight of the past in its mean of squared gradients."""
+    """For rmsprop: smoothing constant of the mean of squared gradients, `alpha` in torch."""
     momentum: float = 0.0
-    """Of rmsprop and sgd."""
+    """For rmsprop and sgd."""
     eps: float = 1e-8
     weight_decay: float = 0.0
     clip_norm: float | None = None
-    """Largest norm of the gradient of one model; longer ones are scaled down."""
+    """Maximum norm of the gradient of one model; larger gradients are scaled down."""
     clip_value: float | None = None
-    """Largest absolute value of an entry of a gradient."""
+    """Maximum absolute value of a gradient element."""
     average: Literal["never", "when stalled"] = "never"
-    """Whether weights are averaged over updates once the validation loss no longer improves, see `averaging`."""
+    """Whether to average weights over updates once the validation loss no longer improves (NT-ASGD)."""
     average_patience: int = 5
-    """Evaluations without a lower loss before that."""
+    """Evaluations without a lower loss before averaging starts."""
 
     def __post_init__(self) -> None:
         for name in ("lr", "momentum", "eps", "weight_decay"):
@@ -49,17 +55,17 @@ class Optimiser:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What the learning rate is multiplied with as training goes on."""
+    """Learning rate schedule: a factor for every update."""
 
     name: Literal["constant", "linear", "cosine", "steps"] = "constant"
     warmup: int = 0
-    """Updates over which it rises linearly from zero."""
+    """Updates of linear warm-up from zero."""
     final: float = 0.0
-    """Of linear and cosine: the factor after the last update."""
+    """For linear and cosine: factor after the last update."""
     every: int = 0
-    """Of steps: epochs between two reductions."""
+    """For steps: epochs between two reductions."""
     factor: float = 0.1
-    """Of steps: what a reduction multiplies with."""
+    """For steps: factor of one reduction."""
 
     def __post_init__(self) -> None:
         expect(self.warmup >= 0, "schedule.warmup", "at least 0", self.warmup)
@@ -68,15 +74,15 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Stop:
-    """When training ends before its last epoch. Scores are those of the validation split."""
+    """Early stopping. Scores are those of the validation split."""
 
     reached: dict[str, float] = field(default_factory=dict)
-    """Ends as "converged" once every one of these scores is at least (loss: at most) this."""
+    """Stop as "converged" once every one of these scores is at least (loss: at most) this."""
     failed: dict[str, float] = field(default_factory=dict)
-    """Ends as "failed" if, from epoch `failed_after` on, every one of these scores is below (loss: above) this."""
+    """Stop as "failed" if, from epoch `failed_after` on, every one of these scores is below (loss: above) this."""
     failed_after: int = 0
     patience: int | None = None
-    """Ends as "stalled" after so many evaluations in a row without a better goal."""
+    """Stop as "stalled" after this many evaluations in a row without improvement of the goal."""
 
     def __post_init__(self) -> None:
         expect(self.patience is None or self.patience >= 1, "stop.patience", "at least 1", self.patience)
@@ -84,49 +90,49 @@ class Stop:
 
 @dataclass(frozen=True)
 class Training:
-    """How long, on how much at a time, how precisely."""
+    """Batch size, epochs, evaluation, precision, optimiser, schedule and early stopping of a training run."""
 
     batch: int = 128
     epochs: int = 10
     epoch_updates: int | None = None
-    """Updates that are called an epoch: needed where sequences are made without end, else all sequences once."""
+    """Updates per epoch; None for one pass over all sequences. Required if the task generates sequences endlessly."""
     evaluate_every: int | None = None
-    """Updates between two evaluations; None for once an epoch."""
+    """Updates between two evaluations; None for one evaluation per epoch."""
     evaluate_batch: int | None = None
-    """Sequences evaluated at a time; None for as many as in training."""
+    """Batch size of evaluations; None for that of training."""
     test_batch: int | None = None
-    """The same for the test split; None for as many as in validation."""
+    """Batch size on the test split; None for that of validation."""
     evaluate_warm: int = 0
-    """Of a stateful evaluation in several lanes: chunks that each lane reads before its own, which do not count. It
-    begins them with the state after as many at the beginning of the text. 0 lets all lanes begin with zeros, which
-    nobody does who reads a text from its beginning, and which some models take badly."""
+    """For stateful evaluation in several lanes: number of warm-up chunks that each lane reads before its own, without
+    scoring them. A lane starts its warm-up with the state after the first chunks of the text, as many. With 0, all
+    lanes start with a zero state, which never occurs in the middle of a text and which some models handle badly."""
     validation_size: int | None = None
-    """Only the first so many validation sequences are used; None for all."""
+    """Number of validation sequences to use, from the first; None for all."""
     checkpoint_every: int | None = None
-    """Updates between two checkpoints; None for at every evaluation."""
+    """Updates between two checkpoints; None for a checkpoint at every evaluation."""
     report: Literal["best", "last"] = "best"
-    """Whether the test split is scored with the weights that were best in validation or with the last ones."""
+    """Whether to score the test split with the best weights by validation or with the last weights."""
     best_by: str | None = None
-    """The validation score whose best value says which weights are best; None for the goal of the task."""
+    """Validation score that selects the best weights; None for the goal of the task."""
     shuffle: bool = True
-    """Whether every pass over the sequences is in a new random order, rather than in that of the set."""
+    """Whether to shuffle the sequences before every pass; otherwise they keep the order of the data set."""
     stateful: bool = False
-    """Whether the state goes on from one batch to the next, detached: truncated backpropagation through time."""
+    """Whether to carry the detached state from one batch to the next: truncated backpropagation through time."""
     restart: float = 0.0
-    """Of stateful training: how likely the state of a sequence is set to zero before a batch. Where only the first
-    batch begins with zeros, a model may never learn to get away from there."""
+    """For stateful training: probability that the state of a sequence is reset to zero before a batch. If only the
+    first batch starts from zeros, a model may never learn to recover from a zero state."""
     jitter: bool = False
-    """Of stateful training on a text: chunks have random lengths around that of the task, and the learning rate of a
-    chunk goes with its length. An epoch is as many updates as a pass takes on average."""
+    """For stateful training on a text: chunks have random lengths around that of the task, and the learning rate of a
+    chunk is proportional to its length. An epoch is the mean number of updates of a pass."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of autocast; parameters stay float32."""
+    """Autocast dtype; parameters stay float32."""
     compile: bool = False
-    """Whether the model goes through `torch.compile`."""
+    """Whether to compile the model with `torch.compile`."""
     optimiser: Optimiser = field(default_factory=Optimiser)
     schedule: Schedule = field(default_factory=Schedule)
     stop: Stop = field(default_factory=Stop)
     watch_timescales: bool = False
-    """Whether every evaluation also records the timescale of every unit, from the biases."""
+    """Whether every evaluation also logs the timescale of every unit, computed from the biases."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -142,6 +148,57 @@ class Training:
 
 
 def expect(fine: bool, name: str, what: str, value: object) -> None:
-    """One sentence for a value that cannot be."""
+    """Raise a `ValueError` that names the field, unless `fine`."""
     if not fine:
         raise ValueError(f"expected training.{name} to be {what}, got {value}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One seed of one model of one experiment: model, task, configuration and folder."""
+
+    directory: Path
+    experiment: str
+    model_name: str
+    seed: int
+    task: Task
+    make_model: Callable[[], SequenceModel | LanguageModel]
+    """Makes the model on the CPU; called after the global generator was seeded."""
+    config: Training
+    description: dict[str, Any]
+    """The complete configuration as plain data, for `config.yaml`."""
+
+    def __str__(self) -> str:
+        return f"{self.experiment} {self.model_name} seed {self.seed}"
+
+
+def expect_alike(runs: Sequence[Run]) -> list[Run]:
+    """The runs as a list. Raises a `ValueError` if they cannot be trained side by side."""
+    runs = list(runs)
+    if not runs:
+        raise ValueError("expected at least one run, got none")
+    first = runs[0]
+    for run in runs[1:]:
+        if (run.config, run.task, run.model_name) != (first.config, first.task, first.model_name):
+            raise ValueError(f"expected runs that differ only in their seed, got {first} and {run}")
+    if len(runs) > 1 and first.config.jitter:
+        raise ValueError(
+            f"expected one run at a time with training.jitter because chunk lengths depend on the seed, got {len(runs)}"
+        )
+    if len({run.directory for run in runs}) < len(runs):
+        raise ValueError("expected a separate folder for every run, got one folder for several runs")
+    return runs
+
+
+def plain(value: Any) -> Any:
+    """Convert dataclasses, mappings and sequences to dicts and lists, so that a value survives a YAML round trip.
+
+    Anything else that is not a number, string, bool or None becomes a string.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -1,38 +1,36 @@
-"""A run's folder.
+"""The folder of a run.
 
-    config.yaml                          what was asked for; a run with another configuration is refused
+    config.yaml                          the configuration; a run with another configuration is refused
     metrics.jsonl                        one line per evaluation
-    result.json                          once the run has ended
-    checkpoints/step-00000782.safetensors, best.safetensors, and interrupted.safetensors while a run waits to go on
+    result.json                          the result, once the run has ended
+    checkpoints/step-00000782.safetensors, best.safetensors, and interrupted.safetensors while a run is stopped
     events.out.tfevents.remanence        metrics.jsonl for TensorBoard
     machine.json                         device, versions, threads, command, date of the first start
     times.jsonl                          wall-clock times
-    SHA256SUMS                           digests of config.yaml and machine.json, of all others once the run has ended
+    SHA256SUMS                           digests of config.yaml and machine.json; of all files once the run has ended
     lock                                 held by the process that trains
 
-All but machine.json, times.jsonl and SHA256SUMS are the same however often a run was interrupted. Checkpoints hold the
-metrics, so that a damaged metrics.jsonl is written anew by a run that goes on.
+All files except machine.json, times.jsonl and SHA256SUMS are identical however often a run was interrupted. Checkpoints
+contain the metrics, so a run that resumes can rewrite a damaged metrics.jsonl.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ..files import remove_left_overs
-from . import checkpoint, digests, files, lines
-from .events import Events
-from .files import HeldError, RunError
-from .plain import plain
+from . import checkpoint, files
+from .config import plain
+from .files import HeldError, RunError, Say
+from .loggers import Events
 
-Say = Callable[[str], None]
 KEPT = 2
-"""Checkpoints kept while a run goes on: should the newest be damaged, there is another."""
+"""Checkpoints kept during a run: if the newest is damaged, there is another."""
 INTERRUPTED = "interrupted.safetensors"
 BEST = "best.safetensors"
 
@@ -45,27 +43,27 @@ class Directory:
         self.checkpoints = path / "checkpoints"
         self.metrics = path / "metrics.jsonl"
         self.lines: list[dict[str, Any]] = []
-        """What metrics.jsonl holds."""
+        """The lines of metrics.jsonl."""
         self.content = b""
-        """The same, as it is written."""
-        self._check = self._time_check = lines.START
+        """The bytes of metrics.jsonl."""
+        self._check = self._time_check = files.FIRST_CHECK
         self.events = Events(path)
 
-    # What is there already.
+    # Existing files.
 
     @property
     def begun(self) -> bool:
-        """Whether there is something to go on from or to keep: a checkpoint or a result."""
+        """Whether there is a checkpoint or a result."""
         return any(path.exists() for path in (self.path / "result.json", self.checkpoints / INTERRUPTED, *self.steps()))
 
     def expect_configuration(self, description: dict[str, Any]) -> None:
-        """Refuse a folder with a run of another configuration. One that came to nothing gives way."""
+        """Refuse a folder with a run of another configuration, unless that run saved nothing."""
         import yaml
 
         path = self.path / "config.yaml"
-        if not self.begun or digests.known(self.path).get(path.name) == digests.digest(as_yaml(description)):
-            return  # of a folder with that digest it is the same, even if the file itself was damaged
-        content = digests.read(self.path, path.name)
+        if not self.begun or files.known_digests(self.path).get(path.name) == files.digest(as_yaml(description)):
+            return  # the digest matches, even if the file itself is damaged
+        content = files.read(self.path, path.name)
         if content is None:
             return
         try:
@@ -77,7 +75,7 @@ class Directory:
             name, there, now = different
             raise RunError(
                 f"expected {name} to be {there!r} as in {path}, got {now!r}; "
-                "give another folder, or remove that one to start anew"
+                "give another folder, or remove this one to start again"
             )
 
     @property
@@ -87,8 +85,8 @@ class Directory:
 
     @property
     def machine(self) -> dict[str, Any]:
-        """Where the run was started; empty if it was not."""
-        content = digests.read(self.path, "machine.json")
+        """The content of machine.json; empty if the run was not started."""
+        content = files.read(self.path, "machine.json")
         if content is None:
             return {}
         try:
@@ -96,17 +94,17 @@ class Directory:
         except (ValueError, RecursionError):
             machine = None
         if not isinstance(machine, dict):
-            raise RunError(f"expected a machine in {self.path / 'machine.json'}, got a file that cannot be read")
+            raise RunError(f"expected a JSON object in {self.path / 'machine.json'}, got a file that cannot be read")
         return machine
 
     @property
     def threads(self) -> int | None:
-        """With how many threads the run was started, None if it was not."""
+        """Number of threads that the run was started with; None if it was not started."""
         found = self.begun_with("threads")
         return found if isinstance(found, int) and found > 0 else None
 
     def begun_with(self, name: str) -> Any:
-        """What machine.json says, or the newest checkpoint, which knows what the bits depend on, too; else None."""
+        """A value of machine.json or, failing that, of the newest checkpoint, which holds what the bits depend on."""
         try:
             found = self.machine.get(name)
         except RunError:
@@ -117,28 +115,28 @@ class Directory:
         return found
 
     def note(self, **what: Any) -> None:
-        """Add something to machine.json, unless it says so."""
+        """Add values to machine.json, unless it has them."""
         machine = self.machine
         if machine | what != machine:
-            content = as_json(machine | what)
-            listed = digests.known(self.path)
-            digests.keep(self.path, {name: listed[name] for name in listed if name != "machine.json"})
+            content = files.as_json(machine | what)
+            listed = files.known_digests(self.path)
+            files.keep_digests(self.path, {name: listed[name] for name in listed if name != "machine.json"})
             files.write(self.path / "machine.json", content)
-            digests.keep(self.path, {**listed, "machine.json": digests.digest(content)})
+            files.keep_digests(self.path, {**listed, "machine.json": files.digest(content)})
 
     def steps(self) -> list[Path]:
-        """Checkpoints at fixed updates, the newest first."""
+        """Regular checkpoints, the newest first."""
         return sorted(self.checkpoints.glob("step-*.safetensors"), reverse=True)
 
     def has_step(self, update: int) -> bool:
-        """Whether there is a checkpoint at that update."""
+        """Whether there is a regular checkpoint at that update."""
         return (self.checkpoints / step_name(update)).exists()
 
-    # Beginning.
+    # Starting and resuming.
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make the folder and hold it: a second process is refused."""
+        """Create the folder and lock it: a second process gets a `HeldError`."""
         from filelock import FileLock, Timeout
 
         try:
@@ -146,7 +144,7 @@ class Directory:
             lock = FileLock(self.path / "lock", timeout=0)
             lock.acquire()
         except Timeout:
-            raise HeldError(f"expected {self.path} to be free, got a folder that another process trains in") from None
+            raise HeldError(f"expected {self.path} to be free, got a folder in which another process trains") from None
         except OSError as error:
             raise files.cannot_write(self.path, error) from error
         try:
@@ -155,17 +153,17 @@ class Directory:
             lock.release()
 
     def start(self, description: dict[str, Any], machine: dict[str, Any], say: Say = lambda words: None) -> None:
-        """Write what is known from the start, and mend what a killed process or a damaged disk left."""
+        """Write the configuration and machine, and repair what a killed process or a damaged disk left behind."""
         try:
             self._start(description, machine, say)
-        except OSError as error:  # such as a folder in place of a file
+        except OSError as error:  # for example, a folder in place of a file
             raise files.cannot_write(Path(error.filename or self.path), error) from error
 
     def _start(self, description: dict[str, Any], machine: dict[str, Any], say: Say) -> None:
         for folder in (self.path, self.checkpoints):
             remove_left_overs(folder)
-        self.expect_configuration(description)  # again: only now is it sure that nobody else changes it
-        listed = digests.known(self.path)
+        self.expect_configuration(description)  # again, now that the folder is locked
+        listed = files.known_digests(self.path)
         path, content = self.path / "config.yaml", as_yaml(description)
         there = path.read_bytes() if path.exists() else None
         same = there == content
@@ -177,60 +175,60 @@ class Directory:
         except RunError:
             started, damaged = {}, True
         if not started or (not same and not self.begun):
-            files.write(self.path / "machine.json", as_json(machine))
+            files.write(self.path / "machine.json", files.as_json(machine))
         if damaged:
-            say(f"{self.path / 'machine.json'} was damaged: it is written anew, and says where the run goes on")
+            say(f"{self.path / 'machine.json'} was damaged: rewrote it with the machine that resumes the run")
         names = ("config.yaml", "machine.json")
-        digests.keep(self.path, {name: digests.digest((self.path / name).read_bytes()) for name in names})
+        files.keep_digests(self.path, {name: files.digest((self.path / name).read_bytes()) for name in names})
         self._mend_times(say)
 
     def _mend_times(self, say: Say) -> None:
         path = self.path / "times.jsonl"
         content = path.read_bytes() if path.exists() else b""
-        found, damaged = lines.whole(content)
+        found, damaged = files.whole_lines(content)
         if damaged is not None:
-            say(f"{path} was damaged: line {damaged} and those after it are left out")
-        mended, self._time_check = lines.all_packed(found)
+            say(f"{path} was damaged: dropped line {damaged} and all after it")
+        mended, self._time_check = files.packed_lines(found)
         if mended != content:
             files.write(path, mended)
 
     def whole_checkpoints(self, say: Say) -> dict[int, Path]:
-        """Every checkpoint that is not damaged, by its number of updates."""
+        """All intact checkpoints, by number of updates."""
         found: dict[int, Path] = {}
         paths = [path for path in (self.checkpoints / INTERRUPTED, *self.steps()) if path.exists()]
         for path in paths:
             try:
                 _, data = checkpoint.load(path)
             except checkpoint.DamagedError as error:
-                say(f"{error}; it is left out, and the run goes on from an earlier one")
+                say(f"{error}; ignoring it and resuming from an earlier one")
                 continue
             found.setdefault(int(data["update"]), path)
         if paths and not found:
             raise RunError(
-                f"expected a whole checkpoint in {self.checkpoints}, got damaged ones only; "
-                f"remove {self.path} to start anew"
+                f"expected an intact checkpoint in {self.checkpoints}, got only damaged ones; "
+                f"remove {self.path} to start again"
             )
         return found
 
-    def go_back_to(self, data: dict[str, Any] | None, metrics: bytes | None = None) -> None:
-        """Let metrics and events hold what a checkpoint knows of, None for nothing. Later checkpoints go.
+    def rewind_to(self, data: dict[str, Any] | None, metrics: bytes | None = None) -> None:
+        """Rewind metrics and events to a checkpoint, and remove later checkpoints.
 
         Args:
-            data: the plain data of the checkpoint.
-            metrics: the metrics it holds; None for a checkpoint of an earlier version, which held none.
+            data: Plain data of the checkpoint; None to rewind to the start.
+            metrics: Metrics of the checkpoint; None if an earlier version wrote it, without metrics.
         """
         update = 0 if data is None else int(data["update"])
         if metrics is not None:
-            found, _ = lines.whole(metrics)
+            found, _ = files.whole_lines(metrics)
         else:
             found = [] if data is None else self._lines_until(int(data["evaluated"]))
-        # They know of metrics that are taken back here: nobody must go on from them.
+        # They contain metrics that are removed here, so nothing may resume from them.
         later = [path for path in self.steps() if path.name > step_name(update)]
         if update == 0 or self.has_step(update):
             later.append(self.checkpoints / INTERRUPTED)
         self._remove(later)
         self.lines = found
-        self.content, self._check = lines.all_packed(found)
+        self.content, self._check = files.packed_lines(found)
         try:
             there = self.metrics.read_bytes() if self.metrics.exists() else b""
         except OSError as error:
@@ -242,67 +240,67 @@ class Directory:
         self.events.rebuild(self.lines)
 
     def _lines_until(self, evaluated: int) -> list[dict[str, Any]]:
-        """What metrics.jsonl holds up to an update, of a run that an earlier version began."""
+        """The lines of metrics.jsonl up to an update, for a run started by an earlier version."""
         try:
-            found = [line for line in lines.read(self.path, self.metrics.name) if line["update"] <= evaluated]
+            found = [line for line in files.read_lines(self.path, self.metrics.name) if line["update"] <= evaluated]
             complete = not evaluated or found[-1]["update"] == evaluated
         except (RunError, LookupError, TypeError):
             complete = False
         if not complete:
             raise RunError(
                 f"expected evaluations up to update {evaluated} in {self.metrics}, got a file without them; "
-                f"remove {self.path} to start anew"
+                f"remove {self.path} to start again"
             )
         return found
 
-    # On the way.
+    # During training.
 
     def add(self, line: dict[str, Any]) -> None:
-        """Add a line to the metrics."""
-        content, self._check = lines.packed(line, self._check)
+        """Append a line to the metrics."""
+        content, self._check = files.packed_line(line, self._check)
         files.append(self.metrics, content)
         self.content += content
         self.lines.append(line)
         self.events.add(line)
 
     def time(self, **what: Any) -> None:
-        """Note when something happened."""
-        content, self._time_check = lines.packed({"at": now(), **what}, self._time_check)
+        """Log the current time with these values to times.jsonl."""
+        content, self._time_check = files.packed_line({"at": files.now(), **what}, self._time_check)
         files.append(self.path / "times.jsonl", content, settled=False)
 
     def save(self, update: int, tensors: dict[str, Any], data: dict[str, Any]) -> None:
-        """Write the checkpoint of an update, and remove those it makes superfluous."""
+        """Write the regular checkpoint of an update, and remove those that are no longer needed."""
         checkpoint.save(self.checkpoints / step_name(update), tensors, data)
         self._remove([self.checkpoints / INTERRUPTED, *self.steps()[KEPT:]])
 
     def save_interrupted(self, tensors: dict[str, Any], data: dict[str, Any]) -> None:
-        """Write a checkpoint to go on from, at an update that has none otherwise."""
+        """Write a checkpoint of an interrupted run, at an update without a regular one."""
         checkpoint.save(self.checkpoints / INTERRUPTED, tensors, data)
 
     def save_best(self, tensors: dict[str, Any], data: dict[str, Any]) -> None:
-        """Write the weights that were best in validation, unless they are there."""
+        """Write the best weights by validation, unless the file has them."""
         path = self.checkpoints / BEST
         content = checkpoint.pack(tensors, data)
         if not path.exists() or path.read_bytes() != content:
             files.write(path, content)
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Write the result of a run that has ended; of its checkpoints the last and the best stay."""
-        content = as_json(result)
-        listed = {**digests.known(self.path), "result.json": digests.digest(content)}
+        """Write the result of a run that has ended. Only the last checkpoint and the best weights are kept."""
+        content = files.as_json(result)
+        listed = {**files.known_digests(self.path), "result.json": files.digest(content)}
         if self.lines:
-            listed[self.metrics.name] = digests.digest(self.content)
+            listed[self.metrics.name] = files.digest(self.content)
         last = self.steps()[:1]
         for path in (self.path / "times.jsonl", *last, self.checkpoints / BEST):
             if path.exists():
                 with path.open("rb") as file:
                     listed[path.relative_to(self.path).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-        digests.keep(self.path, listed)  # before the result, with which the run has ended
+        files.keep_digests(self.path, listed)  # before result.json, which marks the run as ended
         files.write(self.path / "result.json", content)
         self.tidy()
 
     def tidy(self) -> None:
-        """Remove what a run that has ended does not need."""
+        """Remove the files that are not needed after the end of a run."""
         self._remove([self.checkpoints / INTERRUPTED, *self.steps()[1:]])
 
     @property
@@ -319,39 +317,29 @@ class Directory:
 
 
 def step_name(update: int) -> str:
-    """The file of the checkpoint at that update; names are in the order of updates."""
+    """File name of the checkpoint at that update; names sort by update."""
     return f"step-{update:08d}.safetensors"
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """What result.json in a folder holds, None where there is none."""
+    """The content of result.json in a folder; None without one."""
     path = folder / "result.json"
     if not path.exists():
         return None
-    content = digests.read(folder, path.name)
+    content = files.read(folder, path.name)
     if content is None:
         return None
     try:
-        result = json.loads(content, parse_constant=lines.no_number)
+        result = json.loads(content, parse_constant=files.no_number)
     except (ValueError, RecursionError):
         result = None
     if not isinstance(result, dict):
-        raise RunError(f"expected a result in {path}, got a file that cannot be read; remove it to go on")
+        raise RunError(f"expected a result in {path}, got a file that cannot be read; remove it to continue")
     return result
 
 
-def now() -> str:
-    """The present time, for people."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def as_json(content: dict[str, Any]) -> bytes:
-    """Plain data as a file for people."""
-    return (json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
-
-
 def as_yaml(description: dict[str, Any]) -> bytes:
-    """A configuration as a file for people."""
+    """A configuration as a human-readable YAML file."""
     import yaml
 
     content: str = yaml.safe_dump(plain(description), sort_keys=False, allow_unicode=True)
@@ -359,7 +347,7 @@ def as_yaml(description: dict[str, Any]) -> bytes:
 
 
 def difference(there: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """The first field in which two configurations differ: its name and both values."""
+    """Name and both values of the first field in which two configurations differ; None if they are equal."""
     if isinstance(there, dict) and isinstance(now, dict):
         for key in [*now, *(key for key in there if key not in now)]:
             found = difference(there.get(key), now.get(key), f"{name}.{key}" if name else str(key))
@@ -369,3 +357,28 @@ def difference(there: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | N
     if there == now and isinstance(there, bool) == isinstance(now, bool):
         return None
     return name or "the configuration", there, now
+
+
+class InMemoryDirectory(Directory):
+    """The folder on ranks other than the first: keeps the metrics, which control the run, but uses no files."""
+
+    def add(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+
+    def note(self, **what: Any) -> None:
+        pass
+
+    def time(self, **what: Any) -> None:
+        pass
+
+    def save(self, update: int, tensors: dict[str, Any], data: dict[str, Any]) -> None:
+        pass
+
+    def save_interrupted(self, tensors: dict[str, Any], data: dict[str, Any]) -> None:
+        pass
+
+    def save_best(self, tensors: dict[str, Any], data: dict[str, Any]) -> None:
+        pass
+
+    def finish(self, result: dict[str, Any]) -> None:
+        pass

@@ -1,38 +1,52 @@
-"""Replicas run side by side, in the precision and with the random numbers of each."""
+"""The forward pass of replicas side by side, in the configured precision, each with its own random numbers.
+
+Every run has its own random streams, so that it gives the same results alone and beside others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..cells import wide
 from ..models import LanguageModel, SequenceModel, forward_together
 from ..tasks.base import Batch
+from ..tasks.generators import generator_seed
 from .config import Training
-from .population import Replica
-from .randomness import draws
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-class Passed(NamedTuple):
-    """What comes of running replicas over a batch."""
+class ForwardOutput(NamedTuple):
+    """The result of a forward pass."""
 
     outputs: Tensor
     """`(R, T, B, O)` or `(R, B, O)`, float32 or wider."""
     states: list[Any]
     """The state of every replica."""
     penalties: Tensor | None
-    """`(R,)`: what the models want added to the loss while they train."""
+    """`(R,)`: regularisation terms that the models add to the loss in training."""
+
+
+class Runnable(Protocol):
+    """A model with its own random numbers, as a `Replica` is."""
+
+    @property
+    def model(self) -> SequenceModel | LanguageModel:
+        """The model."""
+
+    @property
+    def noise(self) -> Noise:
+        """Its random numbers."""
 
 
 class Forward:
-    """How replicas of one configuration are run."""
+    """The forward pass of replicas with one configuration."""
 
     def __init__(self, config: Training, device: torch.device) -> None:
         if config.precision not in PRECISIONS:
@@ -43,16 +57,18 @@ class Forward:
         self.device = device
         self.compiled = config.compile
 
-    def __call__(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None = None) -> Passed:
-        """Run replicas, each from its state; None for zeros."""
+    def __call__(
+        self, replicas: Sequence[Runnable], batch: Batch, states: Sequence[Any] | None = None
+    ) -> ForwardOutput:
+        """Run replicas, each from its own state; None for zeros."""
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
             if isinstance(replicas[0].model, LanguageModel):
                 return self._language(replicas, batch, states)
             outputs, after = self._run(replicas, batch, states)
-        return Passed(outputs.to(wide(outputs.dtype)), after, None)
+        return ForwardOutput(outputs.to(wide(outputs.dtype)), after, None)
 
-    def _language(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> Passed:
-        """One replica after the other: one language model fills the device."""
+    def _language(self, replicas: Sequence[Runnable], batch: Batch, states: Sequence[Any] | None) -> ForwardOutput:
+        """One replica after the other: a single language model fills the device."""
         outputs, after, penalties = [], [], []
         for number, replica in enumerate(replicas):
             model = replica.model
@@ -62,19 +78,21 @@ class Forward:
             outputs.append(logits.to(wide(logits.dtype)))
             after.append(state)
             penalties.append(sum(extra.values(), torch.zeros((), device=self.device)))
-        one = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)  # no copy of what may be gigabytes
-        return Passed(one, after, torch.stack(penalties))
+        one = outputs[0].unsqueeze(0) if len(outputs) == 1 else torch.stack(outputs)  # no copy: may be gigabytes
+        return ForwardOutput(one, after, torch.stack(penalties))
 
-    def _run(self, replicas: Sequence[Replica], batch: Batch, states: Sequence[Any] | None) -> tuple[Tensor, list[Any]]:
+    def _run(
+        self, replicas: Sequence[Runnable], batch: Batch, states: Sequence[Any] | None
+    ) -> tuple[Tensor, list[Any]]:
         models = [replica.model for replica in replicas if isinstance(replica.model, SequenceModel)]
         first = models[0]
         if not first.takes_dt:
-            batch = replace(batch, dt=None)  # a task gives the times to whoever has a use for them
-        noisy = first.training and draws(first)
+            batch = replace(batch, dt=None)  # tasks may provide dt for models that use it
+        noisy = first.training and is_stochastic(first)
         if not (noisy or self.compiled):
             return forward_together(models, batch.inputs, batch.lengths, batch.dt, states, batch.mask)
-        # One replica after the other: dropout takes torch's global random numbers, of which each has its own, and what
-        # is compiled is a model.
+        # One replica after the other: dropout draws from torch's global generators, whose state differs by replica, and
+        # torch.compile compiles single models.
         outputs, after = [], []
         for number, (replica, model) in enumerate(zip(replicas, models, strict=True)):
             rows = slice(number, number + 1)
@@ -85,3 +103,47 @@ class Forward:
             outputs.append(output)
             after += state
         return torch.cat(outputs), after
+
+
+@contextmanager
+def forked_rng(device: torch.device) -> Iterator[None]:
+    """Save torch's global generators and restore them afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
+class Noise:
+    """The states of torch's global generators for one replica: dropout draws from these generators."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.device = device
+        with forked_rng(device):
+            seed_globally(generator_seed(seed, "noise"), device)
+            self.states = self._read()
+
+    def _read(self) -> list[Tensor]:
+        states = [torch.default_generator.get_state()]
+        return [*states, torch.cuda.get_rng_state(self.device)] if self.device.type == "cuda" else states
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let the global generators continue from this replica's states, and save the states afterwards."""
+        torch.default_generator.set_state(self.states[0])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(self.states[1], self.device)
+        yield
+        self.states = self._read()
+
+
+def seed_globally(seed: int, device: torch.device) -> None:
+    """Seed the generators of the CPU and of this device; `torch.manual_seed` would seed all devices."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+
+
+def is_stochastic(model: nn.Module) -> bool:
+    """Whether a model draws random numbers in training: dropout of outputs, between layers or of weights."""
+    chances = (getattr(module, name, 0) for module in model.modules() for name in ("p", "dropout", "weight_drop"))
+    return any(isinstance(chance, int | float) and chance > 0 for chance in chances)

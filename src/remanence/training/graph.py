@@ -1,7 +1,7 @@
-"""The device's part of an update, recorded once as a CUDA graph and played back.
+"""An update captured once as a CUDA graph and replayed.
 
-A small model's update is hundreds of short kernels, and the host is slower to ask for them than the device to run them.
-A graph asks once. The numbers are the same: it holds the same kernels.
+An update of a small model is hundreds of short kernels, and launching them takes the host longer than running them
+takes the device. A graph is launched at once. Its results are the same because it contains the same kernels.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import torch
 from torch import nn
 
 from ..tasks.base import Batch
+from .batches import Drawn
 from .config import Training
-from .drawn import Drawn
+from .forward import is_stochastic
 from .population import Population
-from .randomness import draws
 
 WARM = 3
-"""Updates before the recording: kernels are compiled and optimisers make their memory in the first."""
+"""Warm-up updates before the capture: the first ones compile kernels and allocate optimiser state."""
 
 
-def can_record(config: Training, population: Population) -> bool:
-    """Whether an update is the same work every time: nothing random, nothing carried, one learning rate, one rank.
+def can_capture(config: Training, population: Population) -> bool:
+    """Whether every update is the same work: no randomness, no carried state, a constant learning rate, one rank.
 
-    torch's own layers read the lengths of sequences on the host, which a recording cannot.
+    The recurrent layers of torch.nn read sequence lengths on the host, which cannot be captured.
     """
     constant = config.schedule.name == "constant" and config.schedule.warmup == 0
     return (
@@ -34,17 +34,17 @@ def can_record(config: Training, population: Population) -> bool:
         and not config.stateful
         and config.optimiser.average == "never"
         and not config.compile
-        and not draws(population.models[0])
+        and not is_stochastic(population.models[0])
         and not any(isinstance(module, nn.RNNBase) for module in population.models[0].modules())
     )
 
 
 class Graph:
-    """An update that has been recorded, from what is drawn for it.
+    """A captured update.
 
     Args:
-        work: what to record, a function of a batch alone.
-        drawn: what is drawn for an update, of the shapes that it always has.
+        work: Function to capture; its only input is a batch.
+        drawn: A batch; all batches must have the same shapes.
     """
 
     def __init__(self, work: Callable[[Batch], None], drawn: Drawn) -> None:
@@ -53,8 +53,8 @@ class Graph:
         with torch.cuda.graph(self.graph):
             work(drawn.show(self.parts))
 
-    def play(self, drawn: Drawn) -> None:
-        """Do the work on another batch."""
+    def replay(self, drawn: Drawn) -> None:
+        """Run the captured work on another batch."""
         for place, part in zip(self.parts, drawn.parts, strict=True):
             place.copy_(part)
         self.graph.replay()

@@ -1,4 +1,4 @@
-"""Stopping without loss: signals, and a budget of time."""
+"""Stopping without losing work: signals and a time budget."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .ranks import Ranks
 
 
 class Stopped(Exception):  # noqa: N818  not an error
-    """Training was asked to stop, and has saved everything.
+    """Training was requested to stop, and has saved everything.
 
     Attributes:
-        reason: a sentence for the person who reads it.
-        code: what the command exits with: 0 for a spent budget, else 128 + the number of the signal.
+        reason: One sentence for the user.
+        code: Exit code of the command: 0 for a spent budget, 128 + signal number for a signal.
     """
 
     def __init__(self, reason: str, code: int) -> None:
@@ -29,10 +29,10 @@ class Stopped(Exception):  # noqa: N818  not an error
 
 
 class Budget:
-    """Wall-clock time that may be used, counted from when the budget is made.
+    """A wall-clock time limit, counted from the creation of this object.
 
     Args:
-        seconds: None for as long as it takes.
+        seconds: Time limit; None for no limit.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -43,7 +43,7 @@ class Budget:
 
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """A budget from words such as 90s, 9m, 2h or 1h30m; a number alone is seconds."""
+        """Parse a budget such as 90s, 9m, 2h or 1h30m; a plain number is seconds."""
         parts = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip().lower())
         seconds = sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (3600, 60, 1))) if parts else 0.0  # noqa: B905
         if seconds <= 0:
@@ -52,7 +52,7 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """Seconds that are left; infinite without a limit."""
+        """Seconds left; infinite without a limit."""
         return float("inf") if self.seconds is None else self.seconds - (time.monotonic() - self._start)
 
 
@@ -60,15 +60,15 @@ class Budget:
 def on_signals(
     handler: Any, numbers: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM), *, once: bool = False
 ) -> Iterator[None]:
-    """Let signals do something else.
+    """Temporarily install a signal handler; the previous handlers are restored afterwards.
 
     Args:
-        handler: what they do, as `signal.signal` takes it.
-        numbers: which signals.
-        once: whether only the first of them does it; the next does what it did before. Takes a function for `handler`.
+        handler: Handler, as for `signal.signal`.
+        numbers: Signals to handle.
+        once: Whether to restore the previous handlers after the first signal. `handler` must then be a function.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals reach the main thread alone
+        yield  # Python delivers signals only to the main thread
         return
     before = {number: signal.getsignal(number) for number in numbers}
 
@@ -89,13 +89,13 @@ def on_signals(
 
 
 class Interruption:
-    """Whether to stop before the next piece of work.
+    """Decides whether to stop before the next piece of work.
 
-    The time that each kind of work took lately is kept in reserve.
+    Reserves the time that each kind of work took recently.
 
     Args:
-        budget: how long it may take.
-        ranks: those who stop together; each asks the same questions, and all get the same answers.
+        budget: Time limit.
+        ranks: Ranks that stop together. All make the same calls and get the same answers.
     """
 
     def __init__(self, budget: Budget, ranks: Ranks | None = None) -> None:
@@ -107,7 +107,7 @@ class Interruption:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Let SIGINT and SIGTERM ask for a stop. A second one stops at once, as if nobody had listened."""
+        """Treat SIGINT and SIGTERM as requests to stop. A second signal stops at once, with the previous handler."""
 
         def asked(number: int, frame: FrameType | None) -> None:
             self.signal = signal.Signals(number)
@@ -116,7 +116,7 @@ class Interruption:
             yield
 
     def after_update(self) -> None:
-        """An update is done. What the first of a stretch took is no measure: it may have compiled something."""
+        """Time an update. The first after a pause is not counted because it may have compiled something."""
         now = time.monotonic()
         if self._since is not None:
             self._took("update", now - self._since)
@@ -124,39 +124,39 @@ class Interruption:
 
     @contextmanager
     def timed(self, work: str) -> Iterator[None]:
-        """Remember how long some work took."""
+        """Measure how long some work takes."""
         start = time.monotonic()
         yield
         self._took(work, time.monotonic() - start)
         self._since = None
 
     def _took(self, work: str, seconds: float) -> None:
-        self._lately[work] = max(seconds, 0.9 * self._lately[work])  # an outlier is forgotten in time
+        self._lately[work] = max(seconds, 0.9 * self._lately[work])  # outliers decay
 
     def wanted(self, work: str) -> bool:
-        """Whether to stop instead of doing this work next."""
+        """Whether to stop before this work."""
         return self._agreed(self._is_spent(work)) > 0
 
     def signalled(self) -> bool:
-        """Whether a signal has asked for a stop."""
+        """Whether a signal requested a stop."""
         return self._agreed(False) > 0
 
     def _is_spent(self, work: str) -> bool:
-        """Whether the budget does not last for this work."""
+        """Whether the budget is too short for this work."""
         if self.budget.seconds is None:
             return False
         reserve = min(0.5, self.budget.seconds / 4) + self._lately[work] + 2 * self._lately["saving"]
         return self.budget.left < reserve
 
     def _agreed(self, spent: bool) -> int:
-        """What any rank has to stop for: 0 for nothing, 1 for the budget, 1 + the number of a signal."""
+        """The reason of any rank to stop: 0 for none, 1 for the budget, 1 + signal number for a signal."""
         found = self.ranks.highest(int(spent) if self.signal is None else 1 + self.signal)
         if found > 1:
             self.signal = signal.Signals(found - 1)
         return found
 
     def stop(self, where: str) -> Stopped:
-        """What to raise once everything is saved."""
+        """The exception to raise once everything is saved."""
         if self.signal is not None:
-            return Stopped(f"stopped by {self.signal.name} {where}; the same command goes on", 128 + self.signal)
-        return Stopped(f"the budget of {self.budget.seconds:g} s is spent {where}; the same command goes on", 0)
+            return Stopped(f"stopped by {self.signal.name} {where}; run the same command to resume", 128 + self.signal)
+        return Stopped(f"the budget of {self.budget.seconds:g} s is spent {where}; run the same command to resume", 0)

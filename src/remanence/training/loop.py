@@ -1,48 +1,42 @@
 """The training loop.
 
-    for every update: draw, forward, loss, backward, clip, step
-    at fixed updates: evaluate, save, stop
+    for every update: batch, forward, loss, backward, clip, step
+    at fixed updates: evaluate, log, save a checkpoint, stop
 
-The loop works on a population of replicas, often of one. It never asks the device for a value between evaluations and
-checkpoints, except for a progress bar once a second.
+The loop trains a population of replicas, often just one. Between evaluations and checkpoints it never waits for the
+device, except once a second for a progress bar.
+
+Read it from the top: `train` sets everything up, `Loop.run` is the loop, `Loop.update` and `Loop.learn` are one update.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from .. import timescales
 from ..engines.machine import device_named, wait_for
-from ..models import LanguageModel
 from ..models.modes import detached
+from ..models.states import each
 from ..tasks.base import Batch, Source
-from . import averaging, keeping, machine, optimisers, schedule
-from .directory import Directory, Say
-from .drawn import Drawn, Draws
-from .elsewhere import Elsewhere
-from .engine import settle
-from .evaluation import evaluate
-from .files import RunError
-from .forward import Forward
-from .graph import WARM, Graph, can_record
+from . import machine, optimisers, resume, schedule
+from .batches import Batches, Drawn
+from .config import Run, expect_alike
+from .directory import Directory, InMemoryDirectory
+from .evaluation import evaluate_split, has_timescales, metrics_line, result_of
+from .files import RunError, Say
+from .forward import Forward, forked_rng
+from .graph import WARM, Graph, can_capture
 from .interruption import Budget, Interruption
 from .loggers import Logger
+from .machine import choose_engines
 from .population import Population, Replica
 from .progress import Silent
-from .randomness import kept_aside
-from .ranks import Ranks
-from .run import Run
-from .share import expect_enough
-from .states import each
-from .stopping import best_of, updates_to, verdict
-from .timetable import Timetable
+from .ranks import Ranks, expect_enough
+from .schedule import Timetable, best_of, verdict
 
 
 def train(
@@ -55,70 +49,71 @@ def train(
     ranks: Ranks | None = None,
     engine: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Train runs that differ in their seed alone, side by side. Runs that have ended are not trained again.
+    """Train runs that differ only in their seed, side by side. Finished runs are not trained again.
 
     Args:
-        runs: what to train.
-        device: where.
-        budget: how long it may take.
-        progress: what shows how it goes.
-        loggers: other places for metrics.
-        ranks: the processes that train them together, each with its share of every batch; all call this alike.
-        engine: what runs the models; None for the one a run began with, or the fastest for one that begins.
+        runs: Runs to train.
+        device: Device to train on.
+        budget: Time limit.
+        progress: Progress display.
+        loggers: Further loggers for the metrics, beside the run folder.
+        ranks: The processes that train together, each on its share of every batch. Every process makes the same call.
+        engine: Engine that runs the models; None for the one a run was started with, or the fastest for a new run.
 
     Returns:
         The result of every run.
 
     Raises:
-        Stopped: a signal came or the budget is spent; everything is saved, and the same call goes on.
-        ValueError: something is wrong with the runs, their configuration or their folders.
+        Stopped: A signal arrived or the budget is spent. Everything is saved, and the same call resumes.
+        ValueError: Something is wrong with the runs, their configuration or their folders.
     """
     place = device_named(device)
     wait_for(place)
     progress = progress or Silent()
-    runs = _expect_alike(runs)
-    ranks = ranks or Ranks()
+    runs = expect_alike(runs)
+    ranks = ranks or Ranks()  # told: rank 0 does the work and broadcasts the result; alike: every rank does it
     ranks.told(lambda: expect_enough([runs[0].config], ranks))
-    kind = Directory if ranks.first else Elsewhere
+    kind = Directory if ranks.first else InMemoryDirectory
     directories = [kind(run.directory) for run in runs]
     interruption = Interruption(budget or Budget(), ranks)
-    with ExitStack() as held:
-        held.enter_context(kept_aside(place))
-        waiting = ranks.told(lambda: _held(runs, directories, held))
-        if waiting:
+    with ExitStack() as stack:
+        stack.enter_context(forked_rng(place))
+        unfinished = ranks.told(lambda: _lock_unfinished(runs, directories, stack))
+        if unfinished:
             if interruption.wanted("update"):
-                raise interruption.stop("before anything was done")
-            own = [directories[number] for number in waiting]
-            runs_left = [runs[number] for number in waiting]
-            held.enter_context(machine.threads(ranks.told(lambda: own[0].threads)))
-            ranks.told(lambda: _start(runs_left, own, machine.describe(place, ranks), progress.say))
-            held.enter_context(interruption.listening())
+                raise interruption.stop("before training started")
+            left = [runs[number] for number in unfinished]
+            folders = [directories[number] for number in unfinished]
+            stack.enter_context(machine.threads(ranks.told(lambda: folders[0].threads)))
+            ranks.told(lambda: _start(left, folders, machine.describe(place, ranks), progress.say))
+            stack.enter_context(interruption.listening())
             for logger in loggers:
-                held.callback(logger.close)
-            sources = ranks.alike(lambda: [_training_source(run, place) for run in runs_left])
-            timetable = ranks.alike(lambda: Timetable.of(runs_left[0].config, sources[0]))
-            for update, numbers in ranks.told(lambda: keeping.groups(own, timetable, progress.say)):
+                stack.callback(logger.close)
+            sources = ranks.alike(lambda: [_training_source(run, place) for run in left])
+            timetable = ranks.alike(lambda: Timetable.of(left[0].config, sources[0]))
+            # Usually one group: all runs start, or resume from the same update.
+            for update, numbers in ranks.told(lambda: resume.groups(folders, timetable, progress.say)):
                 replicas = ranks.alike(
-                    lambda: [Replica(runs_left[n], own[n], place, sources[n]) for n in numbers]  # noqa: B023
+                    lambda: [Replica(left[n], folders[n], place, sources[n]) for n in numbers]  # noqa: B023
                 )
-                settle(replicas, engine, progress.say, ranks)
-                Loop(replicas, timetable, place, update, interruption, progress, loggers).go()
-    if interruption.signalled():  # it came too late to stop anything here, but a caller may have more to do
-        raise interruption.stop("when all of these runs had ended")
+                choose_engines(replicas, engine, progress.say, ranks)
+                Loop(replicas, timetable, place, update, interruption, progress, loggers).run()
+    if interruption.signalled():  # too late to stop anything here, but the caller may have more to do
+        raise interruption.stop("after all of these runs had ended")
     return ranks.told(lambda: [_result(directory) for directory in directories])
 
 
 class Loop:
-    """Replicas on their way from one number of updates to the end.
+    """Trains replicas from one update to the end.
 
     Args:
-        replicas: as they are at the start; they are brought to where they were saved.
-        timetable: when something happens.
-        device: where.
-        update: from which checkpoint to go on; 0 for the start.
-        interruption: whether to stop; it knows the ranks.
-        progress: what shows how it goes.
-        loggers: other places for metrics.
+        replicas: New replicas; they are restored from their checkpoints.
+        timetable: Updates at which to evaluate, save and end.
+        device: Device to train on.
+        update: Update of the checkpoint to resume from; 0 to start.
+        interruption: Decides whether to stop; knows the ranks.
+        progress: Progress display.
+        loggers: Further loggers for the metrics.
     """
 
     def __init__(
@@ -134,23 +129,23 @@ class Loop:
         first = replicas[0].run
         self.task, self.config, self.timetable = first.task, first.config, timetable
         self.interruption, self.progress, self.loggers = interruption, progress, loggers
-        self.forward = Forward(self.config, device)
         self.ranks = interruption.ranks
+        self.forward = Forward(self.config, device)
         self.population = Population(replicas, self.config, device, timetable.evaluate_every, self.ranks)
-        self.at = keeping.restore(self.population, update)
-        self.ranks.spread(self.population.parameters.data)  # machines may round differently as they make models
-        self.watched = self.config.watch_timescales and _has_timescales(replicas[0])
+        self.at = resume.restore(self.population, update)
+        self.ranks.spread(self.population.parameters.data)  # machines may round differently when they initialise models
+        self.batches = Batches([replica.order for replica in self.population.replicas])
+        self.watched = self.config.watch_timescales and has_timescales(replicas[0])
         self.started = time.monotonic()
         self.slot = torch.zeros(1, dtype=torch.long, device=device)
-        """Where in the population's losses that of the present update goes."""
+        """Column of `population.losses` for the loss of the current update."""
         self.graph: Graph | None = None
         self.warm = 0
-        self.recordable = can_record(self.config, self.population)
-        self.draws = Draws([replica.order for replica in self.population.replicas])
+        self.capturable = can_capture(self.config, self.population)
 
     @classmethod
     def alone(cls, runs: Sequence[Run], device: torch.device) -> Loop:
-        """The loop of runs at their start in new folders, to be driven update by update: nobody stops or watches it."""
+        """A loop over new runs in new folders, for a caller that calls `update` itself, without budget or progress."""
         replicas = []
         for run in runs:
             directory = Directory(run.directory)
@@ -160,25 +155,32 @@ class Loop:
         timetable = Timetable.of(runs[0].config, replicas[0].order.source)
         return cls(replicas, timetable, device, 0, Interruption(Budget()), Silent(), ())
 
-    def go(self) -> None:
+    def run(self) -> None:
         """Train until every replica has ended."""
-        self.progress.begin([replica.run for replica in self.population.replicas], self.at.update, self.timetable.total)
+        at, timetable = self.at, self.timetable
+        self.progress.begin([replica.run for replica in self.population.replicas], at.update, timetable.total)
         for replica in self.population.replicas:
-            replica.directory.time(what="start", update=self.at.update)
+            replica.directory.time(what="start", update=at.update)
         try:
             while self.population.replicas:
+                evaluates = timetable.evaluates(at.update) and at.evaluated < at.update
+                saves = timetable.saves(at.update) and at.saved < at.update
+                # Evaluate on the validation split and log.
                 diverged: dict[int, int] = {}
-                if self.timetable.evaluates(self.at.update) and self.at.evaluated < self.at.update:
+                if evaluates:
                     self.stop_if_wanted("evaluation")
                     diverged = self.evaluate()
-                elif self.timetable.saves(self.at.update) and self.at.saved < self.at.update:
-                    diverged = keeping.first_bad(self.population, self.at)
+                elif saves:
+                    diverged = resume.first_nonfinite(self.population, at)
+                # Save checkpoints.
                 ended = self.ended(diverged)
-                if ended or (self.timetable.saves(self.at.update) and self.at.saved < self.at.update):
+                if ended or saves:
                     self.save(diverged)
+                # Test the replicas that have ended, and continue with the others.
                 if ended:
                     self.finish(ended, diverged)
                     continue
+                # Train: one update, unless a signal or the budget requests a stop.
                 self.stop_if_wanted("update")
                 self.update()
         finally:
@@ -187,19 +189,19 @@ class Loop:
     # One update.
 
     def update(self) -> None:
-        """Draw, forward, loss, backward, clip, step."""
+        """Take the next batch, set the learning rate, learn, and log the loss."""
         population, replicas = self.population, self.population.replicas
         if replicas[0].order.at_start:
             for replica in replicas:
                 replica.state = None
-        drawn = self.draws.next()
+        drawn = self.batches.next()
         self.slot.fill_(self.at.since)
         population.optimiser.param_groups[0]["lr"] = self.lr(self.at.update) * replicas[0].order.factor
-        self.record_if_warm(drawn)
+        self.capture_if_warm(drawn)
         if self.graph is None:
             self.learn(drawn.shown())
         else:
-            self.graph.play(drawn)
+            self.graph.replay(drawn)
         self.at.update += 1
         if population.averages is not None:
             population.averages.add(population.parameters.data, self.at.update)
@@ -208,80 +210,69 @@ class Loop:
             self.progress.step(self.at.update, population.losses[:, self.at.since - 1].mean().item())
 
     def learn(self, batch: Batch) -> None:
-        """The device's part: forward, loss, backward, clip, step. Several ranks share the batch."""
+        """The part of an update on the device: forward, loss, backward, clip, step. Ranks share the batch."""
         population, replicas, share = self.population, self.population.replicas, self.population.share
+        # Forward.
         states = [self.carried(replica) for replica in replicas] if self.config.stateful else None
         own = share.of(batch, self.task)
         with share.active():
             outputs, after, penalties = self.forward(replicas, own, states)
+        # Loss.
         losses, minimised = share.weighted(self.task.loss(outputs, own), penalties, self.task, batch)
+        # Backward.
         gradients = population.gradients(minimised)
         with torch.no_grad():
             self.ranks.add_up(losses)
-            self.step(gradients)
+            # Clip and step.
+            population.step(gradients)
+            # Log.
             population.losses.index_copy_(1, self.slot, losses.unsqueeze(1))
+        # Truncate backpropagation through time.
         if self.config.stateful:
             for replica, state in zip(replicas, after, strict=True):
                 replica.state = detached(state)
 
+    def lr(self, update: int) -> float:
+        """The learning rate after `update` updates."""
+        factor = schedule.lr_factor(self.config.schedule, update, self.timetable.total, self.timetable.epoch)
+        return self.config.optimiser.lr * factor
+
     def carried(self, replica: Replica) -> Any:
-        """The state that a replica goes on with; that of some sequences is set to zero where that is wanted."""
+        """The carried state of a replica, with the state of random sequences reset to zero if `restart` is set."""
         if replica.state is None or not self.config.restart:
             return replica.state
         share = self.population.share
         with replica.noise.active():
-            begins = torch.rand(share.batch) < self.config.restart
-        begins = begins[share.start : share.start + share.size, None].to(self.population.device)
-        return each(lambda part: part.masked_fill(begins, 0), replica.state)
+            resets = torch.rand(share.batch) < self.config.restart
+        resets = resets[share.start : share.start + share.size, None].to(self.population.device)
+        return each(lambda part: part.masked_fill(resets, 0), replica.state)
 
-    def record_if_warm(self, drawn: Drawn) -> None:
-        """Record the device's part where that is possible, once everything has run a few times."""
+    def capture_if_warm(self, drawn: Drawn) -> None:
+        """Capture `learn` as a CUDA graph, where possible, after a few warm-up updates."""
         self.warm += 1
-        if self.graph is not None or self.warm <= WARM or not self.recordable:
+        if self.graph is not None or self.warm <= WARM or not self.capturable:
             return
         try:
             self.graph = Graph(self.learn, drawn)
         except RuntimeError as error:
-            self.recordable = False
+            self.capturable = False
             self.progress.say(
-                f"no CUDA graph of an update could be made, which costs speed: {str(error).splitlines()[0]}"
+                f"could not capture an update as a CUDA graph, so training is slower: {str(error).splitlines()[0]}"
             )
-
-    def step(self, gradients: Tensor) -> None:
-        """Clip gradients `(R, P)` and move the parameters."""
-        population, config = self.population, self.config.optimiser
-        scale = population.scale
-        fine = None if scale is None else scale.unscale(gradients)
-        if config.clip_value is not None:
-            gradients.clamp_(-config.clip_value, config.clip_value)
-        if config.clip_norm is not None:
-            norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
-            gradients.mul_((config.clip_norm / (norms + 1e-6)).clamp(max=1))
-        if scale is None or fine is None:
-            population.move()
-            return
-        memory = optimisers.state_of(population.optimiser, population.parameters).values()
-        with scale.left_out(fine, [population.parameters.data, *(part for part in memory if part.dim() == 2)]):
-            population.move()
-
-    def lr(self, update: int) -> float:
-        """The learning rate of the update after so many."""
-        factor = schedule.factor(self.config.schedule, update, self.timetable.total, self.timetable.epoch)
-        return self.config.optimiser.lr * factor
 
     # At fixed updates.
 
     def evaluate(self) -> dict[int, int]:
-        """Score all replicas on the validation split and write a line of metrics for each.
+        """Score all replicas on the validation split and log a line of metrics for each.
 
         Returns:
-            Replicas that have diverged, and at which update. They get no line.
+            Replicas that have diverged, and at which update. No metrics are logged for them.
         """
         population, at = self.population, self.at
         weights = population.evaluated(at.update)
         with self.interruption.timed("evaluation"):
             start = time.monotonic()
-            diverged = keeping.first_bad(population, at)
+            diverged = resume.first_nonfinite(population, at)
             with population.with_weights(weights):
                 scores = self.scores(population.replicas, "validation")
             losses = population.losses[:, : at.since].double().mean(1).tolist()
@@ -290,17 +281,15 @@ class Loop:
         for number, replica in enumerate(population.replicas):
             if number in diverged:
                 continue
-            line: dict[str, Any] = {
-                "update": at.update,
-                "epoch": at.update / self.timetable.epoch,
-                "lr": self.lr(at.update - 1),
-                "train": {"loss": losses[number]},
-            }
-            if scores is not None:
-                line["validation"] = {name: _number(value) for name, value in scores[number].items()}
-            if self.watched:
-                parts = [part.tolist() for part in timescales.of(_measured(replica))]
-                line["timescales"] = [[_number(value) for value in part] for part in parts]
+            line = metrics_line(
+                replica,
+                update=at.update,
+                epoch=at.update / self.timetable.epoch,
+                lr=self.lr(at.update - 1),
+                loss=losses[number],
+                scores=None if scores is None else scores[number],
+                watched=self.watched,
+            )
             replica.directory.add(line)
             replica.directory.time(
                 what="evaluation",
@@ -312,10 +301,12 @@ class Loop:
             if best_of(replica.directory.lines, self.task, self.config.best_by) is line:
                 population.best[number] = weights[number]
             if population.averages is not None:
-                since = averaging.began(replica.directory.lines, self.config.optimiser)
+                since = optimisers.averaging_began(replica.directory.lines, self.config.optimiser)
                 if since == at.update:
                     population.averages.begin(number, since, population.parameters.data[number])
-                    self.progress.say(f"{replica.run}: no better for a while, so weights are averaged from here on")
+                    self.progress.say(
+                        f"{replica.run}: the validation loss no longer improves, so weights are now averaged"
+                    )
             self.progress.evaluated(replica.run, line)
             for logger in self.loggers:
                 logger.log(replica.run, line)
@@ -323,61 +314,40 @@ class Loop:
         return diverged
 
     def scores(self, replicas: Sequence[Replica], split: str) -> list[dict[str, float]] | None:
-        """Scores of replicas on a split, from the first rank; None where the task has no such split."""
-        return self.ranks.told(lambda: self._scores(replicas, split))
-
-    def _scores(self, replicas: Sequence[Replica], split: str) -> list[dict[str, float]] | None:
-        if split == "validation":
-            sources = [replica.validation for replica in replicas]
-        else:
-            device = self.population.device
-            sources = [replica.run.task.source("test", replica.run.seed, device) for replica in replicas]
-        found = [source for source in sources if source is not None]
-        if len(found) < len(sources):
-            return None
-        return evaluate(
-            replicas,
-            self.task,
-            found,
-            self.forward,
-            batch=(self.config.test_batch if split == "test" else None)
-            or self.config.evaluate_batch
-            or self.config.batch,
-            size=self.config.validation_size if split == "validation" else None,
-            stateful=self.config.stateful,
-            warm=self.config.evaluate_warm,
-        )
+        """Scores of replicas on a split, computed by the first rank; None if the task has no such split."""
+        return self.ranks.told(lambda: evaluate_split(replicas, split, self.forward, self.config))
 
     def ended(self, diverged: dict[int, int]) -> dict[int, str]:
-        """Replicas that have ended, and how."""
+        """Replicas that have ended, and their status."""
         ended = dict.fromkeys(diverged, "diverged")
         if self.at.evaluated == self.at.update:
             for number, replica in enumerate(self.population.replicas):
                 lines = replica.directory.lines
                 if number not in ended and lines:
-                    how = verdict(lines, self.config, self.task, self.timetable.total)
-                    if how is not None:
-                        ended[number] = how
+                    status = verdict(lines, self.config, self.task, self.timetable.total)
+                    if status is not None:
+                        ended[number] = status
         return dict(sorted(ended.items()))
 
     def save(self, diverged: dict[int, int]) -> None:
-        """Write the checkpoints of all replicas but those that have diverged, whose last good ones stay."""
+        """Write checkpoints of all replicas except those that have diverged, which keep their last good one."""
         with self.interruption.timed("saving"):
             good = [number for number in range(len(self.population.replicas)) if number not in diverged]
-            keeping.save(self.population, self.at, good)
+            resume.save(self.population, self.at, good)
 
     def stop_if_wanted(self, work: str) -> None:
-        """Stop before this work, if that is wanted, with everything saved."""
+        """Save everything and raise `Stopped` before this work, if a stop was requested."""
         if not self.interruption.wanted(work):
             return
         if self.at.update > 0 and self.at.saved < self.at.update:
-            keeping.save(self.population, self.at, range(len(self.population.replicas)), interrupted=True)
+            everyone = range(len(self.population.replicas))
+            resume.save(self.population, self.at, everyone, interrupted=True)
         for replica in self.population.replicas:
             replica.directory.time(what="stop", update=self.at.update)
         raise self.interruption.stop(f"at update {self.at.update} of {self.timetable.total}")
 
     def finish(self, ended: dict[int, str], diverged: dict[int, int]) -> None:
-        """Write the results of replicas that have ended. The others go on."""
+        """Score the replicas that have ended on the test split, write their results, and continue with the others."""
         population = self.population
         replicas = [population.replicas[number] for number in ended]
         bests = [best_of(replica.directory.lines, self.task, self.config.best_by) for replica in replicas]
@@ -389,68 +359,39 @@ class Loop:
             scores = self.scores(replicas, "test")
         for place, (number, status) in enumerate(ended.items()):
             replica = population.replicas[number]
-            lines, best = replica.directory.lines, bests[place]
-            weights = "best" if self.config.report == "best" and best is not None else "last"
-            has_weights = weights == "best" or status != "diverged"
-            result = {
-                "experiment": replica.run.experiment,
-                "model": replica.run.model_name,
-                "seed": replica.run.seed,
-                "status": status,
-                "updates": diverged.get(number, self.at.update),
-                "epochs": diverged.get(number, self.at.update) / self.timetable.epoch,
-                "parameters": sum(parameter.numel() for parameter in replica.model.parameters()),
-                "last": _summary(lines[-1] if lines else None),
-                "best": _summary(best),
-                "test": None
-                if scores is None or not has_weights
-                else {name: _number(value) for name, value in scores[place].items()},
-                "test_weights": weights,
-                "references": dict(self.task.references),
-                "updates_to": updates_to(lines, self.task),
-            }
+            result = result_of(
+                replica,
+                status,
+                updates=diverged.get(number, self.at.update),
+                epoch=self.timetable.epoch,
+                best=bests[place],
+                scores=None if scores is None else scores[place],
+            )
             replica.directory.time(what="end", update=self.at.update)
             replica.directory.finish(result)
             if status == "diverged":
                 self.progress.say(
                     f"{replica.run}: the loss is not finite at update {diverged[number]}; "
-                    "the run stops, and its last good checkpoint stays"
+                    "the run stops and keeps its last good checkpoint"
                 )
             self.progress.ended(replica.run, result)
             for logger in self.loggers:
                 logger.ended(replica.run, result)
         self.graph, self.warm = None, 0
         population.keep([number for number in range(len(population.replicas)) if number not in ended])
-        self.draws = Draws([replica.order for replica in population.replicas])
+        self.batches = Batches([replica.order for replica in population.replicas])
 
 
-def _expect_alike(runs: Sequence[Run]) -> list[Run]:
-    runs = list(runs)
-    if not runs:
-        raise ValueError("expected at least one run, got none")
-    first = runs[0]
-    for run in runs[1:]:
-        if (run.config, run.task, run.model_name) != (first.config, first.task, first.model_name):
-            raise ValueError(f"expected runs that differ in their seed alone, got {first} and {run}")
-    if len(runs) > 1 and first.config.jitter:
-        raise ValueError(
-            f"expected runs with training.jitter one by one, whose chunks differ in length, got {len(runs)} together"
-        )
-    if len({run.directory for run in runs}) < len(runs):
-        raise ValueError("expected a folder for every run, got one for several")
-    return runs
-
-
-def _held(runs: Sequence[Run], directories: Sequence[Directory], held: ExitStack) -> list[int]:
-    """Hold the folders of runs that have not ended.
+def _lock_unfinished(runs: Sequence[Run], directories: Sequence[Directory], stack: ExitStack) -> list[int]:
+    """Lock the folders of runs that have not ended.
 
     Returns:
-        The numbers of these runs.
+        The indices of these runs.
     """
     waiting = [number for number, run in enumerate(runs) if _ended(run, directories[number]) is None]
     for number in waiting:
-        held.enter_context(directories[number].held())
-    return [number for number in waiting if directories[number].result is None]  # while we waited for the lock
+        stack.enter_context(directories[number].held())
+    return [number for number in waiting if directories[number].result is None]  # another process may have finished it
 
 
 def _start(runs: Sequence[Run], directories: Sequence[Directory], described: dict[str, Any], say: Say) -> None:
@@ -459,7 +400,7 @@ def _start(runs: Sequence[Run], directories: Sequence[Directory], described: dic
 
 
 def _ended(run: Run, directory: Directory) -> dict[str, Any] | None:
-    """The result of a run that has ended, whose folder is tidied should that have been cut short."""
+    """The result of a run that has ended. Finishes the clean-up of its folder if that was interrupted."""
     directory.expect_configuration(run.description)
     result = directory.result
     if result is not None and not directory.tidied:
@@ -471,7 +412,7 @@ def _ended(run: Run, directory: Directory) -> dict[str, Any] | None:
 def _result(directory: Directory) -> dict[str, Any]:
     result = directory.result
     if result is None:
-        raise RunError(f"expected a result in {directory.path}, got none; something removed it")
+        raise RunError(f"expected a result in {directory.path}, got none; it was removed during training")
     return result
 
 
@@ -480,26 +421,3 @@ def _training_source(run: Run, device: torch.device) -> Source:
     if source is None:
         raise ValueError(f"expected task {run.task.name!r} to have sequences to train on, got none")
     return source
-
-
-def _has_timescales(replica: Replica) -> bool:
-    try:
-        timescales.of(_measured(replica))
-    except (TypeError, ValueError):  # of a layer of torch's; of a power law
-        return False
-    return True
-
-
-def _measured(replica: Replica) -> Any:
-    """What has timescales."""
-    return replica.model if isinstance(replica.model, LanguageModel) else replica.model.layer
-
-
-def _summary(line: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Update and scores of an evaluation."""
-    return None if line is None else {"update": line["update"], **line.get("validation", line["train"])}
-
-
-def _number(value: float) -> float | None:
-    """JSON knows no infinity and no NaN."""
-    return value if math.isfinite(value) else None

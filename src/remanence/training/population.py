@@ -1,8 +1,9 @@
-"""Replicas: models that differ in their seed alone and are trained side by side.
+"""Replicas: models that differ only in their seed and are trained side by side.
 
-R replicas, P parameters of one, padding included. The parameters of all are one tensor `(R, P)`, and a model's
-parameters are views into its row. So clipping, the optimiser and a copy of the best weights are a few operations
-however many replicas and parameters there are, and a replica that leaves takes its row with it.
+R is the number of replicas, P the number of parameters of one replica including padding. The parameters of all replicas
+are one tensor `(R, P)`, and the parameters of a model are views into its row. Clipping, the optimiser step and copying
+the best weights are therefore a few kernels, however many replicas and parameters there are. When a replica ends, its
+row is dropped.
 """
 
 from __future__ import annotations
@@ -15,31 +16,28 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models import LanguageModel, SequenceModel
+from ..models import LanguageModel, SequenceModel, states
 from ..tasks.base import Source
-from . import optimisers, states
-from .averaging import Averages
-from .config import Training
+from . import optimisers
+from .batches import make_order
+from .config import Run, Training
 from .directory import Directory
-from .loss_scale import LossScale
-from .order import order_of
-from .randomness import Noise, seed_globally
-from .ranks import Ranks
-from .run import Run
-from .share import Share, expect_own_dropout
+from .forward import Noise, seed_globally
+from .optimisers import Averages, LossScale
+from .ranks import Ranks, Share, expect_own_dropout
 
 ALIGNED = 64
-"""Every parameter begins at a multiple of so many entries: kernels load aligned memory faster."""
+"""Alignment of every parameter, in elements: kernels load aligned memory faster."""
 
 
 class Replica:
-    """One run in training.
+    """One run while it is trained.
 
     Args:
-        run: what is trained.
-        directory: where it is kept.
-        device: where it is trained.
-        source: the training sequences.
+        run: Run to train.
+        directory: Folder of the run.
+        device: Device to train on.
+        source: Training sequences.
     """
 
     def __init__(self, run: Run, directory: Directory, device: torch.device, source: Source) -> None:
@@ -49,33 +47,33 @@ class Replica:
         self.model = run.make_model().to(device).train()
         if run.config.compile:
             self.model.compile()
-        self.order = order_of(source, run.config, run.seed, device)
+        self.order = make_order(source, run.config, run.seed, device)
         self.noise = Noise(run.seed, device)
         self.validation = run.task.source("validation", run.seed, device)
         if self.validation is None and run.config.optimiser.average != "never":
             raise ValueError(
                 f"expected validation sequences with training.optimiser.average {run.config.optimiser.average!r}, "
-                "which begins by their loss, got none"
+                "which starts when their loss no longer improves, got none"
             )
         self.state: Any = None
-        """Carried from batch to batch in stateful training."""
+        """State carried from batch to batch in stateful training."""
         self.engines: list[str] = []
-        """Of its recurrent layers, once they are settled."""
+        """Engines of its recurrent layers, once chosen."""
         self.best_written = 0
         """The update whose weights best.safetensors holds."""
 
 
 LAYER = re.compile(r"_l\d+(_reverse)?$")
-"""How the name of a parameter says of which layer and direction it is."""
+"""The suffix of a parameter name that gives its layer and direction."""
 
 
 class Layout:
-    """Where in a row each parameter is."""
+    """Offset and shape of every parameter in a row."""
 
     def __init__(self, model: nn.Module) -> None:
         self.places: dict[str, tuple[int, torch.Size]] = {}
         self.pieces: list[tuple[str | None, int]] = []
-        """In the order of the row: name of a parameter, or None for padding, and number of entries."""
+        """In the order of the row: parameter name, or None for padding, and number of elements."""
         offset = 0
         for name, parameter in model.named_parameters():
             if not parameter.requires_grad:
@@ -89,7 +87,7 @@ class Layout:
         self.size = offset
 
     def named(self, name: str) -> list[slice]:
-        """Where in a row the parameters of this name are, in all layers and directions."""
+        """The slices of a row that hold the parameters of this name, in all layers and directions."""
         places = [
             slice(at, at + shape.numel())
             for full, (at, shape) in self.places.items()
@@ -98,13 +96,12 @@ class Layout:
         if not places:
             known = sorted({LAYER.sub("", full.rpartition(".")[2]) for full in self.places})
             raise ValueError(
-                f"expected training.optimiser.lr_factors of parameters that the model has ({', '.join(known)}), "
-                f"got {name!r}"
+                f"expected training.optimiser.lr_factors for parameters of the model ({', '.join(known)}), got {name!r}"
             )
         return places
 
     def split(self, row: Tensor) -> dict[str, Tensor]:
-        """A row `(P,)` as views by name of parameter."""
+        """Views of a row `(P,)` by parameter name."""
         return {name: row[at : at + shape.numel()].view(shape) for name, (at, shape) in self.places.items()}
 
     def join(self, parts: dict[str, Tensor], device: torch.device) -> Tensor:
@@ -116,7 +113,7 @@ class Layout:
 
 
 class Population:
-    """Replicas with their parameters, gradients and optimiser, the same on all ranks."""
+    """Replicas with their parameters, gradients and optimiser. Every rank holds the same."""
 
     def __init__(
         self,
@@ -137,15 +134,15 @@ class Population:
             self.layout.named(name)
         rows = [self.layout.join(dict(replica.model.named_parameters()), device) for replica in self.replicas]
         self.losses = torch.zeros(len(self.replicas), window, device=device)
-        """`(R, updates between two evaluations)`: the loss of every update since the last evaluation."""
+        """`(R, updates between evaluations)`: loss of every update since the last evaluation."""
         self.best = torch.stack(rows)
-        """`(R, P)`: the parameters that were best in validation."""
+        """`(R, P)`: the best parameters by validation score."""
         self.averages = None if config.optimiser.average == "never" else Averages(self.best)
         self.scale = LossScale(len(self.replicas), device) if config.precision == "float16" else None
         self._own(torch.stack(rows), {})
 
     def _own(self, parameters: Tensor, state: dict[str, Tensor]) -> None:
-        """Let the models' parameters be views into these, and the optimiser go on from there."""
+        """Make the parameters of all models views into this tensor, and set the optimiser state."""
         self.parameters = nn.Parameter(parameters)
         self.parameters.grad = torch.zeros_like(parameters)
         self.optimiser = optimisers.make(self.config.optimiser, self.parameters)
@@ -153,7 +150,7 @@ class Population:
         padding = torch.zeros(ALIGNED, device=self.device)
         self._leaves: list[nn.Parameter] = []
         self._pieces: list[Tensor | None] = []
-        """Of all rows in order: None for the next leaf, or padding."""
+        """Pieces of all rows in order: None for the next leaf, or padding."""
         for replica, row in zip(self.replicas, self.parameters.data, strict=True):
             own = dict(replica.model.named_parameters())
             for name, view in self.layout.split(row).items():
@@ -166,23 +163,39 @@ class Population:
         return [replica.model for replica in self.replicas]
 
     def gradients(self, losses: Tensor) -> Tensor:
-        """The derivative of every replica's loss, `(R,)`, by its parameters: `(R, P)`, scaled if there is a scale.
+        """The gradient `(R, P)` of the loss `(R,)` of every replica, multiplied by the loss scale if there is one.
 
-        Where there are several ranks, the loss is the sum over all of them.
+        With several ranks, gradients are summed over all of them.
         """
         total = (losses if self.scale is None else losses * self.scale.value).sum()
-        slopes = iter(torch.autograd.grad(total, self._leaves, materialize_grads=True))
+        parts = iter(torch.autograd.grad(total, self._leaves, materialize_grads=True))
         gradients = self.parameters.grad
         assert gradients is not None
-        pieces = [next(slopes).reshape(-1) if piece is None else piece for piece in self._pieces]
+        pieces = [next(parts).reshape(-1) if piece is None else piece for piece in self._pieces]
         torch.cat(pieces, out=gradients.view(-1))
         self.ranks.add_up(gradients)
         return gradients
 
-    def move(self) -> None:
-        """Let the optimiser move the parameters, each by its part of the learning rate, see `Optimiser.lr_factors`.
+    def step(self, gradients: Tensor) -> None:
+        """Clip gradients `(R, P)` and let the optimiser update the parameters."""
+        config = self.config.optimiser
+        finite = None if self.scale is None else self.scale.unscale(gradients)
+        if config.clip_value is not None:
+            gradients.clamp_(-config.clip_value, config.clip_value)
+        if config.clip_norm is not None:
+            norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
+            gradients.mul_((config.clip_norm / (norms + 1e-6)).clamp(max=1))
+        if self.scale is None or finite is None:
+            self.step_optimiser()
+            return
+        slots = optimisers.state_of(self.optimiser, self.parameters).values()
+        with self.scale.skipping(finite, [self.parameters.data, *(slot for slot in slots if slot.dim() == 2)]):
+            self.step_optimiser()
 
-        What an optimiser adds to a parameter goes with its learning rate, so a part of that is a part of the way.
+    def step_optimiser(self) -> None:
+        """Step the optimiser, with the learning rate multipliers of `Optimiser.lr_factors`.
+
+        The change of a parameter is proportional to the learning rate, so it can be scaled after the step.
         """
         moving = [
             (part, part.clone(), factor)
@@ -194,7 +207,7 @@ class Population:
             part.copy_(before.lerp(part, factor))
 
     def keep(self, numbers: Sequence[int]) -> None:
-        """Go on with these replicas alone."""
+        """Keep only these replicas."""
         chosen = torch.tensor(list(numbers), dtype=torch.long, device=self.device)
         rows = len(self.replicas)
         state = {
@@ -212,13 +225,13 @@ class Population:
             self._own(self.parameters.data[chosen], state)
 
     def evaluated(self, update: int) -> Tensor:
-        """The weights to evaluate after so many updates, `(R, P)`: their averages where there are any."""
+        """The weights to evaluate after `update` updates, `(R, P)`: averages where they exist."""
         weights = self.parameters.data
         return weights if self.averages is None else self.averages.evaluated(weights, update)
 
     @contextmanager
     def with_weights(self, weights: Tensor) -> Iterator[None]:
-        """Let the models have other parameters `(R, P)` for a while."""
+        """Temporarily replace the parameters of the models by `weights` `(R, P)`."""
         if weights.data_ptr() == self.parameters.data_ptr():
             yield
             return
@@ -229,10 +242,10 @@ class Population:
         finally:
             self.parameters.data.copy_(own)
 
-    # For checkpoints: what belongs to one replica, by name.
+    # For checkpoints: the tensors of one replica, by name.
 
-    def take_out(self) -> list[dict[str, Tensor]]:
-        """Everything tensors hold of each replica: model, optimiser, random numbers, carried state, on the CPU."""
+    def checkpoint_tensors(self) -> list[dict[str, Tensor]]:
+        """All tensors of each replica, on the CPU: model, optimiser, random number generators, carried state."""
         parameters = self.parameters.data.cpu()
         slots = {name: value.cpu() for name, value in optimisers.state_of(self.optimiser, self.parameters).items()}
         taken = []
@@ -257,12 +270,12 @@ class Population:
             taken.append(parts)
         return taken
 
-    def put_back(self, taken: Sequence[dict[str, Tensor]], positions: Sequence[int]) -> None:
-        """Go on from what was taken out, with every order at its position."""
+    def load_tensors(self, taken: Sequence[dict[str, Tensor]], positions: Sequence[int]) -> None:
+        """Restore what `checkpoint_tensors` returned, with every order at its position."""
         rows, slots = [], {}
         for number, (replica, parts) in enumerate(zip(self.replicas, taken, strict=True)):
             rows.append(self.layout.join(_under(parts, "model/"), self.device))
-            replica.order.go_to(parts["order"], positions[number])
+            replica.order.resume_at(parts["order"], positions[number])
             replica.noise.states = list(_under(parts, "noise/").values())
             state = self.share.of_state(states.unnamed(parts))
             replica.state = None if state is None else states.each(lambda part: part.to(self.device), state)
@@ -277,7 +290,7 @@ class Population:
                 slots[slot] = torch.stack(
                     [self.layout.join(_under(parts, f"optimiser/{slot}/"), self.device) for parts in taken]
                 )
-            else:  # where an optimiser counts its steps is its own affair
+            else:  # the step count: its device depends on the optimiser
                 slots[slot] = taken[0][f"optimiser/{slot}"].clone()
         self._own(torch.stack(rows), self._placed(slots))
 
@@ -290,5 +303,5 @@ class Population:
 
 
 def _under(parts: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The entries whose name begins so, by the rest of the name, in a fixed order."""
+    """The entries with this prefix, by the rest of their name, sorted."""
     return {name.removeprefix(prefix): parts[name] for name in sorted(parts) if name.startswith(prefix)}

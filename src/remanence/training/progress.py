@@ -1,4 +1,4 @@
-"""What a person sees while models train."""
+"""Progress displays."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..printable import printable
-from .run import Run
+from .config import Run
 
 if TYPE_CHECKING:
     import rich.progress
 
 EVERY = 1.0
-"""Seconds between two looks at the loss: each makes the host wait for the device."""
+"""Seconds between two reads of the loss: each makes the host wait for the device."""
 
 
 class Silent:
-    """Says nothing. The others say more."""
+    """No output; the base class of all progress displays."""
 
     def __enter__(self) -> Silent:
         return self
@@ -28,14 +28,14 @@ class Silent:
         pass
 
     def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
-        """Replicas begin, or go on, side by side."""
+        """Replicas start or resume, side by side."""
 
     def wants_loss(self) -> bool:
-        """Whether the next `step` should come with the loss."""
+        """Whether to pass the loss to the next `step`."""
         return False
 
     def step(self, update: int, loss: float | None = None) -> None:
-        """So many updates are done."""
+        """`update` updates are done."""
 
     def evaluated(self, run: Run, line: dict[str, Any]) -> None:
         """There is a new line of metrics."""
@@ -44,24 +44,24 @@ class Silent:
         """A run has ended."""
 
     def say(self, message: str) -> None:
-        """Something to know."""
+        """Show a message."""
 
     def end(self) -> None:
         """The replicas of the last `begin` have ended, or were stopped."""
 
 
 class Quiet(Silent):
-    """A plain line per evaluation, for logs."""
+    """One plain line per evaluation, for logs."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream
 
     def say(self, message: str) -> None:
-        with suppress(OSError):  # a full disk behind a log does not end a training
+        with suppress(OSError):  # a full disk must not end the training
             print(printable(message), file=self.stream or sys.stderr, flush=True)
 
     def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
-        self.say(f"{title(runs)}: {'goes on at' if update else 'starts at'} update {update} of {total}")
+        self.say(f"{title(runs)}: {'resumes at' if update else 'starts at'} update {update} of {total}")
 
     def evaluated(self, run: Run, line: dict[str, Any]) -> None:
         shown = [f"{split} {name} {value:.4g}" for split, name, value in scores(line)]
@@ -72,9 +72,9 @@ class Quiet(Silent):
 
 
 class Progress(Silent):
-    """A live bar for every group of seeds: loss, goal, updates per second, time left.
+    """A live progress bar for every group of seeds: loss, goal, updates per second, time left.
 
-    Used as a context manager around any number of calls of `train`. Where standard error is not a terminal, it falls
+    Use it as a context manager around any number of calls of `train`. If standard error is not a terminal, it falls
     back to plain lines.
     """
 
@@ -165,7 +165,7 @@ class Progress(Silent):
 
 
 def title(runs: Sequence[Run]) -> str:
-    """Runs that differ in their seed, in a few words."""
+    """A short title for runs that differ only in their seed."""
     seeds = [run.seed for run in runs]
     consecutive = len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds)))
     words = f"{seeds[0]}-{seeds[-1]}" if consecutive else ",".join(map(str, seeds))
@@ -173,7 +173,7 @@ def title(runs: Sequence[Run]) -> str:
 
 
 def scores(line: dict[str, Any]) -> list[tuple[str, str, float]]:
-    """Split, name and value of every score of a line."""
+    """Split, name and value of every score in a line of metrics."""
     return [
         (split, name, value)
         for split in ("train", "validation")

@@ -13,7 +13,7 @@ import torch
 from ...models import LanguageModel, SequenceModel
 from ...table import Table
 from ...tasks import Task
-from ...training import lines
+from ...training.files import read_lines
 from ..loading import load_model
 from ..models import from_description, read_description
 
@@ -56,7 +56,7 @@ class Trained:
 
     def metrics(self) -> list[dict[str, Any]]:
         """What was written down during training."""
-        return lines.read(self.directory, "metrics.jsonl")
+        return read_lines(self.directory, "metrics.jsonl")
 
     @property
     def who(self) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...training import Run, lines
+from ...training import Run
 from ...training.directory import read_result
+from ...training.files import read_lines
 from ..models import count_parameters
 from ..schema import Experiment, Model
 
@@ -82,7 +83,7 @@ def read(experiment: Experiment, runs: Sequence[Run]) -> Standing:
         raise ValueError(f"expected {experiment.id} to have report.reach, got none")
     standing = Standing(model, count_parameters(model), level, {run.seed: [] for run in runs})
     for run in runs:
-        for line in lines.read(run.directory, "metrics.jsonl"):
+        for line in read_lines(run.directory, "metrics.jsonl"):
             standing.add(run.seed, line)
         if read_result(run.directory) is not None:
             standing.ended.add(run.seed)
@@ -91,7 +92,7 @@ def read(experiment: Experiment, runs: Sequence[Run]) -> Standing:
 
 def seconds(run: Run) -> float:
     """How long a run was trained, over all its stretches."""
-    return float(sum(line.get("seconds", 0.0) for line in lines.read(run.directory, "times.jsonl")))
+    return float(sum(line.get("seconds", 0.0) for line in read_lines(run.directory, "times.jsonl")))
 
 
 def listed(words: Sequence[str]) -> str:

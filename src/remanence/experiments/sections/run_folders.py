@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ...report.files import RunFiles
-from ...training import RunError, lines
+from ...training import RunError
 from ...training.directory import Directory
+from ...training.files import read_lines
 from ..models import read_description
 from ..results import SWEEP
 
@@ -94,7 +95,7 @@ class RunFolder:
     def times(self) -> list[dict[str, Any]]:
         """What was noted with a time; nothing where that cannot be read."""
         try:
-            return lines.read(self.path, "times.jsonl")
+            return read_lines(self.path, "times.jsonl")
         except RunError as error:
             self.problems.append(str(error))
             return []

@@ -1,4 +1,4 @@
-"""Ways to have the units of a sweep done: processes of this machine, Ray, SLURM."""
+"""Launchers run the units of a sweep: local processes, Ray, SLURM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..places import Launcher
 
 
 def launcher_named(name: str) -> Launcher:
-    """The launcher of that name, loaded now: not everybody has what it needs."""
+    """The launcher with this name, imported on demand because its packages are optional."""
 
     def local() -> Launcher:
         from . import local

@@ -1,4 +1,4 @@
-"""Processes of this machine, each doing one unit after the other."""
+"""Local worker processes, each running one unit after the other."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..folder import Sweep
 from ..places import Look, Places, expect_options
 
 AGAIN = 3
-"""How often a worker that died in the middle of the same unit is started again."""
+"""How often a worker that died during the same unit is restarted."""
 PATIENCE = 30.0
-"""Seconds that workers have to save what they are doing."""
+"""Seconds that workers have to save their work."""
 MOMENT = 0.5
-"""Seconds between looks."""
+"""Seconds between polls."""
 
 
 @dataclass
 class Worker:
-    """A process, and the name under which it holds leases."""
+    """A worker process, and its name as owner of leases."""
 
     device: str
     owner: str
@@ -34,7 +34,7 @@ class Worker:
 
 
 def expect(places: Places) -> None:
-    """Nothing is missing: this machine is there."""
+    """The local machine needs nothing; only options are checked."""
     expect_options(places)
 
 
@@ -47,7 +47,7 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
     in_vain = 0
     try:
         for device in slots[: len(sweep.left)]:
-            workers += [start(sweep, device, threads)]  # one by one: if a signal comes, those that are there are told
+            workers += [start(sweep, device, threads)]  # one by one: a signal stops those already started
         while workers:
             time.sleep(MOMENT)
             look()
@@ -59,14 +59,15 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
                 in_vain = 0 if doing else in_vain + 1
                 if in_vain > AGAIN:
                     log = log_of(sweep, worker.owner)
-                    raise ValueError(f"expected workers that start, got {in_vain} that ended at once; see {log}")
-                for unit in doing:  # it is free at once: its worker is known to be gone
+                    raise ValueError(f"expected workers to start, got {in_vain} that ended at once; see {log}")
+                for unit in doing:  # release the lease at once: its worker is dead
                     sweep.lease(unit).unlink(missing_ok=True)
                     deaths[unit.name] = deaths.get(unit.name, 0) + 1
                     if deaths[unit.name] > AGAIN and sweep.failure(unit) is None:
                         times, code = deaths[unit.name], worker.process.returncode
                         sweep.fail(
-                            unit, f"its process ended {times} times, with {code}; see {log_of(sweep, worker.owner)}"
+                            unit,
+                            f"its process died {times} times, with code {code}; see {log_of(sweep, worker.owner)}",
                         )
                 workers.append(start(sweep, worker.device, threads))
     finally:
@@ -75,18 +76,18 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
 
 
 def start(sweep: Sweep, device: str, threads: int) -> Worker:
-    """A worker."""
+    """Start a worker."""
     owner = f"{socket.gethostname()}:{secrets.token_hex(4)}"
     log = log_of(sweep, owner)
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "remanence.sweeps.work", str(sweep.folder), device, owner]
     environment = {"OMP_NUM_THREADS": str(threads), **os.environ}
     with log.open("ab") as file:
-        # Of its own session: Ctrl-C goes to the launcher, which tells workers to save.
+        # In its own session: Ctrl-C goes only to the launcher, which asks the workers to save.
         process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, start_new_session=True)
     return Worker(device, owner, process)
 
 
 def log_of(sweep: Sweep, owner: str) -> Path:
-    """Where a worker writes."""
+    """The log file of a worker."""
     return sweep.folder / "logs" / f"{owner.replace(':', '-')}.log"

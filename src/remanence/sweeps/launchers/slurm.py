@@ -1,4 +1,4 @@
-"""A job array of SLURM's, by submitit: a job for every unit, queued again when its time is over."""
+"""A SLURM job array through submitit: one job per unit, requeued when its time limit is reached."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..places import Look, Places, expect_options
 
 SLURM = "slurm"
 MOMENT = 1.0
-"""Seconds between looks."""
+"""Seconds between polls."""
 TOLD = ("partition", "account", "qos", "constraint", "timeout_min", "mem_gb", "cpus_per_task")
-"""Options that are handed on to SLURM."""
+"""Options passed on to SLURM."""
 TIMES = 10_000
-"""A job is queued again at most so often: units may take far longer than jobs. Submitit would stop at three."""
+"""How often a job may be requeued: units may take much longer than jobs. The default of submitit is three."""
 NUMBERS = ("timeout_min", "mem_gb", "cpus_per_task")
-"""Those that are numbers."""
+"""Options that are numbers."""
 
 
 def expect(places: Places) -> None:
-    """Submitit, and SLURM unless another cluster is named."""
+    """Submitit, and SLURM unless the option cluster names another."""
     expect_options(places, "cluster", *TOLD)
     for name in NUMBERS:
         value = places.options.get(name, "1")
@@ -36,11 +36,11 @@ def expect(places: Places) -> None:
     if cluster not in (SLURM, "local"):
         raise ValueError(f"expected the option cluster to be {SLURM} or local, got {cluster!r}")
     if cluster == SLURM and shutil.which("sbatch") is None:
-        raise ValueError("expected SLURM on this machine, got none: there is no sbatch")
+        raise ValueError("expected SLURM on this machine, got none: sbatch was not found")
 
 
 def launch(sweep: Sweep, places: Places, look: Look) -> None:
-    """See `Launcher`. `workers` is how many jobs run at a time; `cluster=local` is submitit's own, without SLURM."""
+    """See `Launcher`. At most `workers` jobs run at a time; `cluster=local` runs local processes, without SLURM."""
     submitit = _submitit()
     cuda = places.devices[0].startswith("cuda")
     executor = submitit.AutoExecutor(
@@ -71,44 +71,44 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
         raise
     for unit, job in zip(left, jobs, strict=True):
         if job.exception() is not None and not sweep.is_done(unit) and sweep.failure(unit) is None:
-            sweep.fail(unit, f"its job ended with {str(job.exception()).strip().partition(chr(10))[0]}")
+            sweep.fail(unit, f"its job failed: {str(job.exception()).strip().partition(chr(10))[0]}")
     look()
 
 
 class Job:
-    """What a job does. When its time is over submitit asks for what goes on in its place: the same."""
+    """The body of a job. At its time limit, submitit calls `checkpoint` for the job to requeue: the same one."""
 
     def __call__(self, folder: str, name: str, device: str) -> None:
-        """Do a unit."""
+        """Run a unit."""
         import os
 
         from remanence.sweeps.work import do_one, owner_of_this_process
 
         job = [os.environ[name] for name in ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID") if name in os.environ]
         job = job if len(job) == 2 else [os.environ[name] for name in ("SLURM_JOB_ID",) if name in os.environ]
-        # A job that is queued again has its number: then the process before is gone.
+        # A requeued job keeps its id, so it takes over the lease of its dead process.
         with saving_first():
             do_one(folder, name, device, f"slurm:{'_'.join(job)}" if job else owner_of_this_process())
 
     def checkpoint(self, folder: str, name: str, device: str) -> Any:
-        """What goes on."""
+        """The job to requeue."""
         return _submitit().helpers.DelayedSubmission(self, folder, name, device)
 
 
 @contextmanager
 def saving_first() -> Iterator[None]:
-    """Let a training that is warned of the end of its time (USR2) save, before submitit has its job queued again."""
+    """On SIGUSR2, the warning before the time limit, let training save before submitit requeues its job."""
     from remanence.training import Stopped
 
     queue_again, usual = signal.getsignal(signal.SIGUSR2), signal.getsignal(signal.SIGTERM)
-    if not callable(queue_again):  # nobody warns
+    if not callable(queue_again):  # no handler: submitit does not warn
         yield
         return
     warned = False
 
     def warn(number: int, frame: FrameType | None) -> None:
         nonlocal warned
-        if signal.getsignal(signal.SIGTERM) == usual:  # nothing is trained at the moment
+        if signal.getsignal(signal.SIGTERM) == usual:  # no training at the moment
             queue_again(number, frame)
             return
         warned = True
@@ -130,6 +130,6 @@ def _submitit() -> Any:
         import submitit
     except ImportError as error:
         raise ValueError(
-            f"expected submitit for this launcher, got: {error}; pip install 'remanence-rnn[slurm]' brings it"
+            f"expected submitit for this launcher, got: {error}; install it with pip install 'remanence-rnn[slurm]'"
         ) from None
     return submitit

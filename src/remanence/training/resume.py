@@ -1,4 +1,4 @@
-"""Between a population and its folders: saving it, and going on from what was saved."""
+"""Saving a population to its run folders, and resuming from what was saved."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import averaging, checkpoint
-from .directory import Directory, Say
-from .files import RunError
+from . import checkpoint
+from .config import Run
+from .directory import Directory
+from .files import RunError, Say
+from .optimisers import averaging_began
 from .population import Population, Replica
-from .run import Run
-from .stopping import Line, best_of
-from .timetable import Timetable
+from .schedule import Line, Timetable, best_of
 
 
 @dataclass
 class Position:
-    """How far a population has come."""
+    """The progress of a population."""
 
     update: int = 0
     """Updates done."""
     evaluated: int = 0
-    """Updates done at the latest evaluation."""
+    """Updates done at the last evaluation."""
     saved: int = 0
-    """Updates done at the latest checkpoint."""
+    """Updates done at the last checkpoint."""
 
     @property
     def since(self) -> int:
-        """Updates since the latest evaluation."""
+        """Updates since the last evaluation."""
         return self.update - self.evaluated
 
 
 def save(population: Population, position: Position, numbers: Sequence[int], interrupted: bool = False) -> None:
     """Write checkpoints of these replicas, and their best weights if they are new.
 
-    All checkpoints come before anything else, so that replicas that are trained together can go on together.
+    Writes all checkpoints first, so that replicas that train together can resume together.
     """
-    everything = population.take_out()
+    everything = population.checkpoint_tensors()
     losses = population.losses[:, : position.since].cpu()
     best_weights = population.best.cpu()
     for number in numbers:
@@ -97,11 +97,12 @@ def _who(run: Run) -> dict[str, Any]:
 
 
 def groups(directories: Sequence[Directory], timetable: Timetable, say: Say) -> list[tuple[int, list[int]]]:
-    """Which runs can go on side by side.
+    """Groups of runs that can resume side by side.
 
     Returns:
-        Updates done, and the numbers of the runs that go on from there. Usually there is one group: all go on from the
-        newest checkpoint that all have. Going back to the start is worth it while no run is past its first checkpoint.
+        Updates done, and the indices of the runs that resume from there. Usually there is one group: all runs resume
+        from the newest checkpoint that all have. Without one, they restart together only while no run is past its first
+        checkpoint.
     """
     found = [{0, *directory.whole_checkpoints(say)} for directory in directories]
     newest = [max(updates) for updates in found]
@@ -112,23 +113,23 @@ def groups(directories: Sequence[Directory], timetable: Timetable, say: Say) -> 
 
 
 def restore(population: Population, update: int) -> Position:
-    """Go on from the checkpoints at this number of updates, 0 for the start."""
+    """Load the checkpoints at this update; 0 for the start."""
     if update == 0:
-        population.ranks.told(lambda: _go_back(population, [None] * len(population.replicas)))
+        population.ranks.told(lambda: _rewind(population, [None] * len(population.replicas)))
         return Position()
     taken, plain, metrics, regular = population.ranks.told(lambda: _read(population, update))
     for replica, lines in zip(population.replicas, metrics, strict=True):
         replica.directory.lines = lines
-    population.put_back(taken, [data["order"] for data in plain])
+    population.load_tensors(taken, [data["order"] for data in plain])
     for number, (tensors, data) in enumerate(zip(taken, plain, strict=True)):
         losses = tensors["losses"]
         population.losses[number, : len(losses)] = losses.to(population.device)
         if population.averages is not None:
             run = population.replicas[number].run
             lines = population.replicas[number].directory.lines
-            population.averages.since[number] = averaging.began(lines, run.config.optimiser)
+            population.averages.since[number] = averaging_began(lines, run.config.optimiser)
         if data["best"] is not None:
-            # Where nothing is averaged and the best weights are the present ones, they are there once.
+            # If nothing is averaged and the current weights are the best, the checkpoint holds them only once.
             at_hand = "best/" if any(name.startswith("best/") for name in tensors) else "model/"
             parts = {name: tensors[at_hand + name] for name in population.layout.places}
             population.best[number] = population.layout.join(parts, population.device)
@@ -137,9 +138,9 @@ def restore(population: Population, update: int) -> Position:
 
 
 def _read(population: Population, update: int) -> tuple[list[dict[str, Tensor]], list[Line], list[list[Line]], bool]:
-    """Of every replica tensors, plain data and metrics at an update; and whether that is one with regular checkpoints.
+    """Tensors, plain data and metrics of every replica at an update, and whether all are regular checkpoints.
 
-    The folders go back to what they were then.
+    Rewinds the folders to that update.
     """
     taken, plain = [], []
     for replica in population.replicas:
@@ -147,29 +148,29 @@ def _read(population: Population, update: int) -> tuple[list[dict[str, Tensor]],
         _expect(replica, tensors, data, population)
         taken.append(tensors)
         plain.append(data)
-    _go_back(population, plain, [tensors.get("metrics") for tensors in taken])  # once it is sure that all can go on
+    _rewind(population, plain, [tensors.get("metrics") for tensors in taken])  # after all were accepted
     regular = all(replica.directory.has_step(update) for replica in population.replicas)
     return taken, plain, [replica.directory.lines for replica in population.replicas], regular
 
 
-def _go_back(
+def _rewind(
     population: Population, plain: Sequence[dict[str, Any] | None], metrics: Sequence[Tensor | None] = ()
 ) -> None:
     kept = metrics or [None] * len(plain)
     for replica, data, lines in zip(population.replicas, plain, kept, strict=True):
-        replica.directory.go_back_to(data, None if lines is None else lines.numpy().tobytes())
+        replica.directory.rewind_to(data, None if lines is None else lines.numpy().tobytes())
 
 
 def _expect(replica: Replica, tensors: dict[str, Tensor], data: dict[str, Any], population: Population) -> None:
     if data["device"] != population.device.type:
         raise RunError(
-            f"expected to go on on {data['device']}, where {replica.directory.path} was started, "
+            f"expected to resume on {data['device']}, where {replica.directory.path} was started, "
             f"got {population.device.type}"
         )
     there = data.get("ranks", 1)
     if there != population.ranks.size:
         raise RunError(
-            f"expected to go on with {there} processes, as {replica.directory.path} was started, "
+            f"expected to resume with {there} processes, as {replica.directory.path} was started, "
             f"got {population.ranks.size}"
         )
     state = replica.model.state_dict()
@@ -180,10 +181,10 @@ def _expect(replica: Replica, tensors: dict[str, Tensor], data: dict[str, Any], 
         raise RunError(f"expected checkpoints of this model in {replica.directory.path}, got those of another")
 
 
-def first_bad(population: Population, position: Position) -> dict[int, int]:
-    """Replicas that have diverged, and the update at which a loss was not finite for the first time.
+def first_nonfinite(population: Population, position: Position) -> dict[int, int]:
+    """Replicas that have diverged, and the first update at which a loss was not finite.
 
-    Looks at the device, so it is asked only where something is evaluated or saved anyway.
+    Synchronises with the device, so call it only at evaluations and checkpoints.
     """
     wrong = ~population.losses[:, : position.since].isfinite()
     weights = population.parameters.data.isfinite().all(1)

@@ -1,16 +1,19 @@
-"""Lanes of a stateful evaluation that have read something before what counts."""
+"""Scores over a split: every sequence once, and lanes of a stream that are warmed up."""
 
 from dataclasses import replace
+from itertools import chain, pairwise
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from small_runs import Made
 
 import remanence
 from remanence.models import SequenceModel
 from remanence.tasks.text import Text
 from remanence.training import Training
-from remanence.training.evaluation import batches, evaluate, warmed
+from remanence.training.evaluation import evaluate, index_batches, warmed
 from remanence.training.forward import Forward
 
 CPU = torch.device("cpu")
@@ -43,7 +46,7 @@ def read(model, source, numbers, state=None):
 
 def test_a_lane_has_read_the_beginning_and_what_is_before_it(replicas):
     source = Made().source("validation", 1, CPU)  # 19 chunks of 8
-    starts = next(batches(19, 4, CPU, True))
+    starts = next(index_batches(19, 4, CPU, True))
     assert starts.tolist() == [0, 5, 10, 15]
     states = warmed(replicas, [source, source], Forward(Training(), CPU), starts, 2)
     for replica, state in zip(replicas, states, strict=True):
@@ -68,3 +71,13 @@ def test_one_lane_is_read_from_its_beginning_whatever_comes_before_it(replicas):
 def test_the_number_of_chunks_is_checked():
     with pytest.raises(ValueError, match=r"^expected training.evaluate_warm to be at least 0, got -1$"):
         replace(Training(), evaluate_warm=-1)
+
+
+@given(count=st.integers(1, 40), width=st.integers(1, 12), stateful=st.booleans())
+def test_evaluation_takes_every_sequence_once(count, width, stateful):
+    rows = [row.tolist() for row in index_batches(count, width, CPU, stateful)]
+    assert sorted(chain(*rows)) == list(range(count))
+    assert all(len(row) <= width for row in rows)
+    if stateful:  # what stays of the lanes are the first, and each goes on where it was
+        for row, later in pairwise(rows):
+            assert later == [number + 1 for number in row[: len(later)]]

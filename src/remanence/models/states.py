@@ -1,4 +1,4 @@
-"""What is carried from one chunk of a stream to the next: a tensor, or tuples of such, `(layers, B, H)` at the end."""
+"""Carried states: a tensor `(layers, B, H)`, or nested tuples of such tensors."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from torch import Tensor
 
 
 def each(change: Callable[[Tensor], Tensor], state: Any) -> Any:
-    """The state with every tensor changed."""
+    """Apply `change` to every tensor of the state."""
     return change(state) if isinstance(state, Tensor) else tuple(each(change, part) for part in state)
 
 
 def narrowed(state: Any, width: int) -> Any:
-    """The state of the first sequences."""
+    """The state of the first `width` sequences."""
     return each(lambda part: part[:, :width], state)
 
 
 def width(state: Any) -> int:
-    """How many sequences a state is of."""
+    """The number of sequences of a state."""
     return int(state.shape[1]) if isinstance(state, Tensor) else width(state[0])
 
 
-# For checkpoints: tensors by name, "state" for one alone, "state/0", "state/1/0" and so on for those in tuples.
+# For checkpoints: tensors by name, "state" for a single tensor, "state/0", "state/1/0" and so on in tuples.
 
 
 def named(state: Any, name: str = "state") -> dict[str, Tensor]:
-    """Every tensor by where it is; nothing where there is no state."""
+    """The tensors of a state by name; empty for None."""
     if state is None:
         return {}
     if isinstance(state, Tensor):
@@ -36,7 +36,7 @@ def named(state: Any, name: str = "state") -> dict[str, Tensor]:
 
 
 def unnamed(parts: Mapping[str, Tensor], name: str = "state") -> Any:
-    """The state whose tensors have these names; others are left out."""
+    """The state from named tensors; tensors with other names are ignored."""
     if name in parts:
         return parts[name]
     own = [path.removeprefix(f"{name}/") for path in parts if path.startswith(f"{name}/")]
