@@ -16,7 +16,7 @@ from rich.console import Console
 from remanence.experiments import find, plan
 from remanence.experiments.demo import Demo, conclusion, introduction, outcome, table
 from remanence.experiments.demo.display import Board
-from remanence.experiments.demo.picture import draw
+from remanence.experiments.demo.outcome import draw
 from remanence.experiments.demo.race import Messenger, race, work
 from remanence.experiments.demo.standing import read
 from remanence.experiments.models import count_parameters

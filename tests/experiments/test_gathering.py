@@ -14,8 +14,8 @@ from written_runs import write_run, write_runs
 from remanence.cli import report
 from remanence.experiments import IDS, find
 from remanence.experiments.sections import gather
-from remanence.experiments.sections.beside_published import INTERVAL
 from remanence.experiments.sections.run_folders import RunFolder, busy
+from remanence.experiments.sections.trained import INTERVAL
 from remanence.report import page
 from remanence.table import mean_and_std
 

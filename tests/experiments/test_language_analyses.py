@@ -15,7 +15,7 @@ import remanence as rm
 from remanence import analysis, language
 from remanence.experiments import PRESETS, check, find
 from remanence.experiments.analyses import KNOWN, trained
-from remanence.experiments.analyses.forget_values import ForgetValues, estimated_timescales
+from remanence.experiments.analyses.estimated_timescales import ForgetValues, estimated_timescales
 from remanence.experiments.analyses.trained import Trained
 from remanence.experiments.analyses.words import corpus_of, rounded
 from remanence.models import LanguageModel, SequenceModel

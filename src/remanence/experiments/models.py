@@ -21,9 +21,8 @@ from ..training.config import Training
 from ..training.plain import plain
 from .build import build, convert
 from .own_tasks import describe_interface, describe_task, is_own
-from .resolve import LANGUAGE, OF_MODEL, TORCH, is_language, layer_arguments, make_task, placed
+from .resolve import LANGUAGE, OF_MODEL, TORCH, is_language, layer_arguments, make_task, make_timescales, placed
 from .schema import Experiment, Model
-from .timescales import make_timescales
 
 
 def build_model(model: Model, device: torch.device | str | None = None) -> SequenceModel | LanguageModel:

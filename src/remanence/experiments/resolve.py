@@ -1,4 +1,4 @@
-"""From what a file says to an experiment that can run: preset, overrides, shared and own arguments of every model."""
+"""From an experiment file to an experiment that can run: preset, overrides, shared and own arguments of every model."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from ..nn import KNOWN as MODELS
 from ..nn.lstm import LSTM
 from ..tasks import KNOWN as TASKS
 from ..tasks.base import Task
+from ..timescales import KNOWN as TIMESCALES
+from ..timescales import Fixed, Timescales
+from ..timescales.initial import Freeze
 from ..training.config import Training
 from .build import build, convert, expect_known, expect_mapping, join
 from .merge import merge, override
 from .own_tasks import is_own, own_task
 from .schema import PRESETS, Experiment, Model, Number
-from .timescales import make_timescales
 
 OF_READOUT = ("output_dropout", "embedding", "missing", "mask_input", "dt_input")
 """Fields of a model around its layer; a language model has some of them as arguments of its own, and not the others."""
@@ -153,3 +155,43 @@ def placed(error: Exception, path: str, names: Iterable[str]) -> ValueError:
     if len(words) == 3 and words[0] == "expected" and words[1].strip(",") in names:
         words[1] = join(path, words[1])
     return ValueError(" ".join(words))
+
+
+def make_timescales(values: Any, path: str) -> Timescales | list[Timescales | None] | None:
+    """Timescales from plain data.
+
+    Args:
+        values: a name of `remanence.timescales.KNOWN` and its arguments; or a list with one of these or null for every
+            layer.
+        path: where they stand, for messages.
+    """
+    if isinstance(values, list | tuple):
+        return [one_timescales(value, f"{path}[{number}]") for number, value in enumerate(values)]
+    return one_timescales(values, path)
+
+
+def one_timescales(values: Any, path: str) -> Timescales | None:
+    """Timescales of one layer, or of all alike; None leaves them as they are."""
+    if values is None:
+        return None
+    arguments = dict(expect_mapping(values, path))
+    if "name" not in arguments:
+        raise ValueError(f"expected {join(path, 'name')} to be given, got nothing")
+    kind = lookup(join(path, "name"), arguments.pop("name"), TIMESCALES)
+    try:
+        return fixed_timescales(arguments, path) if kind is Fixed else build(kind, arguments, path)
+    except (TypeError, ValueError) as error:
+        # The classes name a field without its path, and the numbers of Fixed "timescales".
+        first, _, rest = str(error).removeprefix("expected ").partition(" ")
+        field = "values" if first == "timescales" else first
+        raise ValueError(f"expected {join(path, field)} {rest}" if field in arguments else str(error)) from None
+
+
+def fixed_timescales(arguments: dict[str, Any], path: str) -> Fixed:
+    """Timescales given as numbers: one for all units, or one for each."""
+    expect_known(arguments, ("values", "freeze"), path)
+    if "values" not in arguments:
+        raise ValueError(f"expected {join(path, 'values')} to be given, got nothing")
+    values = convert(float | list[float], arguments["values"], join(path, "values"))
+    freeze = convert(Freeze, arguments.get("freeze", False), join(path, "freeze"))
+    return Fixed(values, freeze=freeze)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import files
 from .figure import Figure
-from .layout import Page
+from .layout import NORMAL, SMALL, Page
 from .look import Look, Theme, look_of, places_of
 from .panels import draw_panel
-from .text_size import NORMAL, SMALL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

@@ -1,24 +1,54 @@
-"""Where title, legend and words of a figure stand: above and below the panels, never over data."""
+"""Where the title, legend and text of a figure go: above and below the panels, never over data."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .figure import Figure
-from .look import Look, colour_of, places_of, shown_in_legend
-from .series_style import dashes, marker_of
-from .text_size import BOLD, LARGE, LINE, NORMAL, SMALL, letter, line, lines_of, wrapped
+from .look import Look, colour_of, dashes, marker_of, places_of, shown_in_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
+
+
+LARGE, NORMAL, SMALL = 11.0, 9.5, 8.5
+"""Sizes of text in points."""
+LINE = 1.45
+"""Height of a line of text in units of its size."""
+BOLD = 1.12
+"""How much wider bold text is."""
+LETTER = 0.56
+"""Width of a letter in units of its size, a little above the mean of the font."""
+
 
 WIDTH, HEIGHT = 4.4, 3.3
 """Of one panel with its labels, in inches."""
 MARGIN = 0.12
 SAMPLE = 0.62
 """Width of the sample of a line in the legend, with the room around it, in inches."""
+
+
+def letter(size: float) -> float:
+    """Width of a letter in inches."""
+    return LETTER * size / 72
+
+
+def line(size: float) -> float:
+    """Height of a line of text in inches."""
+    return LINE * size / 72
+
+
+def wrapped(text: str, width: float, size: float) -> str:
+    """Text in lines that fit a width in inches."""
+    return "\n".join(textwrap.wrap(text, max(10, int(width / letter(size))), break_on_hyphens=False))
+
+
+def lines_of(text: str, size: float) -> float:
+    """Height of text in inches."""
+    return (text.count("\n") + 1) * line(size) if text else 0.0
 
 
 @dataclass(frozen=True)

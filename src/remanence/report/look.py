@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ..names import lookup
 from .figure import Figure, Series
@@ -128,3 +128,23 @@ def parts(colour: str) -> tuple[int, int, int]:
 def ten_to(power: int) -> str:
     """A power of ten as it is written."""
     return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def dashes(series: Series) -> Any:
+    """Dashes for what is derived, fitted or published."""
+    return (0, (4, 1.6)) if series.dashed else "-"
+
+
+def marker_of(series: Series, places: dict[str, int]) -> str | None:
+    """Every colour has its marker, also on lines, for print in grey. Lines of a scale have none."""
+    if series.shade is not None:
+        return None if series.mark == "line" else "o"
+    if series.dashed and series.mark == "line":
+        return None
+    return MARKERS[places[series.like or series.name] % len(MARKERS)]
+
+
+def seldom(points: int, place: int) -> tuple[int, int]:
+    """Where on a line markers stand: a few, at other places for every colour."""
+    every = max(1, points // 6)
+    return place * every // len(MARKERS), every

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .figure import Axis, Heat, Numbers, Panel, Reference, Series
-from .layout import HEIGHT, WIDTH
-from .look import SCALE, Look, colour_of, ten_to
-from .series_style import dashes, marker_of, seldom
-from .text_size import NORMAL, SMALL, letter, wrapped
+from .layout import HEIGHT, NORMAL, SMALL, WIDTH, letter, wrapped
+from .look import SCALE, Look, colour_of, dashes, marker_of, seldom, ten_to
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,8 +14,7 @@ from ..registry import find
 from ..schema import Experiment
 from ..sections import gather
 from .display import Board
-from .outcome import ABOUT_THE_FAST_GATE, WHERE_AN_LSTM_DOES_AS_WELL, conclusion, introduction, table
-from .picture import draw
+from .outcome import ABOUT_THE_FAST_GATE, WHERE_AN_LSTM_DOES_AS_WELL, conclusion, draw, introduction, table
 from .race import race
 from .standing import Standing, read
 

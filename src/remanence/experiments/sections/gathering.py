@@ -1,21 +1,22 @@
-"""From folders of results to what `remanence report` shows. What has not ended is shown as far as it is."""
+"""From result folders to the sections of `remanence report`. Unfinished runs are shown as far as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...report.section import Section
+from ...table import Table
 from ...training.directory import read_result
-from ..registry import IDS
-from ..schema import PRESETS
-from ..verdicts import judgements
-from .looked_at import of_analysis
-from .pictures import UNREADABLE
+from ..configuration import listed, published_table
+from ..registry import IDS, find
+from ..schema import PRESETS, Experiment
+from ..verdicts import Evidence, Judgement, decide, how_decided, judgements
+from .facts import source
 from .run_folders import Key, RunFolder, search
-from .trained import of_runs
+from .trained import UNREADABLE, of_runs, section_figures
 
 
 def gather(folders: Sequence[Path], by_hand: bool = True, none: bool = False) -> list[Section]:
@@ -91,3 +92,38 @@ def with_problems(sections: list[Section], problems: Sequence[str]) -> list[Sect
     first, *others = sections
     notes = [f"Left out: {problem}." for problem in problems]
     return [replace(first, notes=[*notes, *first.notes]), *others]
+
+
+def of_analysis(key: Key, result: Mapping[str, Any], judgement: Judgement | None) -> Section:
+    """An experiment that looks at trained models, or computes something."""
+    root, id, preset = key
+    known = id in IDS and preset in PRESETS
+    experiment = (
+        find(id, preset) if known else Experiment(id, id, str(result.get("reproduces", "")), preset, "analysis")
+    )
+    notes = [] if known else [f"This version of remanence knows no {id} with preset {preset}."]
+    tables = [Table(**one) for one in result["tables"]]
+    if experiment.published:
+        tables.append(replace(published_table(experiment), title="Published"))
+    found = Evidence(experiment, {}, data=result.get("found") or {})
+    claims = decide(found) if judgement is None else judgement.claims
+    looked_at = [f"{one.get('need')} {one.get('model')} seed {one.get('seed')}" for one in result.get("runs") or []]
+    stated = [
+        ("function", f"{result['function']}: {listed(result.get('arguments') or {})}"),
+        ("runs looked at", ", ".join(looked_at)),
+        ("choices and deviations", " ".join(experiment.choices)),
+    ]
+    return Section(
+        id=id,
+        preset=preset,
+        title=experiment.title,
+        source=source(experiment),
+        models=list(dict.fromkeys(str(one.get("model")) for one in result.get("runs") or [])),
+        published=experiment.claims,
+        claims=claims,
+        judged=how_decided(claims, "") if judgement is None else judgement.because,
+        tables=tables,
+        figures=section_figures(experiment, root, notes),
+        facts=[(name, value) for name, value in stated if value],
+        notes=notes,
+    )

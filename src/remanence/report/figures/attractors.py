@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..figure import Axis, Figure, Panel, Series
 from ..files import ResultFiles
-from .curves import mean_and_band
-from .pieces import figure
+from .shared import figure, mean_and_band
 
 STARTS = {"zeros": "from zeros", "others": "from another text's state"}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ..figure import Axis, Figure, Panel, Series
 from ..files import ResultFiles, RunFiles
-from .curves import mean_and_band
 from .learning_curves import learning_curves
+from .shared import mean_and_band
 
 NAME = re.compile(r"_(?:(\d+)_(\d+)|over_(\d+))")
 

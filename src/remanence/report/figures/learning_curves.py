@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..figure import Axis, Figure, Panel
 from ..files import ResultFiles, RunFiles
-from .curves import guessing, in_sight, titled, with_mean
+from .shared import guessing, in_sight, titled, with_mean
 
 TIMED = "-time"
 """How the names of models end that see time as an input."""

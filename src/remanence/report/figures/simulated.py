@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..figure import Axis, Figure, Panel, Reference, Series
 from ..files import ResultFiles
 from ..look import ten_to
-from .pieces import figure
+from .shared import figure
 
 LATE = 10.0
 """Where the slopes of the toy problem begin: the bounds are about late times."""

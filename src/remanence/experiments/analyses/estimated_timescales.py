@@ -1,21 +1,26 @@
-"""Forget values of all units of a language model over a long text, without a step-by-step run where there is a way."""
+"""Timescales of the units of language models, estimated from their forget values on a long text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ... import timescales
+from ... import analysis, timescales
+from ...analysis.groups import timescales_of
 from ...cells import LSTMCell
 from ...cells.base import affine
 from ...gates import Gate
 from ...models import LanguageModel
 from ...nn import Recurrent
 from ...nn.sequence import Inputs
+from ...table import Table
+from .trained import Findings, Trained, in_order, keep
+from .words import corpus_of, language_model, median, rounded, text_of
+from .words import layer as layer_of
 
 Record = dict[str, Tensor]
 
@@ -139,3 +144,104 @@ def estimated_timescales(model: LanguageModel, tokens: Tensor, *, chunk: int = 7
     columns = tokens.to(model.device).unsqueeze(1)
     chunks = (columns[start : start + chunk] for start in range(0, len(columns), chunk))
     return [own.cpu() for own in timescales.estimate(ForgetValues(model), chunks, carry_state=True)]
+
+
+def assigned_vs_estimated(
+    runs: Sequence[Trained], *, layer: int = 2, length: int | None = None, chunk: int = 70
+) -> Findings:
+    """Timescales of the units of a layer from its biases and from forget values on the test text.
+
+    The data, by need, model and seed, with H units in their order, which is that of assigned timescales, long to short:
+
+        layer        counted from one
+        assigned     H numbers
+        estimated    H numbers
+        spearman     correlation of ranks
+        log_pearson  correlation of logarithms
+        left_out     units without a logarithm
+
+    Args:
+        runs: models of words.
+        layer: counted from one at the input.
+        length: only the first so many words of the test text; None for all.
+        chunk: words run at a time.
+    """
+    data: dict[str, Any] = {}
+    rows = []
+    for run in in_order(runs):
+        model = language_model(run)
+        estimated = estimated_timescales(model, text_of(corpus_of(run), "test", length), chunk=chunk)
+        assigned = timescales_of(layer_of(model, layer))
+        found = analysis.assigned_against_estimated(assigned, estimated[layer - 1])
+        keep(data, run, {"layer": layer, **rounded(found.plain())})
+        numbers = f"{found.spearman:.3f}", f"{found.log_pearson:.3f}", str(found.left_out)
+        rows.append((run.need, run.model_name, str(run.seed), str(len(assigned)), *numbers))
+    headings = ("text", "model", "seed", "units", "Spearman", "Pearson of logarithms", "units without logarithm")
+    return Findings(data, [Table(f"assigned against estimated timescales, layer {layer}", headings, rows, words=2)])
+
+
+def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chunk: int = 70) -> Findings:
+    """Timescales of all units of all layers from forget values on the test text, and distributions fitted to them.
+
+    The data, by need, model and seed, with n units in all layers:
+
+        timescales      n numbers, long to short
+        range           the shortest and the longest
+        below_10        share of units below ten words
+        better          family with the smaller statistic, "inverse gamma" or "gaussian"
+        inverse_gamma   {family, parameter, grid (A), statistics (A), best, statistic, quantiles (n), long to short}:
+                        quantiles are the curve to draw beside timescales
+        gaussian        the same
+        layers          for every layer {units, below_10, median, longest}
+
+    Args:
+        runs: models of words.
+        length: only the first so many words of the test text; None for all.
+        chunk: words run at a time.
+    """
+    data: dict[str, Any] = {}
+    rows = []
+    for run in in_order(runs):
+        own = estimated_timescales(language_model(run), text_of(corpus_of(run), "test", length), chunk=chunk)
+        fits = analysis.timescale_fits(own)
+        keep(data, run, plain_fits(fits, own))
+        rows.append((run.need, run.model_name, str(run.seed), *fits_row(fits)))
+    headings = (
+        *("text", "model", "seed", "units", "shortest", "longest", "below 10, %"),
+        *("best alpha", "KS", "best mu", "KS", "nearer"),
+    )
+    title = "timescales in words from forget values on the test text, inverse gamma (alpha) and Gaussian (mu) fitted"
+    return Findings(data, [Table(title, headings, rows, words=2, text=1)])
+
+
+def plain_fits(fits: analysis.TimescaleFits, layers: Sequence[Tensor]) -> dict[str, Any]:
+    """For the result file."""
+    found: dict[str, Any] = {
+        **fits.plain(),
+        "range": analysis.as_plain([fits.timescales[-1], fits.timescales[0]]),
+        "layers": [
+            {
+                "units": len(own),
+                "below_10": float((own < 10).double().mean()),
+                "median": median(own),
+                "longest": float(torch.amax(own)),
+            }
+            for own in layers
+        ],
+    }
+    whole: dict[str, Any] = rounded(analysis.as_plain(found))
+    return whole
+
+
+def fits_row(fits: analysis.TimescaleFits) -> tuple[str, ...]:
+    """One model."""
+    gamma, gaussian = fits.inverse_gamma, fits.gaussian
+    return (
+        str(len(fits.timescales)),
+        f"{fits.timescales[-1]:.2f}",
+        f"{fits.timescales[0]:.1f}",
+        f"{100 * fits.below_10:.1f}",
+        *(f"{gamma.best:.2f}", f"{gamma.statistic:.3f}"),
+        *(f"{gaussian.best:.2f}", f"{gaussian.statistic:.3f}"),
+        fits.better,
+    )
