@@ -94,7 +94,7 @@ def test_what_needs_a_slice_of_its_own_has_one_or_is_told(tmp_path):
     assert campaign.carry_out([*lines, *short], tmp_path, ended, 3, "cpu", say=said.append) == lines[1:]
     assert [words.partition(": ")[0] for words in said if "started" in words] == [*map(str, short), str(lines[0])]
     assert said[4] == f"{lines[0]}: started, 1 runs, alone"
-    words = "left for a slice of its own: 8.5 minutes alone, about 12.75 as one of 3, of 9.7"
+    words = "needs a slice of its own: 8.5 minutes alone, about 12.75 as one of 3, of 9.7"
     assert said[6:] == [f"{line}: {words}" for line in lines[1:]]
 
 

@@ -127,7 +127,7 @@ def test_going_on_forgets_what_came_after_the_checkpoint(told, capsys):
     board = Board(told.standings, 10)
     board.lanes["lstm"].begin(told.groups["lstm"], 5, 10)
     assert told.standings["lstm"].curves == {1: [(5, GUESS)], 2: [(5, GUESS)]}
-    assert capsys.readouterr().err == "LSTM: goes on at update 5\n"
+    assert capsys.readouterr().err == "LSTM: resumes at update 5\n"
 
 
 # Processes.
@@ -172,7 +172,7 @@ def test_a_signal_stops_the_race_and_loses_nothing(tmp_path):
         process.send_signal(number)
         rest = process.stdout.read()
         assert process.wait() == 128 + number
-    assert rest.endswith(f"stopped by {number.name}; the same command goes on\n")
+    assert rest.endswith(f"stopped by {number.name}; the same command resumes\n")
     folder = tmp_path / "own" / "demo" / "smoke" / "plstm" / "seed-1"
     assert list((folder / "checkpoints").glob("*.safetensors"))
     assert not (folder / "result.json").exists()

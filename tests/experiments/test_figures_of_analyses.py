@@ -239,7 +239,7 @@ def test_forget_maps_are_labelled_with_timescales_where_these_were_set(runs, mad
     assert panel.title == "Penn Treebank, mts: layer 2"
     assert panel.heat.values == own["values"]
     assert panel.heat.rows[0] != figure.panels[1].heat.rows[0] == "1"
-    assert panel.y.title == "mean timescale set (words)"
+    assert panel.y.title == "mean assigned timescale (words)"
     assert len(panel.heat.columns) == 20
     assert (panel.heat.low, panel.heat.high) == (0, 1)
 

@@ -162,7 +162,7 @@ def test_a_model_that_is_given_is_copied_and_its_weights_are_where_it_begins(tmp
     rm.fit(given, signs(), "signs/plstm", out=tmp_path, **SHORT)
     assert all(torch.equal(weight, before[name]) for name, weight in given.state_dict().items())
     rm.fit(given, signs(), "signs/plstm", out=tmp_path, **SHORT)
-    with pytest.raises(ValueError, match=r"expected the weights that the run in .* began with, got others"):
+    with pytest.raises(ValueError, match=r"expected the initial weights of the run in .*, got different ones"):
         rm.fit(plstm(), signs(), "signs/plstm", out=tmp_path, **SHORT)
 
 

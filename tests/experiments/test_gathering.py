@@ -78,7 +78,8 @@ def test_in_what_runs_are_not_as_published_is_told(tmp_path):
     write_runs(tmp_path, SCORES, changes={"batch": 7})
     section = one(tmp_path)
     assert (
-        dict(section.facts)["not as published"] == "training.batch 7 instead of 128, training.epochs 15 instead of 100"
+        dict(section.facts)["differs from the paper"]
+        == "training.batch 7 instead of 128, training.epochs 15 instead of 100"
     )
     assert "training.batch 7 instead of 128" in section.judged
 
@@ -101,12 +102,12 @@ def test_a_half_finished_experiment_is_shown_as_far_as_it_is(tmp_path):
     assert (section.done, section.planned, section.status) == (2, 6, "part")
     assert rows_of(section.tables[0])["lstm"]["seeds"] == ""
     states = {(row[0], row[1]): row[2] for row in section.runs.rows}
-    assert states["lstm", "1"] == "not ended, 50%"
-    assert states["lstm", "2"] == "not ended"
-    assert "lstm, seed 1, at update 1,500 (50%); lstm, seed 2, nothing evaluated yet" in section.notes[0]
+    assert states["lstm", "1"] == "not finished, 50%"
+    assert states["lstm", "2"] == "not finished"
+    assert "lstm, seed 1, at update 1,500 (50%); lstm, seed 2, not evaluated yet" in section.notes[0]
     assert {series.like or series.name for series in section.figures[0].panels[0].series} == {"lstm", "plstm"}
     assert {claim.verdict for claim in section.claims} <= {"not tested here", "open"}
-    assert "not ended, 50%" in page.html([section])
+    assert "not finished, 50%" in page.html([section])
 
 
 def test_nothing_evaluated_yet_is_a_section_with_a_note(tmp_path):
@@ -179,7 +180,7 @@ def test_an_experiment_nobody_knows_is_shown_as_its_runs_say(tmp_path, id):
     section = one(tmp_path)
     assert (section.id, section.done, section.planned) == (id, 1, 1)
     assert section.figures
-    assert any("knows no plstm/other" in note for note in section.notes) == (id == "plstm/other")
+    assert any("has no plstm/other" in note for note in section.notes) == (id == "plstm/other")
 
 
 def test_a_result_of_an_analysis_is_shown_with_its_tables(tmp_path):
@@ -199,7 +200,7 @@ def test_a_result_of_an_analysis_is_shown_with_its_tables(tmp_path):
     ("make", "words"),
     [
         (lambda path: path / "nowhere", "not there"),
-        (lambda path: path, "without any"),
+        (lambda path: path, "got no results in"),
         (lambda path: _file(path / "file"), "a file"),
     ],
 )

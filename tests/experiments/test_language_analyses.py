@@ -199,7 +199,7 @@ def test_models_of_different_texts_are_not_compared(corpus, folder, tmp_path):
     other = tmp_path / "others"
     other.mkdir()
     runs = [Run(make(corpus), folder), Run(make(corpus), str(other), "baseline")]
-    with pytest.raises(ValueError, match="expected models of one text to compare in text, got 2 texts"):
+    with pytest.raises(ValueError, match="expected models of one corpus to compare in text, got 2 corpora"):
         KNOWN["by_frequency"](runs)
 
 

@@ -111,7 +111,7 @@ def test_what_is_no_experiment_has_a_page_without_overview_filter_and_presets():
     assert [one for _, one in parsed.found if one.get("class") == "preset"] == []
     assert parsed.named("h2") == []
     assert "experiment" not in parsed.text
-    assert "What was run" not in parsed.text
+    assert "Setup" not in parsed.text
     for words in ("Units of a model", "Its units.", "l0", "Figure of plstm"):
         assert words in parsed.text
 

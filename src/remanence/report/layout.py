@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 LARGE, NORMAL, SMALL = 11.0, 9.5, 8.5
-"""Sizes of text in points."""
+"""Font sizes in points."""
 LINE = 1.45
-"""Height of a line of text in units of its size."""
+"""Line height, relative to the font size."""
 BOLD = 1.12
 """How much wider bold text is."""
 LETTER = 0.56
-"""Width of a letter in units of its size, a little above the mean of the font."""
+"""Width of a letter relative to the font size, a little above the mean of the font."""
 
 
 WIDTH, HEIGHT = 4.4, 3.3
-"""Of one panel with its labels, in inches."""
+"""Size of one panel with its labels, in inches."""
 MARGIN = 0.12
 SAMPLE = 0.62
-"""Width of the sample of a line in the legend, with the room around it, in inches."""
+"""Width of a line sample in the legend with its padding, in inches."""
 
 
 def letter(size: float) -> float:
@@ -42,7 +42,7 @@ def line(size: float) -> float:
 
 
 def wrapped(text: str, width: float, size: float) -> str:
-    """Text in lines that fit a width in inches."""
+    """Wrap text to a width in inches."""
     return "\n".join(textwrap.wrap(text, max(10, int(width / letter(size))), break_on_hyphens=False))
 
 
@@ -53,7 +53,7 @@ def lines_of(text: str, size: float) -> float:
 
 @dataclass(frozen=True)
 class Page:
-    """Where things are: all sizes in inches."""
+    """Layout of a figure, in inches."""
 
     figure: Figure
     rows: int
@@ -66,7 +66,7 @@ class Page:
 
     @classmethod
     def of(cls, figure: Figure) -> Page:
-        """Room for everything a figure has."""
+        """Compute the layout of a figure."""
         if not figure.panels:
             raise ValueError(f"expected a figure with panels, got {figure.id} without any")
         columns = min(figure.columns, len(figure.panels))
@@ -89,23 +89,23 @@ class Page:
 
     @property
     def head(self) -> float:
-        """Title and legend."""
+        """Height of title and legend."""
         return 2 * MARGIN + lines_of(self.title, LARGE) + self.legend_rows * line(NORMAL) * 1.1
 
     @property
     def foot(self) -> float:
-        """What stands below: the note and what was published."""
+        """Height of the note and the published claim below the panels."""
         return MARGIN + lines_of(self.below, SMALL) if self.below else 0.0
 
     @property
     def height(self) -> float:
-        """Of everything."""
+        """Height of the whole figure."""
         notes = max((len(panel.note) for panel in self.figure.panels), default=0)
         note = line(SMALL) * math.ceil(notes * letter(SMALL) / (0.8 * WIDTH))
         return self.head + self.rows * (HEIGHT + note) + self.foot
 
     def write(self, drawing: Drawing, look: Look) -> None:
-        """Title, legend and what stands below; the panels get what is left."""
+        """Draw title, legend and the text below; the panels get the remaining space."""
         engine = drawing.get_layout_engine()
         assert engine is not None
         bottom, top = self.foot / self.height, 1 - self.head / self.height
@@ -134,7 +134,7 @@ class Page:
 
 
 def legend_handles(figure: Figure, look: Look) -> list[Any]:
-    """A sample of every entry."""
+    """Legend handles of all entries."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,6 +1,6 @@
 """Analyses of trained models: from the folders of finished runs to plain data and tables.
 
-Each takes the runs an experiment needs (see `Experiment.needs`) and what its file says under `arguments`.
+Each takes the runs that an experiment needs (see `Experiment.needs`) and the `arguments` in its file.
 """
 
 from collections.abc import Callable

@@ -14,7 +14,7 @@ from .trained import Findings, Trained, by_need_and_model
 
 
 def generalisation(runs: Sequence[Trained], *, delays: list[int], sequences: int = 1000) -> Findings:
-    """Accuracy of every model at delays it was not trained on."""
+    """Accuracy of every model at delays other than the one it was trained on (pLSTM figure A.2)."""
     data: dict[str, Any] = {}
     tables = []
     for need, models in by_need_and_model(runs).items():
@@ -22,12 +22,12 @@ def generalisation(runs: Sequence[Trained], *, delays: list[int], sequences: int
         data[need] = {name: {"seeds": [run.seed for run in models[name]], **one.plain()} for name, one in found.items()}
         rows = [(name, str(len(models[name])), *cells_at_delays(one)) for name, one in found.items()]
         headings = ("model", "seeds", *map(str, delays))
-        tables.append(Table(f"accuracy in %, trained on {need}, by delay of the test", headings, rows))
+        tables.append(Table(f"accuracy in %, trained on {need}, by test delay", headings, rows))
     return Findings(data, tables)
 
 
 def at_delays(group: Sequence[Trained], delays: list[int], sequences: int) -> analysis.Generalisation:
-    """The seeds of one model, side by side."""
+    """Evaluate all seeds of one model."""
     task = group[0].task
     if not isinstance(task, Copy):
         raise ValueError(f"expected models trained on copy, got task {task.name!r}")
@@ -79,14 +79,14 @@ def compare_exponents(ages: Mapping[Trained, analysis.UnitAges]) -> list[dict[st
 
 
 def ages_row(run: Trained, ages: analysis.UnitAges) -> tuple[str, ...]:
-    """One model."""
+    """Table row of one model."""
     of_later = "-" if ages.p_later_mean is None else f"{ages.p_later_mean:.2f}"
     later = f"{len(ages.later)} of {len(ages.p)}"
     return run.need, str(run.seed), later, f"{ages.p_mean:.2f}", of_later, str(ages.p_below_half)
 
 
 def comparison_row(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """One test."""
+    """Table row of one t test."""
     means = " and ".join(f"{mean:.2f}" for mean in found["means"])
     numbers = f"{found['t']:.1f}", f"{found['p_value']:.2g}", f"{found['cohens_d']:.2f}"
     return " and ".join(found["needs"]), str(found["seed"]), means, *numbers
@@ -105,7 +105,7 @@ def unit_ablation(
     sequences: int = 1000,
     where: Literal["everywhere", "head"] = "everywhere",
 ) -> Findings:
-    """Accuracy of every model as it loses units in random orders, and of pLSTMs that lose later-reset units first."""
+    """Accuracy as units are silenced in random order; for pLSTMs also with later-reset units first (pLSTM figure 5)."""
     shared: dict[str, Any] = {"step": step, "orders": orders, "sequences": sequences, "where": where}
     data: dict[str, Any] = {}
     tables = []
@@ -120,7 +120,7 @@ def unit_ablation(
 
 
 def add_curves(curves: Curves, name: str, run: Trained, ablated: int, shared: dict[str, Any]) -> None:
-    """The curve of one model; of a pLSTM also that with later-reset units first."""
+    """Add the curve of one model; for a pLSTM also the one with later-reset units first."""
     model = run.model()
     ablated = min(ablated, model.layer.hidden_size)
     random = analysis.unit_ablation(model, run.task, seed=run.seed, ablated=ablated, **shared)
@@ -132,7 +132,7 @@ def add_curves(curves: Curves, name: str, run: Trained, ablated: int, shared: di
 
 
 def ablation_table(title: str, curves: Curves) -> Table:
-    """A row for every curve, with about six of its points."""
+    """One row per curve, with about six of its points."""
     counts = next(iter(next(iter(curves.values())).values())).counts.tolist()
     every = max(1, (len(counts) - 1) // 5)
     shown = sorted({*range(0, len(counts), every), len(counts) - 1})

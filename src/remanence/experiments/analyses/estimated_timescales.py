@@ -28,13 +28,13 @@ Record = dict[str, Tensor]
 class ForgetValues:
     """A language model as `remanence.timescales.estimate` measures it, on the engine of the model.
 
-    A gate that carries nothing of its own from step to step follows from the input and the hidden state before it:
+    The forget value of a gate without carried state depends only on the input and the previous hidden state:
 
         f_t = phi(W x_t + R h_{t-1} + b)
 
-    Engines give h of all steps, so that all f are one product. `LanguageModel.watch` would go step by step, three
-    layers of 82,430 steps on the test text of the Penn Treebank. It is used where it must be: for the power law, whose
-    ages are its own, and for other cells.
+    Engines return h for all steps, so all f take one matmul. `LanguageModel.watch` would go step by step, three layers
+    of 82,430 steps on the test text of the Penn Treebank. It is used only where it is needed: for the power law, which
+    carries its age, and for other cells.
 
     Args:
         model: in evaluation mode.
@@ -46,7 +46,7 @@ class ForgetValues:
 
     @property
     def training(self) -> bool:
-        """Of the model."""
+        """Training mode of the model."""
         return self.model.training
 
     @training.setter
@@ -55,28 +55,28 @@ class ForgetValues:
 
     @property
     def gate(self) -> Gate:
-        """Of all layers."""
+        """The gate of all layers."""
         return self.model.gate
 
     def forget_biases(self) -> list[tuple[Tensor, ...]]:
-        """Of the model."""
+        """Forget biases of the model."""
         return self.model.forget_biases()
 
     def train(self, mode: bool = True) -> None:
-        """As the model does."""
+        """Set the training mode of the model."""
         self.model.train(mode)
 
     @torch.no_grad()
     def watch(self, input: Inputs, state: Any = None, dt: Any = None) -> tuple[list[Record], Any, Tensor | None]:
-        """Run, and keep the forget values.
+        """Run the model and record the forget values.
 
         Args:
-            input: whole numbers `(T, B)`.
-            state: state to start from, as returned; zeros if None.
+            input: token ids `(T, B)`.
+            state: initial state, as returned; zeros if None.
             dt: None.
 
         Returns:
-            For every layer `forget` and `complement` (1 - forget), `(T, B, H)` each; the state after the last step;
+            For every layer, `forget` and `complement` (1 - forget), `(T, B, H)` each; the state after the last step;
             None.
         """
         if not self.at_once:
@@ -90,18 +90,18 @@ class ForgetValues:
 
 
 def follows_from_hidden(layer: Recurrent) -> bool:
-    """Whether forget values follow from the inputs and hidden states of a layer."""
+    """Whether the forget values of a layer can be computed from its inputs and hidden states."""
     cell = layer.cell
     return isinstance(cell, LSTMCell) and not cell.gate.carries and not layer.proj_size
 
 
 def of_layer(layer: Recurrent, inputs: Tensor, before: Any, output: Tensor) -> Record:
-    """Forget values of one layer that has run.
+    """Forget values of one layer from its inputs and outputs.
 
     Args:
         layer: an LSTM.
         inputs: `(T, B, I)`.
-        before: the state it started from, or None for zeros.
+        before: its initial state, or None for zeros.
         output: hidden states `(T, B, H)`.
     """
     cell = layer.cell
@@ -115,7 +115,7 @@ def of_layer(layer: Recurrent, inputs: Tensor, before: Any, output: Tensor) -> R
 
 @contextmanager
 def heard(model: LanguageModel, tell: Callable[[Recurrent, Tensor, Any, Tensor], None]) -> Iterator[None]:
-    """While it lasts, every layer that runs is told with its inputs, the state before, and its outputs."""
+    """Context in which `tell` is called for every layer that runs, with its inputs, initial state and outputs."""
 
     def hook(layer: Any, given: tuple[Any, ...], result: tuple[Tensor, Any]) -> None:
         inputs, before = given
@@ -132,12 +132,12 @@ def heard(model: LanguageModel, tell: Callable[[Recurrent, Tensor, Any, Tensor],
 def estimated_timescales(model: LanguageModel, tokens: Tensor, *, chunk: int = 70) -> list[Tensor]:
     """Timescale of every unit from its mean forget value on a text, one float64 `(H,)` tensor per layer on the CPU.
 
-    What `remanence.analysis.estimated_timescales` gives, sooner.
+    Same result as `remanence.analysis.estimated_timescales`, but faster.
 
     Args:
         model: a language model.
-        tokens: a text, `(N,)`, which is read in one piece from zero state.
-        chunk: words run at a time.
+        tokens: a text, `(N,)`, read as one sequence from a zero state.
+        chunk: words per forward pass.
     """
     if chunk < 1:
         raise ValueError(f"expected chunks of at least one word, got {chunk}")
@@ -151,20 +151,20 @@ def assigned_vs_estimated(
 ) -> Findings:
     """Timescales of the units of a layer from its biases and from forget values on the test text.
 
-    The data, by need, model and seed, with H units in their order, which is that of assigned timescales, long to short:
+    The data, by need, model and seed, with H units in the order of their assigned timescales, long to short:
 
-        layer        counted from one
-        assigned     H numbers
-        estimated    H numbers
-        spearman     correlation of ranks
-        log_pearson  correlation of logarithms
-        left_out     units without a logarithm
+        layer        number of the layer, from 1
+        assigned     H values
+        estimated    H values
+        spearman     rank correlation
+        log_pearson  Pearson correlation of the logarithms
+        left_out     number of units without a finite logarithm
 
     Args:
-        runs: models of words.
-        layer: counted from one at the input.
-        length: only the first so many words of the test text; None for all.
-        chunk: words run at a time.
+        runs: word-level language models.
+        layer: number of the layer, from 1 at the input.
+        length: use only the first `length` words of the test text; None for all.
+        chunk: words per forward pass.
     """
     data: dict[str, Any] = {}
     rows = []
@@ -181,23 +181,23 @@ def assigned_vs_estimated(
 
 
 def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chunk: int = 70) -> Findings:
-    """Timescales of all units of all layers from forget values on the test text, and distributions fitted to them.
+    """Timescales of all units from forget values on the test text, and distributions fitted to them.
 
     The data, by need, model and seed, with n units in all layers:
 
-        timescales      n numbers, long to short
+        timescales      n values, long to short
         range           the shortest and the longest
-        below_10        share of units below ten words
-        better          family with the smaller statistic, "inverse gamma" or "gaussian"
+        below_10        fraction of units below ten words
+        better          family with the smaller KS statistic, "inverse gamma" or "gaussian"
         inverse_gamma   {family, parameter, grid (A), statistics (A), best, statistic, quantiles (n), long to short}:
-                        quantiles are the curve to draw beside timescales
+                        quantiles are the curve to draw next to the timescales
         gaussian        the same
-        layers          for every layer {units, below_10, median, longest}
+        layers          per layer {units, below_10, median, longest}
 
     Args:
-        runs: models of words.
-        length: only the first so many words of the test text; None for all.
-        chunk: words run at a time.
+        runs: word-level language models.
+        length: use only the first `length` words of the test text; None for all.
+        chunk: words per forward pass.
     """
     data: dict[str, Any] = {}
     rows = []
@@ -234,7 +234,7 @@ def plain_fits(fits: analysis.TimescaleFits, layers: Sequence[Tensor]) -> dict[s
 
 
 def fits_row(fits: analysis.TimescaleFits) -> tuple[str, ...]:
-    """One model."""
+    """Table row of one model."""
     gamma, gaussian = fits.inverse_gamma, fits.gaussian
     return (
         str(len(fits.timescales)),

@@ -19,12 +19,12 @@ from .words import layer as layer_of
 
 
 def perplexity(scores: Mapping[str, Any] | None) -> float | None:
-    """From the scores of a split."""
+    """Perplexity from the scores of a split; None if it is missing or not finite."""
     if not scores:
         return None
     value = scores.get("perplexity")
     if value is None and scores.get("loss") is not None:
-        value = math.exp(min(scores["loss"], 700.0))  # what is larger is no number
+        value = math.exp(min(scores["loss"], 700.0))  # larger values overflow
     return None if value is None or not math.isfinite(value) else float(value)
 
 
@@ -38,7 +38,7 @@ def of_runs(runs: Sequence[Trained]) -> dict[str, Any]:
 
 
 def mean(values: Any) -> float | None:
-    """Of those that are there."""
+    """Mean of the values that are not None."""
     there = [value for value in values if value is not None]
     return statistics.fmean(there) if there else None
 
@@ -50,24 +50,24 @@ def cells(found: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def best(found: Mapping[Any, Mapping[str, Any]]) -> Any:
-    """The key with the lowest mean perplexity in validation, None where there is none."""
+    """The key with the lowest mean validation perplexity, or None."""
     there = {key: one["validation_mean"] for key, one in found.items() if one["validation_mean"] is not None}
     return min(there, key=lambda key: there[key]) if there else None
 
 
 def shape_sweep(runs: Sequence[Trained], *, layer: int = 2) -> Findings:
-    """Perplexity of models by the shape of the timescales of a layer. Validation decides, test is reported.
+    """Perplexity of models by the shape of the timescale distribution of a layer. Validation selects, test is reported.
 
     The shape is read from the models, so that they may have any names. The data, by corpus:
 
-        layer    counted from one
-        best     the shape with the lowest mean perplexity in validation
-        shapes   list, by rising shape, of {alpha, model: its name, timescales: assigned, long to short, (H),
+        layer    number of the layer, from 1
+        best     the shape with the lowest mean validation perplexity
+        shapes   list, by increasing shape, of {alpha, model: its name, timescales: assigned, long to short, (H),
                  validation: by seed, validation_mean, test: by seed, test_mean}
 
     Args:
-        runs: models of words with inverse gamma timescales in that layer; others are refused.
-        layer: counted from one at the input.
+        runs: word-level language models with inverse gamma timescales in that layer; others are refused.
+        layer: number of the layer, from 1 at the input.
     """
     groups: dict[str, dict[float, list[Trained]]] = {}
     assigned: dict[tuple[str, float], list[float]] = {}
@@ -106,7 +106,7 @@ def shape_sweep(runs: Sequence[Trained], *, layer: int = 2) -> Findings:
 
 
 def shape_of(run: Trained, model: LanguageModel, number: int) -> float:
-    """The shape of the timescales that a layer was given."""
+    """The shape alpha of the timescales assigned to a layer."""
     given = layer_of(model, number).timescales[0]
     if not isinstance(given, InverseGamma):
         raise ValueError(f"expected inverse gamma timescales in layer {number} of {run.model_name!r}, got {given!r}")
@@ -114,21 +114,21 @@ def shape_of(run: Trained, model: LanguageModel, number: int) -> float:
 
 
 def layer_choice(runs: Sequence[Trained], *, reference: str | None = None) -> Findings:
-    """Perplexity of models that differ in the timescales of their layers. Validation decides, test is reported.
+    """Perplexity of models that differ in the timescales of their layers. Validation selects, test is reported.
 
     The data, by corpus:
 
         reference   the model from which others differ
-        best        the model with the lowest mean perplexity in validation
-        models      model -> {layers: for every layer {words: what was set, median: timescale from the biases, None
-                    where nothing was set}, validation: by seed, validation_mean, test: by seed, test_mean}
-        by_layer    for every layer {layer, models: those that differ from the reference in this layer alone, and the
-                    reference, spread: largest less smallest mean perplexity in validation among them, None for one,
-                    best: the one with the lowest}
+        best        the model with the lowest mean validation perplexity
+        models      model -> {layers: per layer {words: assigned timescales, median: timescale from the biases, None
+                    if none were assigned}, validation: by seed, validation_mean, test: by seed, test_mean}
+        by_layer    per layer {layer, models: the reference and those that differ from it only in this layer, spread:
+                    largest minus smallest mean validation perplexity among them, None for a single model, best: the
+                    model with the lowest}
 
     Args:
-        runs: models of words.
-        reference: a name; None, or one that is not there, for the first model.
+        runs: word-level language models.
+        reference: name of a model; None, or an unknown name, for the first model.
     """
     groups: dict[str, dict[str, list[Trained]]] = {}
     for run in runs:
@@ -167,7 +167,7 @@ def layer_choice(runs: Sequence[Trained], *, reference: str | None = None) -> Fi
 
 
 def layers_of(model: LanguageModel) -> list[dict[str, Any]]:
-    """What was set in every layer."""
+    """The timescales assigned to every layer."""
     every = timescales.of(model)
     return [
         {"words": in_words(model, place), "median": rounded(median(own)) if is_assigned(model, place) else None}
@@ -176,7 +176,7 @@ def layers_of(model: LanguageModel) -> list[dict[str, Any]]:
 
 
 def in_words(model: LanguageModel, number: int) -> str:
-    """What was set in a layer, counted from one."""
+    """The timescales assigned to a layer (counted from 1), in words."""
     given = layer_of(model, number).timescales[0]
     if given is None:
         return "learned"
@@ -190,7 +190,7 @@ def in_words(model: LanguageModel, number: int) -> str:
 
 
 def one_layer(found: Mapping[str, Mapping[str, Any]], base: str, place: int) -> dict[str, Any]:
-    """The models that differ from one in a layer alone, and what that makes."""
+    """The models that differ from the reference only in one layer, and the effect on the perplexity."""
 
     def others(name: str) -> list[str]:
         return [own["words"] for at, own in enumerate(found[name]["layers"]) if at != place]

@@ -26,9 +26,9 @@ from .run_folders import Key, RunFolder, busy
 
 INTERVAL = "95 % interval"
 NO_MATTER = ("checkpoint_every", "evaluate_every", "evaluate_batch", "watch_timescales", "compile")
-"""Settings of a training that do not change what is trained."""
+"""Training settings that do not affect the result."""
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
-"""What files that are not as they should be end in: one of them must not cost the whole page."""
+"""Exceptions that damaged files cause: one of them must not cost the whole page."""
 
 
 def of_runs(
@@ -37,7 +37,7 @@ def of_runs(
     judgement: Judgement | None,
     closing: Mapping[str, Any] | None = None,
 ) -> Section:
-    """An experiment whose models were trained, with the tables of the analysis that closes it, where it has one."""
+    """The section of an experiment that trains models, with the tables of its closing analysis, if any."""
     root, id, preset = key
     experiment, notes = experiment_of(id, preset, runs)
     notes += [f"{run.model}, seed {run.seed}: {problem}." for run in runs for problem in run.problems]
@@ -67,10 +67,10 @@ def of_runs(
     going = [run for run in runs if not run.ended]
     if going:
         notes.append(
-            f"{len(going)} run{'s have' if len(going) > 1 else ' has'} not ended: "
+            f"{len(going)} run{'s have' if len(going) > 1 else ' has'} not finished: "
             + "; ".join(how_far(run) for run in going[:6])
             + ("; and others" if len(going) > 6 else "")
-            + ". Curves are drawn as far as they go; tables and verdicts take in what has ended."
+            + ". Their curves are drawn so far; tables and verdicts use finished runs only."
         )
     return Section(
         id=id,
@@ -94,13 +94,13 @@ def of_runs(
 
 
 def experiment_of(id: str, preset: str, runs: Sequence[RunFolder]) -> tuple[Experiment, list[str]]:
-    """The experiment that runs belong to, with all models they have; and what there is to say about that."""
+    """The experiment that runs belong to, with all their models; and notes about it."""
     notes = []
     if id in IDS and preset in PRESETS:
         experiment = find(id, preset)
     else:
         if id.split("/")[0] in PAPERS:
-            notes.append(f"This version of remanence knows no {id} with preset {preset}: shown is what its runs say.")
+            notes.append(f"This version of remanence has no {id} with preset {preset}: only its runs are shown.")
         experiment = Experiment(id, id, "", preset, seeds=sorted({run.seed for run in runs}))
     models = dict(experiment.models)
     for run in runs:
@@ -113,7 +113,7 @@ def experiment_of(id: str, preset: str, runs: Sequence[RunFolder]) -> tuple[Expe
 
 
 def by_model(experiment: Experiment, runs: Iterable[RunFolder]) -> dict[str, list[RunFolder]]:
-    """Runs by model and in the order of their seeds, models in the order of the experiment."""
+    """Runs by model, sorted by seed; models in the order of the experiment."""
     groups: dict[str, list[RunFolder]] = {name: [] for name in experiment.models}
     for run in sorted(runs, key=lambda run: run.seed):
         groups[run.model].append(run)
@@ -121,20 +121,20 @@ def by_model(experiment: Experiment, runs: Iterable[RunFolder]) -> dict[str, lis
 
 
 def how_far(run: RunFolder) -> str:
-    """Where a run that has not ended is."""
+    """Progress of a run that has not finished."""
     share = "" if run.share is None else f" ({run.share:.0%})"
-    where = f"at update {run.update:,}{share}" if run.update else "nothing evaluated yet"
+    where = f"at update {run.update:,}{share}" if run.update else "not evaluated yet"
     return f"{run.model}, seed {run.seed}, {where}"
 
 
 def beside_published(evidence: Evidence, groups: Mapping[str, Sequence[RunFolder]]) -> Table:
-    """The table of `remanence run`, with parameters, the difference to what was published and how sure that is."""
+    """The table of `remanence run` with parameters, the difference to the published number and its interval."""
     experiment = evidence.experiment
     known = results.table(experiment, evidence.found)
     numbers = experiment.published.get(experiment.report.score, {})
     at = list(known.headings).index("published") + 1
     counts = [parameters_of(groups[row[0]]) for row in known.rows]
-    if not numbers:  # nothing to stand beside
+    if not numbers:  # nothing to compare with
         rows = [(row[0], count, *row[1 : at - 1], *row[at:]) for row, count in zip(known.rows, counts, strict=True)]
         return titled(known, ("model", "parameters", *known.headings[1 : at - 1], *known.headings[at:]), rows, [])
     rows = []
@@ -151,7 +151,7 @@ def beside_published(evidence: Evidence, groups: Mapping[str, Sequence[RunFolder
     width = len(known.headings)
     found = {experiment.published_of(name) for name in evidence.found}
     for name, number in numbers.items():
-        if name not in found:  # published and not run here
+        if name not in found:  # published but not run here
             cells = ["-"] * width
             cells[0], cells[at - 1] = name, results.published(number, experiment.report.digits)
             cells[1] = cells[2] = ""
@@ -159,35 +159,35 @@ def beside_published(evidence: Evidence, groups: Mapping[str, Sequence[RunFolder
     headings = ("model", "parameters", *known.headings[1:at], "difference", INTERVAL, *known.headings[at:])
     notes = []
     if found & numbers.keys():
-        exact = "A published number without a standard deviation is taken as exact"
+        exact = "A published number without a standard deviation is treated as exact"
         if any(number.std is not None for number in numbers.values()):
             exact = (
-                f"A published standard deviation is taken as one over {evidence.published_runs} runs; "
-                "a published number without one as exact"
+                f"A published standard deviation is assumed to be over {evidence.published_runs} runs; "
+                "a published number without one is treated as exact"
             )
         notes.append(
-            f"Difference: here minus published. {INTERVAL}: of that difference, from the spread over seeds "
+            f"Difference: here minus published. {INTERVAL} of that difference: from the spread over seeds "
             f"(Welch's t). {exact}."
         )
     return titled(known, headings, rows, notes)
 
 
 def titled(known: Table, headings: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> Table:
-    """A table like another, without the experiment in its title, which stands above it."""
+    """A copy of a table without the experiment in its title, which is in the heading above it."""
     title = known.title.partition(": ")[2] or known.title
     title = title[:1].upper() + title[1:]
     return Table(title, headings, rows, words=known.words, text=known.text, notes=[*known.notes, *notes])
 
 
 def parameters_of(runs: Iterable[RunFolder]) -> str:
-    """The number of parameters of a model, as its first result says."""
+    """Number of parameters of a model, from its first result."""
     ended = (run.files.result for run in runs if run.files.result is not None)
     count = next(ended, {}).get("parameters")
     return "-" if count is None else f"{count:,}"
 
 
 def changes(experiment: Experiment, groups: Mapping[str, Sequence[RunFolder]]) -> str:
-    """In what runs are not as in the preset of the paper, in words."""
+    """How runs differ from the paper preset, in words."""
     if experiment.id not in IDS or experiment.paper == "own":
         return ""
     paper = find(experiment.id, "paper")
@@ -212,7 +212,7 @@ def value_of(value: Any) -> str:
 def single_runs(
     experiment: Experiment, groups: Mapping[str, Sequence[RunFolder]], found: Mapping[str, Sequence[results.Outcome]]
 ) -> Table:
-    """A row for every run, with where it is."""
+    """One row per run, with its status."""
     report = experiment.report
     rows = []
     for name, group in groups.items():
@@ -226,7 +226,7 @@ def single_runs(
                     ", counts as failed" if outcome.failed and outcome.status not in results.FAILED else ""
                 )
             else:
-                status = "not ended" if run.share is None else f"not ended, {run.share:.0%}"
+                status = "not finished" if run.share is None else f"not finished, {run.share:.0%}"
             rows.append(
                 (
                     name,
@@ -248,10 +248,10 @@ def single_runs(
 
 
 def section_figures(experiment: Experiment, root: Path | None, notes: list[str]) -> list[Figure]:
-    """Figures as far as there is something to draw; else a note."""
+    """The figures of an experiment, or a note that says why there are none."""
     if root is None:
         notes.append(
-            "No figures: these runs do not lie in EXPERIMENT/PRESET/MODEL/seed-N as `remanence run` puts them."
+            "No figures: these runs are not in EXPERIMENT/PRESET/MODEL/seed-N, where `remanence run` puts them."
         )
         return []
     make = KNOWN.get(experiment.id)

@@ -1,7 +1,7 @@
-"""Every figure of the papers, made from the files that experiments leave behind.
+"""Every figure of the papers, made from the result files of experiments.
 
-A maker takes the files of an experiment and what was published, and gives figures as plain data, for `report.drawing`
-and for the page. It raises `NotYetRun` where there is nothing to draw from.
+A figure maker takes the result files and the published claims of an experiment and returns figures as plain data, for
+`report.drawing` and for the page. It raises `NotYetRun` if there are no results.
 """
 
 from __future__ import annotations
@@ -53,6 +53,6 @@ KNOWN: dict[str, FigureMaker] = {
     "mts/layer-choice": layer_choice,
     "own/attractors": attractors,
 }
-"""The maker of the figures of an experiment by its id."""
+"""Figure makers by experiment id."""
 
 __all__ = ["KNOWN", "FigureMaker", "NotYetRun"]

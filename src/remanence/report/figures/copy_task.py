@@ -26,7 +26,7 @@ def over_delays(files: ResultFiles, statement: str) -> list[Figure]:
         panels.append(
             Panel(
                 title=f"trained on {need}",
-                x=Axis("delay of the test (steps)", log=True),
+                x=Axis("test delay (steps)", log=True),
                 y=Axis("accuracy (%)", low=0, high=102),
                 series=series,
                 references=trained_at(need, max(max(one.x) for one in series)),
@@ -37,7 +37,7 @@ def over_delays(files: ResultFiles, statement: str) -> list[Figure]:
 
 
 def trained_at(need: str, longest: float) -> list[Reference]:
-    """The delay of the training, from the name under which an analysis knows it, "T=200", where it is in the panel."""
+    """A reference line at the training delay, from the name of the need ("T=200"), if it is inside the panel."""
     number = need.removeprefix("T=")
     return [Reference(float(number), "trained", "x")] if number.isdigit() and float(number) <= longest else []
 
@@ -63,7 +63,7 @@ def unit_ablation(files: ResultFiles, statement: str) -> list[Figure]:
                 series=series,
             )
         )
-    note = "Bands: standard deviation over orders in which units are silenced, and over models."
+    note = "Bands: standard deviation over random orders of silencing and over models."
     return [figure(files, statement, panels, note=note)]
 
 
@@ -73,7 +73,7 @@ def reset_times(files: ResultFiles, statement: str) -> list[Figure]:
     models = found["models"]
     first = {model["need"]: model for model in reversed(models)}
     if not first:
-        raise NotYetRun(f"expected models of {files.place} that had learned the task, got none; train them longer")
+        raise NotYetRun(f"expected models of {files.place} that have learned the task, got none; train them longer")
     shown = [first[need] for need in dict.fromkeys(model["need"] for model in models)]
     top = max(max(model["p"]) for model in shown)
     panels = [panel for model in shown for panel in (reference_times(model), exponents_panel(model, top))]
@@ -90,7 +90,7 @@ def exponents_compared(comparisons: Sequence[Mapping[str, Any]]) -> str:
 
 
 def reference_times(model: Mapping[str, Any]) -> Panel:
-    """k_t of the sequence that the analysis kept."""
+    """k_t of the example sequence in the findings."""
     title = f"{model['need']}: reference time of every unit, seed {model['seed']}"
     return over_a_sequence(title, model["example_k"], model["example_order"], model["example_signal"])
 
@@ -102,12 +102,12 @@ def over_a_sequence(title: str, k: Sequence[Sequence[float]], order: Sequence[in
         title: of the panel.
         k: reference times, `(T, H)`.
         order: of the units, from top to bottom.
-        signal: step of the signal, counted from one.
+        signal: step of the signal, from 1.
     """
     return Panel(
         title=title,
         x=Axis("step"),
-        y=Axis("units, the first to let go on top"),
+        y=Axis("units, first to reset on top"),
         heat=Heat(
             values=[[step[unit] for step in k] for unit in order],
             name="reference time k (steps)",
@@ -181,7 +181,7 @@ def fixed_exponent(files: ResultFiles, statement: str) -> list[Figure]:
 
 
 def by_exponent(points: list[tuple[float, float]], level: str, largest: float) -> Panel:
-    """Updates to learn the task, a point for every run that did."""
+    """Updates to learn the task, one point per run that did."""
     x, y = zip(*points, strict=True)
     return Panel(
         title="",

@@ -16,7 +16,7 @@ Rows = Sequence[Sequence[float | None]]
 def figure(
     files: ResultFiles, statement: str, panels: Sequence[Panel], *, name: str = "", columns: int = 2, note: str = ""
 ) -> Figure:
-    """A figure of an analysis; with a name where it has several."""
+    """A figure of an analysis; with a name if there are several."""
     if not panels:
         raise files.nothing()
     return Figure(
@@ -31,37 +31,37 @@ def figure(
 
 
 def each_model(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[tuple[str, str, list[Any]]]:
-    """Need, model, and what was found of each of its seeds."""
+    """Iterate over need, model and the findings of all its seeds."""
     for need, models in found.items():
         for name, seeds in models.items():
             yield need, name, list(seeds.values())
 
 
 def mean_rows(seeds: Sequence[Rows]) -> list[list[float]]:
-    """The mean over seeds of matrices of numbers; a gap where one has none."""
+    """Elementwise mean over seeds of matrices; NaN where a value is missing."""
     return [[mean(cell) for cell in zip(*rows, strict=True)] for rows in zip(*seeds, strict=True)]
 
 
 def mean(values: Sequence[float | None]) -> float:
-    """Not a number where one is missing."""
+    """Mean; NaN if a value is missing or not finite."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     return math.fsum(known) / len(known) if known and len(known) == len(values) else math.nan
 
 
 def seeds_in_words(seeds: int) -> str:
-    """Says that lines are means, where they are."""
+    """A note if lines are means over several seeds."""
     return f"Means over {seeds} seeds." if seeds > 1 else ""
 
 
 def few(count: int, most: int) -> list[int]:
-    """At most so many of the numbers from 0 on, spread evenly, both ends among them."""
+    """At most `most` evenly spaced indices of `count`, including both ends."""
     if count <= most:
         return list(range(count))
     return sorted({round(number * (count - 1) / (most - 1)) for number in range(most)})
 
 
 def short(number: float | None) -> str:
-    """A timescale as a label: three digits, thousands with a K, two digits after the point below 1."""
+    """A timescale as a label: three digits, thousands with a K, two decimals below 1."""
     if number is None:
         return "∞"
     return f"{number / 1000:.3g}K" if number >= 1000 else f"{number:.3g}" if number >= 1 else f"{number:.2f}"
@@ -72,7 +72,7 @@ Curve = Mapping[Any, float]
 
 
 def with_mean(name: str, curves: Sequence[Curve], scale: float = 1.0, shade: float | None = None) -> list[Series]:
-    """Every seed thin, their mean thick."""
+    """A thin line per seed and a thick line for their mean."""
     curves = [curve for curve in curves if curve]
     single = [
         Series(
@@ -93,7 +93,7 @@ def with_mean(name: str, curves: Sequence[Curve], scale: float = 1.0, shade: flo
 
 
 def mean_curve(curves: Sequence[Curve]) -> dict[float, float]:
-    """The mean of curves, from where all have begun. One that ended earlier keeps its last value."""
+    """Mean of curves from where all have started. A curve that ends earlier keeps its last value."""
     found = {}
     latest = [math.nan] * len(curves)
     for at in sorted({at for curve in curves for at in curve}):
@@ -106,7 +106,7 @@ def mean_curve(curves: Sequence[Curve]) -> dict[float, float]:
 def mean_and_band(rows: Sequence[Numbers]) -> tuple[list[float], list[float], list[float]]:
     """Mean, and mean minus and plus the sample standard deviation, of every column of percentages.
 
-    The band ends where percentages do.
+    The band is clipped to 0 and 100.
     """
     columns = list(zip(*rows, strict=True))
     means = [statistics.fmean(column) for column in columns]
@@ -116,14 +116,14 @@ def mean_and_band(rows: Sequence[Numbers]) -> tuple[list[float], list[float], li
 
 
 def guessing(runs: Mapping[str, Sequence[RunFiles]], score: str, scale: float = 1.0) -> list[Reference]:
-    """The level of a model that knows nothing, where the task has one."""
+    """Chance level of a score, if the task defines one."""
     levels = [run.reference(score) for group in runs.values() for run in group]
     known = [level for level in levels if level is not None]
     return [Reference(known[0] * scale, "guessing")] if known else []
 
 
 def in_sight(level: float, series: Sequence[Series], log: bool = False) -> bool:
-    """Whether a level is no farther from curves than these reach: else it would press them flat."""
+    """Whether a level is close enough to the curves to be drawn without squeezing them."""
     values = [value for one in series for value in one.y if math.isfinite(value) and (value > 0 or not log)]
     if not values or (log and level <= 0):
         return False
@@ -137,5 +137,5 @@ def titled(score: str, unit: str = "") -> str:
 
 
 def spread(count: int) -> list[float]:
-    """Places on a scale of colours, from one end to the other."""
+    """Evenly spaced positions on a colour scale, from 0 to 1."""
     return [number / max(1, count - 1) for number in range(count)]

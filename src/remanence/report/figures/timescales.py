@@ -11,11 +11,11 @@ from ..files import ResultFiles
 from .shared import each_model, few, figure, short
 
 FITTED_POINTS = 400
-"""Units drawn: all of 2700 make no other picture."""
+"""Number of units to draw: all 2700 would look the same."""
 ASSIGNED_POINTS = 600
 FAMILIES = (("inverse_gamma", "inverse gamma", "alpha"), ("gaussian", "Gaussian", "mu"))
 LABELS = 14
-"""Words that are written along a map."""
+"""Number of word labels along a heat map."""
 ROWS = 6
 
 
@@ -36,12 +36,12 @@ def growth(files: ResultFiles, statement: str) -> list[Figure]:
                     series=series,
                 )
             )
-    note = "Mean over seeds. Bands, of the means: a tenth of the standard deviation over units, as in the paper."
+    note = "Mean over seeds. Bands: a tenth of the standard deviation over units, as in the paper."
     return [figure(files, statement, panels, note=note)]
 
 
 def growth_curves(name: str, seeds: Sequence[Mapping[str, Any]], kind: str) -> list[Series]:
-    """One model. Where a unit never forgets any more its timescale is infinite, and the mean has a gap."""
+    """The curves of one model. A unit that never forgets has an infinite timescale, and the mean has a gap."""
     updates = sorted(set.intersection(*(set(one["updates"]) for one in seeds)))
     rows = [dict(zip(one["updates"], mean_or_percentile(one, kind), strict=True)) for one in seeds]
     mean = [over_seeds([row[at] for row in rows]) for at in updates]
@@ -61,7 +61,7 @@ def mean_or_percentile(found: Mapping[str, Any], kind: str) -> Sequence[float | 
 
 
 def over_seeds(values: Sequence[float | None]) -> float:
-    """The mean; a gap where one is not finite."""
+    """The mean; NaN (a gap) if a value is not finite."""
     known = [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
     return sum(known) / len(known) if len(known) == len(values) else math.nan
 
@@ -71,7 +71,7 @@ def fitted_timescales(files: ResultFiles, statement: str) -> list[Figure]:
     panels = []
     for need, model, (first, *_) in each_model(files.expect_found()):
         panels += [sorted_units(f"{need}, {model}", first), ks_statistics(f"{need}, {model}", first)]
-    note = "Dashes: what as many units would have under the best fit of each family."
+    note = "Dashed: quantiles of the best fit of each family, for as many units."
     return [figure(files, statement, panels, note=note)]
 
 
@@ -82,7 +82,7 @@ def sorted_units(title: str, found: Mapping[str, Any]) -> Panel:
     series = [Series("units of the model", units, [found["timescales"][at] for at in shown])]
     for key, name, _ in FAMILIES:
         fit = found[key]
-        # A Gaussian goes below zero, which has no logarithm: a gap.
+        # A Gaussian has negative values, which have no logarithm: draw a gap.
         y = [value if value is not None and value > 0 else float("nan") for value in fit["quantiles"]]
         series.append(Series(name, units, [y[at] for at in shown], dashed=True))
     best = ", ".join(f"{name} {parameter} = {found[key]['best']:.2f}" for key, name, parameter in FAMILIES)
@@ -103,7 +103,7 @@ def ks_statistics(title: str, found: Mapping[str, Any]) -> Panel:
         x=Axis("alpha of the inverse gamma, mu of the Gaussian"),
         y=Axis("Kolmogorov-Smirnov statistic", low=0, high=1),
         series=[Series(name, found[key]["grid"], found[key]["statistics"]) for key, name, _ in FAMILIES],
-        note=f"Nearer: {nearer}, {found[key]['statistic']:.3f}.",
+        note=f"Better fit: {nearer}, {found[key]['statistic']:.3f}.",
     )
 
 
@@ -122,15 +122,15 @@ def assigned(files: ResultFiles, statement: str) -> list[Figure]:
                     Series("estimated", units, [first["estimated"][at] for at in shown], mark="points"),
                     Series("assigned", units, [first["assigned"][at] for at in shown], dashed=True),
                 ],
-                note=f"Correlation of ranks {correlation(first['spearman'])}, "
-                f"of logarithms {correlation(first['log_pearson'])}.",
+                note=f"Rank correlation {correlation(first['spearman'])}, "
+                f"correlation of logarithms {correlation(first['log_pearson'])}.",
             )
         )
     return [figure(files, statement, panels)]
 
 
 def correlation(value: float | None) -> str:
-    """In a sentence."""
+    """Format a correlation."""
     return "unknown" if value is None else f"{value:.3f}"
 
 
@@ -142,12 +142,12 @@ def forget_maps(files: ResultFiles, statement: str) -> list[Figure]:
         for model, found in models.items()
         for number, layer in enumerate(found["layers"], 1)
     ]
-    note = "Rows are groups of units, those that keep most on top; words are read from left to right."
+    note = "Rows are groups of units, longest memory on top; words are read from left to right."
     return [figure(files, statement, panels, columns=3, note=note)]
 
 
 def heat_map(title: str, words: Sequence[str], layer: Mapping[str, Any]) -> Panel:
-    """One layer; rows are labelled with timescales where these were set."""
+    """One layer; rows are labelled with timescales if these were assigned."""
     shown = set(few(len(words), LABELS))
     values, assigned = layer["values"], layer["assigned"]
     labelled = set(few(len(values), ROWS))
@@ -159,7 +159,7 @@ def heat_map(title: str, words: Sequence[str], layer: Mapping[str, Any]) -> Pane
     return Panel(
         title=title,
         x=Axis("words"),
-        y=Axis("units by mean forget value" if assigned is None else "mean timescale set (words)"),
+        y=Axis("units by mean forget value" if assigned is None else "mean assigned timescale (words)"),
         heat=Heat(
             values=values,
             name="forget value",

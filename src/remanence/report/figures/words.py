@@ -55,7 +55,7 @@ def word_traces(files: ResultFiles, statement: str) -> list[Figure]:
     for need, model, seeds in each_model(files.expect_found()):
         first = seeds[0]
         most = max(most, len(seeds))
-        steps = first["steps"][1:]  # at the word itself the trace is one, and zero has no logarithm
+        steps = first["steps"][1:]  # without k = 0, which has no logarithm
         rows = mean_rows([one["by_layer"] for one in seeds])
         named = [Series(f"layer {number}", steps, row[1:]) for number, row in enumerate(rows, 1)]
         layers.append(trace_panel(f"{need}, {model}", named))
@@ -92,7 +92,7 @@ def shape_sweep(files: ResultFiles, statement: str) -> list[Figure]:
 
 
 def assigned_panel(corpus: str, found: Mapping[str, Any]) -> Panel:
-    """What units were given, long to short."""
+    """Assigned timescales of the units, long to short."""
     series = []
     for one, shade in zip(found["shapes"], spread(len(found["shapes"])), strict=True):
         shown = few(len(one["timescales"]), POINTS)
@@ -109,7 +109,7 @@ def assigned_panel(corpus: str, found: Mapping[str, Any]) -> Panel:
 
 
 def perplexity_panel(corpus: str, found: Mapping[str, Any]) -> Panel:
-    """Validation decides, test is reported."""
+    """Validation and test perplexity over the shape. Validation selects, test is reported."""
     series = []
     for split in ("validation", "test"):
         x, y = [], []
