@@ -332,7 +332,7 @@ def numbers_at(data: Any, path: str) -> list[float]:
 
 def level(evidence: Evidence) -> Claim:
     """Whether the scores agree with the published ones, given the spread of the runs."""
-    words = "Numbers of the published level."
+    words = "The scores match the published ones."
     experiment = evidence.experiment
     published = experiment.published[experiment.report.score]
     measured = [name for name in published if evidence.scores(name)]

@@ -128,7 +128,7 @@ class ResultFiles:
         """The exception for missing results."""
         return NotYetRun(
             f"expected results of {self.id} in {self.folder}, got none; "
-            f"run `remanence run {self.id} --preset {self.preset} --out {self.root}`"
+            f"`remanence run {self.id} --preset {self.preset} --out {self.root}` creates them"
         )
 
 

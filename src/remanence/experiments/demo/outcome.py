@@ -43,7 +43,8 @@ def introduction(experiment: Experiment, standings: Sequence[Standing]) -> list[
         "Why it is hard: the only training signal is the error of the sum at the very end. To learn from it, the model "
         f"must still remember inputs from up to {task.length} steps before. A memory that fades a little at every step "
         "has lost them by then, and the gradient with them.",
-        f"Always predicting 1 has a typical error of {guessing:.2f}. The task counts as solved at {solved:.2f}.",
+        f"Always predicting 1 is off by {guessing:.2f} (root mean squared error). The task counts as solved at "
+        f"{solved:.2f}.",
         f"The race: {', '.join(f'{one.title} ({one.parameters:,} parameters)' for one in standings)}. The counts "
         f"agree within {spread(counts):.1%}. Same sequences, same optimiser, seeds {seeds}, fixed in advance. The LSTM "
         f"and the fast gate forget a fraction at every step, {forgotten(standings)} before training, and differ in how "
