@@ -1,4 +1,4 @@
-"""`remanence export`: whatever `remanence inspect` takes becomes a file, or one sentence."""
+"""`remanence export`: every model that `remanence inspect` accepts is exported, or refused in one sentence."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def call(*words):
 
 
 def refused(*words):
-    """The sentence a wrong call is answered with."""
+    """The error message of a wrong call."""
     answer = call(*words)
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert answer.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""From folders of results to what the page shows, whatever state they are in."""
+"""Sections of a report from result folders in any state."""
 
 import json
 import statistics
@@ -57,7 +57,7 @@ def test_an_experiment_without_published_numbers_has_no_empty_columns_for_them(t
     assert rows_of(table)["plstm"]["single runs"] == "80.00"
 
 
-def test_what_was_run_is_told(tmp_path):
+def test_the_setup_is_shown(tmp_path):
     write_runs(tmp_path, SCORES)
     section = one(tmp_path)
     facts = dict(section.facts)
@@ -74,7 +74,7 @@ def test_what_was_run_is_told(tmp_path):
     assert section.figures[0].panels[0].series
 
 
-def test_in_what_runs_are_not_as_published_is_told(tmp_path):
+def test_differences_from_the_paper_are_shown(tmp_path):
     write_runs(tmp_path, SCORES, changes={"batch": 7})
     section = one(tmp_path)
     assert (
@@ -170,7 +170,7 @@ def test_damaged_files_cost_one_run_and_not_the_page(tmp_path):
 
 
 @pytest.mark.parametrize("id", ["plstm/other", "mine/other"], ids=["of a paper", "one's own"])
-def test_an_experiment_nobody_knows_is_shown_as_its_runs_say(tmp_path, id):
+def test_an_unknown_experiment_is_shown_from_its_runs(tmp_path, id):
     folder = write_run(tmp_path, "plstm/copy-200", model="lstm")
     description = yaml.safe_load((folder / "config.yaml").read_text()) | {"experiment": id}
     (folder / "config.yaml").write_text(yaml.safe_dump(description))
@@ -261,7 +261,7 @@ def test_the_results_of_the_project_make_a_page_with_every_run():
     assert not any("=" in section.place for section in sections)  # those of sweeps are shown by their sweeps
     assert all(section.figures for section in sections)
     assert not any(section.notes for section in sections)
-    assert all(section.claims and section.judged for section in sections)  # somebody has looked at each
+    assert all(section.claims and section.judged for section in sections)  # each has a written verdict
 
 
 def test_the_tables_of_a_closing_analysis_are_shown_with_the_training():

@@ -1,4 +1,4 @@
-"""`remanence inspect`: any checkpoint, and what is none."""
+"""`remanence inspect`: all kinds of checkpoints, and other files."""
 
 import re
 import shutil
@@ -40,7 +40,7 @@ def call(*words):
 
 
 def refused(*words):
-    """The sentence a wrong call is answered with."""
+    """The error message of a wrong call."""
     answer = call(*words)
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert answer.stderr.count("\n") == 1
@@ -112,7 +112,7 @@ def test_a_picture_is_written_beside_the_tables(plstm, tmp_path, ending):
     assert out.stat().st_size > 1000
 
 
-def test_what_is_no_checkpoint_is_answered_in_a_sentence(tmp_path, plstm):
+def test_other_files_are_refused_in_one_sentence(tmp_path, plstm):
     text = tmp_path / "notes.txt"
     text.write_text("not a checkpoint")
     empty = tmp_path / "empty.safetensors"

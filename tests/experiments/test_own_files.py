@@ -1,4 +1,4 @@
-"""`remanence run my.yaml`: a file and a task of one's own, without touching the package."""
+"""`remanence run my.yaml`: a user-defined experiment and task, without touching the package."""
 
 import shutil
 import sys
@@ -79,7 +79,7 @@ def module_of(own):
 
 
 @pytest.mark.long
-def test_a_file_of_ones_own_is_shown_run_reported_and_inspected(own, tmp_path, monkeypatch):
+def test_a_user_defined_file_is_shown_run_reported_and_inspected(own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the module is found beside the file
     shown = call("show", "mine/my.yaml")
     assert shown.exit_code == 0, shown.output
@@ -90,7 +90,7 @@ def test_a_file_of_ones_own_is_shown_run_reported_and_inspected(own, tmp_path, m
     assert "validation loss of the weights" in done.output
     assert call("run", "mine/my.yaml", "--quiet", "--device", "cpu").stdout == done.stdout
 
-    # What was given to somebody else is read without the code it names.
+    # A run folder from somebody else is read without importing the code it names.
     name = module_of(own)
     sys.modules.pop(name)
     shutil.move(own, tmp_path / "elsewhere")

@@ -1,4 +1,4 @@
-"""Mistakes in experiments with language models are answered before anything is written, by the name of the field."""
+"""Mistakes in experiments with language models are reported with the field before anything is written."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Figures made from result files: what they show is what the files say."""
+"""Figures made from result files show the numbers in the files."""
 
 import json
 import math

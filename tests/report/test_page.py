@@ -1,4 +1,4 @@
-"""The page as a file: whole, alone, and safe whatever the text in it says."""
+"""The page as a file: complete, self-contained, and safe with hostile text."""
 
 import base64
 import gzip
@@ -25,7 +25,7 @@ def figure(name="plstm"):
 
 
 def section(words="words", **keywords):
-    """A section with these words in every place that can have some."""
+    """A section with this text in every field."""
     values = {
         "id": f"paper/{words}",
         "preset": words,

@@ -174,7 +174,7 @@ def read_description(directory: Path) -> dict[str, Any]:
     try:
         content = digests.read(directory, path.name)
         if content is None:
-            raise ValueError(f"expected the folder of a run with config.yaml, got {directory}, which has none")
+            raise ValueError(f"expected a run folder with config.yaml, got {directory}, which has none")
         description = text.read(content.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
         raise ValueError(f"expected YAML in {path}, got a file that cannot be read") from None

@@ -275,8 +275,7 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
         missing = [one for runs in groups.values() for one in runs if not is_finished(one)]
         if missing:
             way.progress.say(
-                f"{experiment.id} needs {other.id} (preset {other.preset}): "
-                f"{len(missing)} runs are not there and are trained first"
+                f"{experiment.id} needs {other.id} (preset {other.preset}); missing runs, trained first: {len(missing)}"
             )
         if groups:  # even if nothing is missing: it refuses runs of another configuration
             train_models(other, way, chosen, seeds)

@@ -195,7 +195,7 @@ class Inspection:
         fits = [f"{layer.name} {layer.mean_fit.better[0]}" for layer in self.decay.layers if layer.mean_fit.better[0]]
         note = f"Dashed: the better fit ({', '.join(fits)})." if fits else ""
         x, y = Axis("1 + steps without input", log=True), Axis("fraction remaining", log=True)
-        return [Panel("What stays", x, y, series, note=note)]
+        return [Panel("Decay without input", x, y, series, note=note)]
 
 
 def inspect(

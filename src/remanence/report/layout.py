@@ -73,8 +73,8 @@ class Page:
         width = max(WIDTH * columns, 1.35 * WIDTH)
         entries = [one.name for one in shown_in_legend(figure)]
         sizes = [SAMPLE + len(name) * letter(NORMAL) for name in entries]
-        room = width - 2 * MARGIN
-        legend_columns = len(entries) if sum(sizes) <= room else max(1, int(room / max(sizes)))
+        available = width - 2 * MARGIN
+        legend_columns = len(entries) if sum(sizes) <= available else max(1, int(available / max(sizes)))
         below = (figure.note, f"Published: {figure.statement}" if figure.statement else "")
         return cls(
             figure=figure,

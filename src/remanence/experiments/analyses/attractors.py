@@ -43,8 +43,8 @@ def attractors(
     data: dict[str, Any] = {}
     for run in runs:
         model = run.model()
-        pieces = texts(run, sequences, warm + listened)
-        keep(data, run, {start: from_start(model, pieces, start, warm, every, at_once) for start in STARTS})
+        chunks = texts(run, sequences, warm + listened)
+        keep(data, run, {start: from_start(model, chunks, start, warm, every, at_once) for start in STARTS})
     tables = []
     for need, models in by_need_and_model(runs).items():
         own = {name: [data[need][name][str(run.seed)] for run in group] for name, group in models.items()}
@@ -65,9 +65,9 @@ def texts(run: Trained, count: int, length: int) -> Tensor:
     return tokens[begins + torch.arange(length + 1, device=tokens.device).unsqueeze(1)].long()
 
 
-def from_start(model: SequenceModel, pieces: Tensor, start: str, warm: int, every: int, at_once: int) -> dict[str, Any]:
+def from_start(model: SequenceModel, chunks: Tensor, start: str, warm: int, every: int, at_once: int) -> dict[str, Any]:
     """Run all chunks from one initial state."""
-    parts = torch.split(pieces, at_once, 1)
+    parts = torch.split(chunks, at_once, 1)
     parts = parts if len(parts) < 2 or parts[-1].shape[1] > 1 else (*parts[:-2], torch.cat(parts[-2:], 1))
     found = [analysis.attractors(model, part[:-1], warm=warm, start=start, every=every) for part in parts]  # type: ignore[arg-type]
     counts = [one.distance.shape[1] for one in found]
@@ -93,11 +93,11 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 @torch.no_grad()
-def bits_of(model: SequenceModel, pieces: Tensor) -> Tensor:
+def bits_of(model: SequenceModel, chunks: Tensor) -> Tensor:
     """Bits per symbol over the last quarter of every chunk, from a zero state, `(B,)`."""
-    outputs, _ = model.eval()(pieces[:-1])
+    outputs, _ = model.eval()(chunks[:-1])
     late = 3 * len(outputs) // 4
-    losses = torch.nn.functional.cross_entropy(outputs[late:].transpose(1, 2), pieces[late + 1 :], reduction="none")
+    losses = torch.nn.functional.cross_entropy(outputs[late:].transpose(1, 2), chunks[late + 1 :], reduction="none")
     return losses.double().mean(0).cpu() / math.log(2)
 
 

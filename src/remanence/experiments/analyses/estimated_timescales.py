@@ -84,7 +84,7 @@ class ForgetValues:
             return [{name: one[name] for name in ("forget", "complement")} for one in records], state, lengths
         assert isinstance(input, Tensor)
         found: list[Record] = []
-        with heard(self.model, lambda layer, *given: found.append(of_layer(layer, *given))):
+        with with_layer_hook(self.model, lambda layer, *given: found.append(of_layer(layer, *given))):
             _, state = self.model(input, state)
         return found, state, None
 
@@ -114,12 +114,12 @@ def of_layer(layer: Recurrent, inputs: Tensor, before: Any, output: Tensor) -> R
 
 
 @contextmanager
-def heard(model: LanguageModel, tell: Callable[[Recurrent, Tensor, Any, Tensor], None]) -> Iterator[None]:
-    """Context in which `tell` is called for every layer that runs, with its inputs, initial state and outputs."""
+def with_layer_hook(model: LanguageModel, callback: Callable[[Recurrent, Tensor, Any, Tensor], None]) -> Iterator[None]:
+    """Context in which `callback` is called for every layer that runs, with its inputs, initial state and outputs."""
 
     def hook(layer: Any, given: tuple[Any, ...], result: tuple[Tensor, Any]) -> None:
         inputs, before = given
-        tell(layer, inputs, before, result[0])
+        callback(layer, inputs, before, result[0])
 
     handles = [layer.register_forward_hook(hook) for layer in model.layers]
     try:

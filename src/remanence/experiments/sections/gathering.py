@@ -1,4 +1,4 @@
-"""From result folders to the sections of `remanence report`. Unfinished runs are shown as far as they are."""
+"""From result folders to the sections of `remanence report`, unfinished runs included."""
 
 from __future__ import annotations
 
