@@ -245,7 +245,7 @@ def test_mean_and_std(values, shown):
 @pytest.mark.parametrize(
     ("content", "answer"),
     [
-        (None, "expected the folder of a run with config.yaml"),
+        (None, "expected a run folder with config.yaml"),
         ("a: 1", "expected the configuration of a run with model"),
     ],
 )

@@ -91,7 +91,9 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     except ValueError as error:
         raise ValueError(" ".join(str(error).split())) from None
     if not all(bool(value.isfinite().all()) for value in found.model.state_dict().values()):
-        raise ValueError(f"expected finite weights, got NaN or inf in {path}: the model diverged or it is damaged")
+        raise ValueError(
+            f"expected finite weights, got NaN or inf in {path}: the model diverged or the file is damaged"
+        )
     return found
 
 

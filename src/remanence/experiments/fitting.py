@@ -152,7 +152,9 @@ def _task(
     """The task, with the data split into training, validation and test sequences."""
     if isinstance(data, Task):
         if validation != DEFAULT_VALIDATION or test is not None:
-            raise ValueError("expected no validation and test arguments with a task, which has its splits, got some")
+            raise ValueError(
+                "expected no validation and test arguments with a task, which has its own splits, got some"
+            )
         return data
     if not isinstance(data, SequenceData):
         raise TypeError(f"expected data to be SequenceData or a task, got {type(data).__name__}")

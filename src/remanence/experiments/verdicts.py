@@ -109,7 +109,7 @@ def expect_verdict(word: object) -> Verdict:
 
 @cache
 def parts_of_claims() -> dict[str, list[dict[str, Any]]]:
-    """The parts of claims by experiment, with their tests. Not to be changed."""
+    """The parts of claims by experiment, with their tests. Cached: do not modify the result."""
     parts: dict[str, list[dict[str, Any]]] = text.read((files(__package__) / "claims.yaml").read_text("utf-8"))
     return parts
 

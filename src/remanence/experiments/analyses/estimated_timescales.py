@@ -84,7 +84,7 @@ class ForgetValues:
             return [{name: one[name] for name in ("forget", "complement")} for one in records], state, lengths
         assert isinstance(input, Tensor)
         found: list[Record] = []
-        with with_layer_hook(self.model, lambda layer, *given: found.append(of_layer(layer, *given))):
+        with layer_hooks(self.model, lambda layer, *given: found.append(of_layer(layer, *given))):
             _, state = self.model(input, state)
         return found, state, None
 
@@ -114,7 +114,7 @@ def of_layer(layer: Recurrent, inputs: Tensor, before: Any, output: Tensor) -> R
 
 
 @contextmanager
-def with_layer_hook(model: LanguageModel, callback: Callable[[Recurrent, Tensor, Any, Tensor], None]) -> Iterator[None]:
+def layer_hooks(model: LanguageModel, callback: Callable[[Recurrent, Tensor, Any, Tensor], None]) -> Iterator[None]:
     """Context in which `callback` is called for every layer that runs, with its inputs, initial state and outputs."""
 
     def hook(layer: Any, given: tuple[Any, ...], result: tuple[Tensor, Any]) -> None:
