@@ -1,4 +1,4 @@
-"""Dataclasses from plain data: what is taken, and what is answered."""
+"""Building dataclasses from plain data: accepted values and error messages."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -32,7 +32,7 @@ class Outer:
     anything: Any = None
 
 
-def test_every_kind_of_field_is_taken():
+def test_every_kind_of_field_is_accepted():
     values = {
         "size": 3,
         "name": "y",
@@ -54,7 +54,7 @@ def test_what_is_left_out_keeps_its_default():
     assert build(Outer, {"size": 1}) == Outer(1)
 
 
-def test_null_is_taken_where_it_is_allowed_only():
+def test_null_is_accepted_only_where_allowed():
     assert build(Outer, {"size": 1, "maybe": None}).maybe is None
     with pytest.raises(ValueError, match="expected on to be true or false, got None"):
         build(Outer, {"size": 1, "on": None})
@@ -84,13 +84,13 @@ def test_null_is_taken_where_it_is_allowed_only():
         ([1], "expected the configuration to be a mapping of names to values, got [1]"),
     ],
 )
-def test_a_wrong_value_is_answered_by_its_path_what_was_expected_and_what_came(values, answer):
+def test_a_wrong_value_raises_with_its_path_the_expected_type_and_the_value(values, answer):
     with pytest.raises(ValueError, match="expected") as caught:
         build(Outer, values)
     assert str(caught.value) == answer
 
 
-def test_a_path_goes_in_front():
+def test_messages_prefix_the_path():
     with pytest.raises(ValueError, match=r"expected training\.optimiser\.lr to be a number, got 'fast'"):
         build(Training, {"optimiser": {"lr": "fast"}}, "training")
 

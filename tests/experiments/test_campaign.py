@@ -1,4 +1,4 @@
-"""Runs in slices of time, and what is kept of them."""
+"""Running a list of runs in time slices, and collecting the results."""
 
 import json
 import tarfile
@@ -20,7 +20,7 @@ KEPT = {"config.yaml", "machine.json", "metrics.jsonl", "result.json", "times.js
 
 
 class Until(Budget):
-    """Time that is over once something has happened, however slow the machine is."""
+    """A budget that is spent after an event, independent of the speed of the machine."""
 
     def __init__(self, happened, left=float("inf")):
         super().__init__()
@@ -34,7 +34,7 @@ class Until(Budget):
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """The folder of a campaign that has ended."""
+    """The folder of a finished campaign."""
     folder = tmp_path_factory.mktemp("campaign")
     said = []
     assert campaign.carry_out([COPY, FREQUENCY], folder, Budget(500), 2, "cpu", say=said.append) == []
@@ -65,12 +65,12 @@ def test_the_next_line_is_the_first_that_fits():
     long, short = Line("plstm/copy-200", 10), Line("plstm/imdb", 1)
     assert campaign.following([long, short], 700) == (long, False)
     assert campaign.following([long, short], 100) == (short, False)
-    assert campaign.following([long], 100) == (long, True)  # it goes on another time
+    assert campaign.following([long], 100) == (long, True)  # it resumes later
     assert campaign.following([long, short], 10) is None
     assert campaign.following([], 700) is None
 
 
-def test_a_line_is_started_beside_others_only_if_it_can_finish_so():
+def test_a_line_starts_next_to_others_only_if_it_can_finish():
     long, short = Line("plstm/copy-200", 10), Line("plstm/imdb", 1)
     assert [long.shared(count) for count in (1, 2, 4)] == [10, 10, 20]
     assert campaign.following([long, short], 700, 0, 2) == (long, False)
@@ -86,7 +86,7 @@ def test_a_line_is_started_beside_others_only_if_it_can_finish_so():
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_what_needs_a_slice_of_its_own_has_one_or_is_told(tmp_path):
+def test_a_line_that_needs_its_own_slice_gets_one_or_is_reported(tmp_path):
     lines = [Line("plstm/copy-200", 8.5, [name], [1], "smoke") for name in ("lstm", "plstm", "lstm-chrono")]
     short = [Line("plstm/freq-sync1", 0.1, [name], [1], "smoke") for name in ("lstm", "plstm")]
     said: list[str] = []
@@ -94,7 +94,7 @@ def test_what_needs_a_slice_of_its_own_has_one_or_is_told(tmp_path):
     assert campaign.carry_out([*lines, *short], tmp_path, ended, 3, "cpu", say=said.append) == lines[1:]
     assert [words.partition(": ")[0] for words in said if "started" in words] == [*map(str, short), str(lines[0])]
     assert said[4] == f"{lines[0]}: started, 1 runs, alone"
-    words = "left for a slice of its own: 8.5 minutes alone, about 12.75 as one of 3, of 9.7"
+    words = "needs a slice of its own: 8.5 minutes alone, about 12.75 as one of 3, of 9.7"
     assert said[6:] == [f"{line}: {words}" for line in lines[1:]]
 
 
@@ -150,7 +150,7 @@ def test_other_presets_stay_until_everything_is_there(work, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_elsewhere_from_what_was_packed(tmp_path, monkeypatch):
+def test_a_stopped_run_resumes_elsewhere_from_a_packed_checkpoint(tmp_path, monkeypatch):
     line = Line("plstm/copy-200", 1, ["plstm"], [1], "smoke")
     endless = ["training.epochs=100000", "training.stop={}"]
     whole = Line.command
@@ -187,7 +187,7 @@ def test_a_stopped_run_goes_on_elsewhere_from_what_was_packed(tmp_path, monkeypa
     assert starts(again)[1]["update"] > 0
 
 
-def test_few_lines_stay_and_those_that_count_among_them():
+def test_thinning_keeps_the_lines_that_results_refer_to():
     lines = [{"update": update} for update in range(10, 10_010, 10)]
     kept = [line["update"] for line in campaign.thinned(lines, {20, 5550}, most=100)]
     assert len(kept) == 102

@@ -1,4 +1,4 @@
-"""The race: standings, words, display, and processes that stop without loss."""
+"""The race: standings, texts, display, and processes that stop without loss."""
 
 import io
 import math
@@ -16,7 +16,7 @@ from rich.console import Console
 from remanence.experiments import find, plan
 from remanence.experiments.demo import Demo, conclusion, introduction, outcome, table
 from remanence.experiments.demo.display import Board
-from remanence.experiments.demo.picture import draw
+from remanence.experiments.demo.outcome import draw
 from remanence.experiments.demo.race import Messenger, race, work
 from remanence.experiments.demo.standing import read
 from remanence.experiments.models import count_parameters
@@ -123,11 +123,11 @@ def test_the_board_has_a_line_for_every_model(told, width):
     assert "solved after 10, 10" in lines[3]
 
 
-def test_going_on_forgets_what_came_after_the_checkpoint(told, capsys):
+def test_resuming_drops_evaluations_after_the_checkpoint(told, capsys):
     board = Board(told.standings, 10)
     board.lanes["lstm"].begin(told.groups["lstm"], 5, 10)
     assert told.standings["lstm"].curves == {1: [(5, GUESS)], 2: [(5, GUESS)]}
-    assert capsys.readouterr().err == "LSTM: goes on at update 5\n"
+    assert capsys.readouterr().err == "LSTM: resumes at update 5\n"
 
 
 # Processes.
@@ -172,13 +172,13 @@ def test_a_signal_stops_the_race_and_loses_nothing(tmp_path):
         process.send_signal(number)
         rest = process.stdout.read()
         assert process.wait() == 128 + number
-    assert rest.endswith(f"stopped by {number.name}; the same command goes on\n")
+    assert rest.endswith(f"stopped by {number.name}; the same command resumes\n")
     folder = tmp_path / "own" / "demo" / "smoke" / "plstm" / "seed-1"
     assert list((folder / "checkpoints").glob("*.safetensors"))
     assert not (folder / "result.json").exists()
 
 
-def test_what_makes_a_run_impossible_is_sent_as_a_sentence(tmp_path, monkeypatch):
+def test_a_refused_run_is_reported_in_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "setsid", lambda: None, raising=False)
     (tmp_path / "file").write_text("")
     ours, theirs = Pipe(duplex=False)
@@ -203,7 +203,7 @@ def test_a_messenger_without_a_listener_asks_to_stop(monkeypatch):
     assert asked == [signal.SIGTERM]
 
 
-def test_a_process_that_fails_is_no_success(tmp_path):
+def test_a_failed_process_raises(tmp_path):
     groups = plan(find("own/demo", "smoke"), tmp_path, ["lstm"])
     broken = [replace(run, make_model=broken_model) for run in groups["lstm"]]
     with pytest.raises(RuntimeError, match="expected the process that trains lstm to end with 0, got 1"):

@@ -1,4 +1,4 @@
-"""`remanence export`: whatever `remanence inspect` takes becomes a file, or one sentence."""
+"""`remanence export`: every model that `remanence inspect` accepts is exported, or refused in one sentence."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def call(*words):
 
 
 def refused(*words):
-    """The sentence a wrong call is answered with."""
+    """The error message of a wrong call."""
     answer = call(*words)
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert answer.stderr.count("\n") == 1
@@ -79,8 +79,8 @@ def test_what_is_wrong_is_answered_by_one_sentence(saved, tmp_path, monkeypatch)
     words = saved / "words.safetensors"
     assert "expected --to to be one of onnx, pt2, got 'onx'; did you mean 'onnx'?" in refused(words, "--to", "onx")
     assert "ends in .pt2, got model.onnx" in refused(words, "--to", "pt2", "--out", "model.onnx")
-    assert "where there is nothing" in refused("nowhere", "--to", "pt2")
+    assert "which does not exist" in refused("nowhere", "--to", "pt2")
     assert "(state), got 'dt'" in refused(words, "--to", "pt2", "--with", "state,dt")
     Path("notes.txt").write_text("no checkpoint")
-    assert "which is none of them" in refused("notes.txt", "--to", "pt2")
+    assert "which is none of these" in refused("notes.txt", "--to", "pt2")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

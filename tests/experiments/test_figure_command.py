@@ -1,4 +1,4 @@
-"""`remanence figure`: what it writes, says, and with which exit code."""
+"""`remanence figure`: files, output and exit codes."""
 
 import shutil
 import sys

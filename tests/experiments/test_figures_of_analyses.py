@@ -1,4 +1,4 @@
-"""Figures of analyses: runs really made, with few numbers, and what the figures say of them."""
+"""Figures of analyses, from small runs that are really trained."""
 
 import json
 import math
@@ -138,7 +138,7 @@ def test_accuracy_by_dependency_is_at_the_end_of_each_bin_and_shares_of_pairs_su
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A run as analyses see it."""
+    """A run as analyses read it."""
 
     made: LanguageModel
     folder: str
@@ -157,7 +157,7 @@ class Given:
 
 @pytest.fixture
 def runs(own, tmp_path):
-    """A baseline, and models with timescales that were set, by shape."""
+    """A baseline, and models with assigned timescales, by shape."""
     folder = tmp_path / "texts"
     folder.mkdir()
     generator = numpy.random.default_rng(0)
@@ -178,7 +178,7 @@ def runs(own, tmp_path):
 
 @pytest.fixture
 def made(tmp_path):
-    """The figures of what an analysis found."""
+    """The figures of the findings of an analysis."""
 
     def figures(id, function, runs, **arguments):
         data = KNOWN[function](runs, **arguments).data
@@ -190,7 +190,7 @@ def made(tmp_path):
     return figures
 
 
-def test_fitted_timescales_stand_beside_their_fits(runs, made):
+def test_fitted_timescales_are_drawn_with_their_fits(runs, made):
     data, (figure,) = made("mts/fig1-timescales", "fitted_timescales", [runs("baseline")], length=100)
     own = data["Penn Treebank"]["baseline"]["1"]
     units, statistics = figure.panels
@@ -239,7 +239,7 @@ def test_forget_maps_are_labelled_with_timescales_where_these_were_set(runs, mad
     assert panel.title == "Penn Treebank, mts: layer 2"
     assert panel.heat.values == own["values"]
     assert panel.heat.rows[0] != figure.panels[1].heat.rows[0] == "1"
-    assert panel.y.title == "mean timescale set (words)"
+    assert panel.y.title == "mean assigned timescale (words)"
     assert len(panel.heat.columns) == 20
     assert (panel.heat.low, panel.heat.high) == (0, 1)
 

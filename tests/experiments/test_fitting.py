@@ -1,4 +1,4 @@
-"""`rm.fit`: data of one's own become a run like every other."""
+"""`rm.fit`: training on your own data as a run like any other."""
 
 import subprocess
 import sys
@@ -65,8 +65,8 @@ def test_a_model_learns_and_comes_back_with_what_is_known_of_it(tmp_path):
     assert not fitted.model.training
 
 
-def test_what_diverges_at_once_is_said_in_one_sentence(tmp_path):
-    with pytest.raises(ValueError, match=r"^expected a loss that stays finite .* at update \d+ of signs plstm"):
+def test_immediate_divergence_raises_one_sentence(tmp_path):
+    with pytest.raises(ValueError, match=r"^expected a finite loss .* at update \d+ of signs plstm"):
         rm.fit(plstm, signs(), "signs/plstm", out=tmp_path, epochs=1, batch=4, lr=1e30)
 
 
@@ -94,7 +94,7 @@ def test_the_same_call_returns_the_result_without_training(tmp_path):
         assert torch.equal(one, other)
 
 
-def test_what_breaks_off_goes_on_with_the_same_bits(tmp_path):
+def test_an_interrupted_fit_resumes_bit_exactly(tmp_path):
     whole = rm.fit(plstm, signs(), "signs/plstm", out=tmp_path / "whole", checkpoint_every=2, **SHORT)
 
     class Impatient(training.Silent):
@@ -156,13 +156,13 @@ def test_other_data_are_refused_in_one_sentence(tmp_path):
         rm.fit(plstm, signs(), "signs/plstm", out=tmp_path, **{**SHORT, "lr": 0.02})
 
 
-def test_a_model_that_is_given_is_copied_and_its_weights_are_where_it_begins(tmp_path):
+def test_a_given_model_is_copied_and_training_starts_from_its_weights(tmp_path):
     given = plstm()
     before = {name: weight.clone() for name, weight in given.state_dict().items()}
     rm.fit(given, signs(), "signs/plstm", out=tmp_path, **SHORT)
     assert all(torch.equal(weight, before[name]) for name, weight in given.state_dict().items())
     rm.fit(given, signs(), "signs/plstm", out=tmp_path, **SHORT)
-    with pytest.raises(ValueError, match=r"expected the weights that the run in .* began with, got others"):
+    with pytest.raises(ValueError, match=r"expected the initial weights of the run in .*, got different ones"):
         rm.fit(plstm(), signs(), "signs/plstm", out=tmp_path, **SHORT)
 
 
@@ -250,16 +250,16 @@ class Halves(gates.Gate):
         return gates.Forgetting(half, 1 - half)
 
 
-def test_a_gate_of_ones_own_trains_and_is_said_not_to_be_described(tmp_path):
+def test_a_user_defined_gate_trains_but_its_configuration_is_not_rebuildable(tmp_path):
     fitted = rm.fit(lambda: rm.LSTM(2, 4, gate=Halves()), signs(), "a/halves", out=tmp_path, **SHORT)
     assert fitted.result["status"] == "finished"
-    with pytest.raises(ValueError, match="expected a model that its configuration describes, got 'halves'"):
+    with pytest.raises(ValueError, match="expected a model that its configuration describes fully, got 'halves'"):
         open_checkpoint(fitted.folder)
     (section,) = gather([tmp_path])
     assert section.models == ["halves"]
 
 
-def test_models_of_one_name_stand_in_one_section_of_a_report(tmp_path):
+def test_models_of_one_experiment_are_in_one_section_of_a_report(tmp_path):
     for name, make in (("plstm", plstm), ("torch", lambda: torch.nn.LSTM(2, 6))):
         rm.fit(make, signs(), f"signs/{name}", out=tmp_path, **SHORT)
     (section,) = gather([tmp_path])
@@ -295,16 +295,19 @@ def test_symbols_are_embedded_and_the_next_one_is_told(tmp_path):
         ({"batch": 500}, "expected training.batch to be at most the 32 training sequences, got 500"),
         ({"validation": 1.5}, "expected the fraction of a split to be above 0 and below 1, got 1.5"),
         ({"data": torch.zeros(3)}, "expected data to be SequenceData or a task, got Tensor"),
-        ({"data": tasks.make("copy"), "test": 0.1}, "expected no validation and test for a task"),
-        ({"model": lambda: rm.LSTM(3, 4)}, "expected a model with inputs 2, as the data have, got 3"),
-        ({"model": SequenceModel(rm.LSTM(2, 4), 2)}, "expected a model with readout 'last', as the data have, got 'ev"),
-        ({"model": SequenceModel(rm.LSTM(2, 4), 5, readout="last")}, "expected a model with outputs 2, as the data"),
+        ({"data": tasks.make("copy"), "test": 0.1}, "expected no validation and test arguments with a task"),
+        ({"model": lambda: rm.LSTM(3, 4)}, "expected a model with inputs 2 to match the data, got 3"),
+        ({"model": SequenceModel(rm.LSTM(2, 4), 2)}, "expected a model with readout 'last' to match the data, got 'ev"),
+        (
+            {"model": SequenceModel(rm.LSTM(2, 4), 5, readout="last")},
+            "expected a model with outputs 2 to match the data",
+        ),
         ({"model": torch.nn.Linear(2, 2)}, "expected a recurrent layer of remanence, a torch.nn.LSTM or a torch"),
         ({"data": signs(mask="nan")}, "expected a SequenceModel with missing='zero' or missing='forward' for data"),
         ({"budget": "soon"}, "expected a budget such as 90s"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence_and_nothing_is_written(tmp_path, keywords, sentence):
+def test_wrong_arguments_are_refused_in_one_sentence_and_nothing_is_written(tmp_path, keywords, sentence):
     given = {"model": plstm, "data": signs(), "name": "signs/plstm", "epochs": 1} | keywords
     with pytest.raises((TypeError, ValueError), match=sentence) as caught:
         rm.fit(out=tmp_path, **given)

@@ -1,4 +1,4 @@
-"""From folders of results to what the page shows, whatever state they are in."""
+"""Sections of a report from result folders in any state."""
 
 import json
 import statistics
@@ -14,8 +14,8 @@ from written_runs import write_run, write_runs
 from remanence.cli import report
 from remanence.experiments import IDS, find
 from remanence.experiments.sections import gather
-from remanence.experiments.sections.beside_published import INTERVAL
 from remanence.experiments.sections.run_folders import RunFolder, busy
+from remanence.experiments.sections.trained import INTERVAL
 from remanence.report import page
 from remanence.table import mean_and_std
 
@@ -57,7 +57,7 @@ def test_an_experiment_without_published_numbers_has_no_empty_columns_for_them(t
     assert rows_of(table)["plstm"]["single runs"] == "80.00"
 
 
-def test_what_was_run_is_told(tmp_path):
+def test_the_setup_is_shown(tmp_path):
     write_runs(tmp_path, SCORES)
     section = one(tmp_path)
     facts = dict(section.facts)
@@ -74,11 +74,12 @@ def test_what_was_run_is_told(tmp_path):
     assert section.figures[0].panels[0].series
 
 
-def test_in_what_runs_are_not_as_published_is_told(tmp_path):
+def test_differences_from_the_paper_are_shown(tmp_path):
     write_runs(tmp_path, SCORES, changes={"batch": 7})
     section = one(tmp_path)
     assert (
-        dict(section.facts)["not as published"] == "training.batch 7 instead of 128, training.epochs 15 instead of 100"
+        dict(section.facts)["differs from the paper"]
+        == "training.batch 7 instead of 128, training.epochs 15 instead of 100"
     )
     assert "training.batch 7 instead of 128" in section.judged
 
@@ -101,12 +102,12 @@ def test_a_half_finished_experiment_is_shown_as_far_as_it_is(tmp_path):
     assert (section.done, section.planned, section.status) == (2, 6, "part")
     assert rows_of(section.tables[0])["lstm"]["seeds"] == ""
     states = {(row[0], row[1]): row[2] for row in section.runs.rows}
-    assert states["lstm", "1"] == "not ended, 50%"
-    assert states["lstm", "2"] == "not ended"
-    assert "lstm, seed 1, at update 1,500 (50%); lstm, seed 2, nothing evaluated yet" in section.notes[0]
+    assert states["lstm", "1"] == "not finished, 50%"
+    assert states["lstm", "2"] == "not finished"
+    assert "lstm, seed 1, at update 1,500 (50%); lstm, seed 2, not evaluated yet" in section.notes[0]
     assert {series.like or series.name for series in section.figures[0].panels[0].series} == {"lstm", "plstm"}
     assert {claim.verdict for claim in section.claims} <= {"not tested here", "open"}
-    assert "not ended, 50%" in page.html([section])
+    assert "not finished, 50%" in page.html([section])
 
 
 def test_nothing_evaluated_yet_is_a_section_with_a_note(tmp_path):
@@ -169,7 +170,7 @@ def test_damaged_files_cost_one_run_and_not_the_page(tmp_path):
 
 
 @pytest.mark.parametrize("id", ["plstm/other", "mine/other"], ids=["of a paper", "one's own"])
-def test_an_experiment_nobody_knows_is_shown_as_its_runs_say(tmp_path, id):
+def test_an_unknown_experiment_is_shown_from_its_runs(tmp_path, id):
     folder = write_run(tmp_path, "plstm/copy-200", model="lstm")
     description = yaml.safe_load((folder / "config.yaml").read_text()) | {"experiment": id}
     (folder / "config.yaml").write_text(yaml.safe_dump(description))
@@ -179,7 +180,7 @@ def test_an_experiment_nobody_knows_is_shown_as_its_runs_say(tmp_path, id):
     section = one(tmp_path)
     assert (section.id, section.done, section.planned) == (id, 1, 1)
     assert section.figures
-    assert any("knows no plstm/other" in note for note in section.notes) == (id == "plstm/other")
+    assert any("has no plstm/other" in note for note in section.notes) == (id == "plstm/other")
 
 
 def test_a_result_of_an_analysis_is_shown_with_its_tables(tmp_path):
@@ -199,7 +200,7 @@ def test_a_result_of_an_analysis_is_shown_with_its_tables(tmp_path):
     ("make", "words"),
     [
         (lambda path: path / "nowhere", "not there"),
-        (lambda path: path, "without any"),
+        (lambda path: path, "got no results in"),
         (lambda path: _file(path / "file"), "a file"),
     ],
 )
@@ -260,7 +261,7 @@ def test_the_results_of_the_project_make_a_page_with_every_run():
     assert not any("=" in section.place for section in sections)  # those of sweeps are shown by their sweeps
     assert all(section.figures for section in sections)
     assert not any(section.notes for section in sections)
-    assert all(section.claims and section.judged for section in sections)  # somebody has looked at each
+    assert all(section.claims and section.judged for section in sections)  # each has a written verdict
 
 
 def test_the_tables_of_a_closing_analysis_are_shown_with_the_training():

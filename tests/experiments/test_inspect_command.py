@@ -1,4 +1,4 @@
-"""`remanence inspect`: any checkpoint, and what is none."""
+"""`remanence inspect`: all kinds of checkpoints, and other files."""
 
 import re
 import shutil
@@ -40,7 +40,7 @@ def call(*words):
 
 
 def refused(*words):
-    """The sentence a wrong call is answered with."""
+    """The error message of a wrong call."""
     answer = call(*words)
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert answer.stderr.count("\n") == 1
@@ -86,7 +86,7 @@ def test_the_best_weights_can_be_taken_out_of_their_folder(plstm, tmp_path):
     (last, *_) = sorted((plstm / "checkpoints").glob("step-*"), reverse=True)
     lost = tmp_path / "step.safetensors"
     lost.write_bytes(last.read_bytes())
-    assert "beside which there is no config" in refused(lost)
+    assert "without a config.yaml next to it" in refused(lost)
 
 
 def test_a_saved_language_model_is_shown(tmp_path):
@@ -112,14 +112,14 @@ def test_a_picture_is_written_beside_the_tables(plstm, tmp_path, ending):
     assert out.stat().st_size > 1000
 
 
-def test_what_is_no_checkpoint_is_answered_in_a_sentence(tmp_path, plstm):
+def test_other_files_are_refused_in_one_sentence(tmp_path, plstm):
     text = tmp_path / "notes.txt"
     text.write_text("not a checkpoint")
     empty = tmp_path / "empty.safetensors"
     empty.write_bytes(b"")
-    assert "where there is nothing" in refused(tmp_path / "nowhere")
-    assert "which is none of them" in refused(text)
-    assert "which is none of them" in refused(empty)
+    assert "which does not exist" in refused(tmp_path / "nowhere")
+    assert "which is none of these" in refused(text)
+    assert "which is none of these" in refused(empty)
     assert "a folder without config.yaml" in refused(tmp_path)
     assert "got 'blue'" in refused(plstm, "--theme", "blue")
 
@@ -167,7 +167,7 @@ def test_a_configuration_that_makes_no_model_is_answered_in_a_sentence(plstm, tm
     (copied / "SHA256SUMS").unlink()
     assert "plsm" in refused(copied)
     config.write_text(text.replace("  make: plstm\n", ""))
-    assert "makes no model" in refused(copied)
+    assert "builds no model" in refused(copied)
     config.write_text("- just\n- words\n")
     refused(copied)
     config.write_text(text.replace("hidden_size: ", "hidden_size: 1"))

@@ -15,7 +15,7 @@ import remanence as rm
 from remanence import analysis, language
 from remanence.experiments import PRESETS, check, find
 from remanence.experiments.analyses import KNOWN, trained
-from remanence.experiments.analyses.forget_values import ForgetValues, estimated_timescales
+from remanence.experiments.analyses.estimated_timescales import ForgetValues, estimated_timescales
 from remanence.experiments.analyses.trained import Trained
 from remanence.experiments.analyses.words import corpus_of, rounded
 from remanence.models import LanguageModel, SequenceModel
@@ -36,7 +36,7 @@ FREQUENT, USUAL, RARE = ("the", "of"), ("cat", "dog", "sat"), ("moon", "tide", "
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished run as analyses see it."""
+    """A finished run as analyses read it."""
 
     made: LanguageModel
     folder: str
@@ -84,7 +84,7 @@ def make(corpus, **options):
 
 @torch.no_grad()
 def saying(corpus, chances):
-    """A model that gives every word the same chances at every place."""
+    """A model with the same word probabilities at every position."""
     model = make(corpus)
     model.embedding.weight.zero_()
     model.decoder.bias.copy_(torch.as_tensor(chances, dtype=torch.float64).log())
@@ -93,7 +93,7 @@ def saying(corpus, chances):
 
 @torch.no_grad()
 def unhearing(corpus, assigned, **options):
-    """A model whose forget and input values are constant: only candidates hear anything, of the words alone."""
+    """A model with constant forget and input gates; only its candidates depend on the words."""
     model = make(corpus, num_layers=len(assigned), timescales=assigned, tie=False, **options)
     for layer in model.layers:
         units = layer.hidden_size
@@ -104,7 +104,7 @@ def unhearing(corpus, assigned, **options):
 
 
 def analyse(function, runs, **arguments):
-    """What is found, as it is in a file."""
+    """The findings as in the result file."""
     found = KNOWN[function](runs, **arguments)
     assert found.tables
     for table in found.tables:
@@ -199,7 +199,7 @@ def test_models_of_different_texts_are_not_compared(corpus, folder, tmp_path):
     other = tmp_path / "others"
     other.mkdir()
     runs = [Run(make(corpus), folder), Run(make(corpus), str(other), "baseline")]
-    with pytest.raises(ValueError, match="expected models of one text to compare in text, got 2 texts"):
+    with pytest.raises(ValueError, match="expected models of one corpus to compare in text, got 2 corpora"):
         KNOWN["by_frequency"](runs)
 
 
@@ -257,7 +257,7 @@ def test_fits_find_the_distribution_that_units_were_given(corpus, folder):
     assert [row[0] for row in table.rows] == ["words", "control"]
 
 
-def test_units_that_hear_nothing_keep_what_was_assigned(corpus, folder):
+def test_units_without_input_have_their_assigned_timescales(corpus, folder):
     model = unhearing(corpus, [None, InverseGamma(0.56, freeze=True)], hidden_size=[8, 24])
     data = analyse("assigned_vs_estimated", [Run(model, folder)], length=60).data["text"]["mts"]["1"]
     assert data["layer"] == 2
@@ -335,7 +335,7 @@ def test_a_bin_without_words_has_no_ratio(corpus, folder):
 
 
 def test_a_word_fades_with_the_timescales_of_units(own, tmp_path):
-    """The same word throughout, so that cells stand still but for the replaced one."""
+    """The same word throughout, so that cell states are constant except for the replaced word."""
     path = tmp_path / "one"
     path.mkdir()
     for name in ("train", "valid", "test"):

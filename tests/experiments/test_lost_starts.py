@@ -1,4 +1,4 @@
-"""How many starts a model of texts does not come back from."""
+"""Initial states from which a language model never recovers."""
 
 import json
 import math
@@ -30,7 +30,7 @@ def corpus(tmp_path):
 def model_of(task, units=12, stubborn=False):
     torch.manual_seed(3)
     layer = rm.LSTM(5, units)
-    if stubborn:  # what it hears first decides the sign of a unit, which stays: h = tanh(c), and c follows 3 h
+    if stubborn:  # the first input decides the sign of a unit, which stays: h = tanh(c), and c follows 3 h
         with torch.no_grad():
             for weight in layer.parameters():
                 weight.zero_()
@@ -52,7 +52,7 @@ class Run(Trained):
         return self.given
 
 
-def test_pieces_are_spread_over_the_text(corpus):
+def test_chunks_are_spread_over_the_text(corpus):
     tokens = corpus.source("validation", 1, CPU).stream.tokens.long()
     pieces = texts(Run(corpus, None, "lstm"), 5, 40)
     assert pieces.shape == (41, 5)
@@ -66,7 +66,7 @@ def test_pieces_are_spread_over_the_text(corpus):
 
 @pytest.mark.parametrize("start", ["zeros", "others"])
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_a_model_that_forgets_comes_back_and_one_that_does_not_is_lost(corpus, start, stubborn):
+def test_a_model_that_forgets_recovers_and_one_that_does_not_never_does(corpus, start, stubborn):
     pieces = texts(Run(corpus, None, "lstm"), 11, 160)
     found = from_start(model_of(corpus, stubborn=stubborn), pieces, start, 60, 20, 100)
     assert found["steps"] == [20, 40, 60, 80, 100]
@@ -79,7 +79,7 @@ def test_a_model_that_forgets_comes_back_and_one_that_does_not_is_lost(corpus, s
         assert found["apart"][-1] == 0
 
 
-def test_bits_are_those_of_the_last_quarter_by_whether_a_piece_is_lost(corpus):
+def test_bits_are_over_the_last_quarter_by_whether_a_chunk_recovers(corpus):
     model = model_of(corpus, stubborn=True)
     pieces = texts(Run(corpus, None, "lstm"), 7, 100)
     outputs, _ = model(pieces[20:-1])
@@ -91,7 +91,7 @@ def test_bits_are_those_of_the_last_quarter_by_whether_a_piece_is_lost(corpus):
     locked, others = found["locked"], 7 - found["locked"]
     shown = [found[name] or 0.0 for name in ("bits_of_locked", "bits_of_others")]
     assert locked * shown[0] + others * shown[1] == pytest.approx(7 * statistics.fmean(expected))
-    in_parts = from_start(model, pieces, "zeros", 20, 20, 3)  # 3, 3 and 1: the last goes with those before
+    in_parts = from_start(model, pieces, "zeros", 20, 20, 3)  # 3, 3 and 1: the last joins the batch before
     for name, value in found.items():
         assert in_parts[name] == pytest.approx(value)
 

@@ -1,4 +1,4 @@
-"""Presets over experiments, and what a user sets over both."""
+"""Presets and `--set` overrides."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`remanence run my.yaml`: a file and a task of one's own, without touching the package."""
+"""`remanence run my.yaml`: a user-defined experiment and task, without touching the package."""
 
 import shutil
 import sys
@@ -79,7 +79,7 @@ def module_of(own):
 
 
 @pytest.mark.long
-def test_a_file_of_ones_own_is_shown_run_reported_and_inspected(own, tmp_path, monkeypatch):
+def test_a_user_defined_file_is_shown_run_reported_and_inspected(own, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the module is found beside the file
     shown = call("show", "mine/my.yaml")
     assert shown.exit_code == 0, shown.output
@@ -90,7 +90,7 @@ def test_a_file_of_ones_own_is_shown_run_reported_and_inspected(own, tmp_path, m
     assert "validation loss of the weights" in done.output
     assert call("run", "mine/my.yaml", "--quiet", "--device", "cpu").stdout == done.stdout
 
-    # What was given to somebody else is read without the code it names.
+    # A run folder from somebody else is read without importing the code it names.
     name = module_of(own)
     sys.modules.pop(name)
     shutil.move(own, tmp_path / "elsewhere")
@@ -128,7 +128,7 @@ def test_other_data_of_the_same_task_are_refused(own):
         ("nowhere_at_all:Waves", "to name a module that can be imported, got No module named 'nowhere_at_all'"),
         ("MODULE:Sines", "to be a subclass of remanence.tasks.Task, got nothing of that name"),
         ("MODULE:torch", "to be a subclass of remanence.tasks.Task, got a module"),
-        ("MODULE:Bare", "to be a dataclass, whose fields are arguments, got another class"),
+        ("MODULE:Bare", "to be a dataclass, whose fields are arguments, got a plain class"),
         ("MODULE:Unfinished", "to define input_size, loss, output_size, scores, source, readout, goal"),
         (":Waves", "to name a module that can be imported, got ValueError: Empty module name"),
         ("broken:Waves", "to name a module that can be imported, got ZeroDivisionError: division by zero"),
@@ -151,7 +151,7 @@ def test_bad_names_of_tasks_are_answered_in_one_sentence(own, task, sentence):
         ("a: [", "expected YAML in .*my.yaml, got a file that cannot be read"),
         ("[1, 2]", "expected .*my.yaml to be a mapping of names to values, got"),
         ("id: plstm/copy-200", "expected id in .* to be a name of your own, got 'plstm/copy-200'"),
-        ("id: ../up", "expected id in .* to be words such as mine/vowels, which name folders, got '../up'"),
+        ("id: ../up", "expected id in .* to be names such as mine/vowels, which become folders, got '../up'"),
         ("extends: plstm/copy-2", "expected extends in .* got 'plstm/copy-2'; did you mean 'plstm/copy-200'"),
         ("tasks: {}", "expected the configuration to have fields among .* got tasks; did you mean task"),
         (FILE.replace("MODULE:Waves", "copy"), "expected task to have fields among .* got task.steps"),

@@ -123,7 +123,7 @@ PARAMETERS = {
     "plstm/pmnist-512": {"lstm": 1_059_850, "plstm": 795_146},
     "plstm/imdb": {"lstm": 117_889, "lstm-chrono": 117_889, "plstm": 118_119},
     "plstm/freq-async": {"lstm": 49_942, "lstm-time": 50_382, "plstm": 37_292, "plstm-time": 37_622},
-    "mts/dyck2": {"baseline": 268_802, "mts": 268_802},  # of mts, 2048 stay as they are
+    "mts/dyck2": {"baseline": 268_802, "mts": 268_802},  # 2048 of mts are frozen
     "fastgate/psmnist": {
         "fast": 1_057_802 + 4 * 512,
         "sigmoid": 1_057_802 + 4 * 512,
@@ -226,13 +226,13 @@ def test_a_preset_may_leave_models_out_and_says_so():
         ),
     ],
 )
-def test_an_unknown_name_is_answered_by_the_nearest(id, preset, answer):
+def test_an_unknown_name_suggests_the_closest_one(id, preset, answer):
     with pytest.raises(ValueError, match="expected") as caught:
         find(id, preset)
     assert answer in str(caught.value)
 
 
-def test_an_unknown_model_is_answered_by_the_nearest():
+def test_an_unknown_model_suggests_the_closest_one():
     with pytest.raises(
         ValueError, match=r"expected model of plstm/copy-200 to be one of lstm, .* did you mean 'plstm'"
     ):

@@ -124,7 +124,7 @@ def test_an_analysis_trains_what_it_needs_and_says_so_and_then_finds_it(way):
     run(experiment, way, seeds=[1])
     needs = [words for words in way.progress.said if "needs" in words]
     assert needs == [
-        f"plstm/kt-and-p needs plstm/copy-{delay} (preset smoke): 1 runs are not there and are trained first"
+        f"plstm/kt-and-p needs plstm/copy-{delay} (preset smoke); missing runs, trained first: 1"
         for delay in (200, 500)
     ]
     way.progress.said.clear()
@@ -245,7 +245,7 @@ def test_mean_and_std(values, shown):
 @pytest.mark.parametrize(
     ("content", "answer"),
     [
-        (None, "expected the folder of a run with config.yaml"),
+        (None, "expected a run folder with config.yaml"),
         ("a: 1", "expected the configuration of a run with model"),
     ],
 )

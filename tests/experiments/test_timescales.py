@@ -4,7 +4,7 @@ import pytest
 
 from remanence.experiments import find
 from remanence.experiments.models import build_model, count_frozen, count_parameters
-from remanence.experiments.timescales import make_timescales
+from remanence.experiments.resolve import make_timescales
 from remanence.timescales import Chrono, Fixed, InverseGamma, Uniform
 
 

@@ -1,4 +1,4 @@
-"""Which claims hold: the tests on numbers, and what a person wrote beside the results."""
+"""Which claims hold: statistical tests, and verdicts written by a person."""
 
 import dataclasses
 from pathlib import Path
@@ -200,7 +200,7 @@ def test_parts_of_claims_name_models_and_tests_that_exist(id):
         assert bool(kinds and kinds[0] in OF_DATA) <= (experiment.kind != "training")
 
 
-def test_what_a_person_wrote_beside_the_results_comes_first(tmp_path):
+def test_written_verdicts_take_precedence(tmp_path):
     write_runs(tmp_path, {"plstm": CLEAR, "lstm": [0.80, 0.81, 0.805]})
     words = {"claims": [{"claim": "Ours.", "verdict": "open"}], "because": "So it is.", "conditions": "At night."}
     (tmp_path / "verdicts.yaml").write_text(yaml.safe_dump({"plstm/pmnist-256": {"short": words}}))
@@ -230,7 +230,7 @@ def test_the_tests_agree_with_what_was_written_by_hand_about_the_results_of_the_
     compared = 0
     for section in gather([ROOT / "results"], by_hand=False):
         decided = {claim.text: claim.verdict for claim in section.claims}
-        decided["Accuracies of the published level."] = decided.get("Numbers of the published level.")
+        decided["Accuracies of the published level."] = decided.get("The scores match the published ones.")
         for claim in (written.get(section.id) or {}).get(section.preset, {}).get("claims", []):
             if decided.get(claim["claim"]) not in (None, "not tested here"):
                 assert decided[claim["claim"]] == claim["verdict"], (section.id, claim)

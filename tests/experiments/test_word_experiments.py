@@ -1,4 +1,4 @@
-"""Mistakes in experiments with language models are answered before anything is written, by the name of the field."""
+"""Mistakes in experiments with language models are reported with the field before anything is written."""
 
 import pytest
 
@@ -18,11 +18,11 @@ def test_arguments_of_what_looks_at_its_own_models_can_be_set():
     [
         ("mts/ptb", ["task.corpus=nonexistent"], r"expected task\.corpus to be one of ptb, .*got 'nonexistent'"),
         ("plstm/charptb-150", ["task.corpus=nonexistent"], r"expected task\.corpus to be one of ptb"),
-        ("mts/ptb", ["task.one_hot=true"], r"expected a text in numbers .*models\.baseline.*, got one-hot vectors"),
+        ("mts/ptb", ["task.one_hot=true"], r"expected a text task with tokens .*baseline.*, got one-hot vectors"),
         (
             "plstm/copy-200",
             ["models.lstm.make=language/baseline"],
-            r"expected a text in numbers as the task of 'language/baseline' \(models\.lstm\), got task 'copy'",
+            r"expected a text task with tokens for 'language/baseline' \(models\.lstm\), got task 'copy'",
         ),
         (
             "plstm/charptb-150",

@@ -1,4 +1,4 @@
-"""Folders of runs as a training leaves them, without the training."""
+"""Run folders as training writes them, without training."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SECONDS = 20
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    """A browser of the tests' own."""
+    """The browser of the tests."""
     for needed in ("selenium", "plotly", "jinja2"):
         pytest.importorskip(needed)
     from selenium import webdriver
@@ -87,7 +87,7 @@ def hostile():
 
 @pytest.fixture
 def opened(driver, written):
-    """Opens a page, as somebody does who has never been there, and answers for its complaints at the end."""
+    """Opens a page with an empty profile and fails on console errors at the end."""
 
     def open_page(name="results"):
         driver.get((written / f"{name}.html").as_uri())
@@ -101,33 +101,33 @@ def opened(driver, written):
 
 
 def wait(driver, script, *arguments):
-    """Until a script has something to return."""
+    """Wait until a script returns a value."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     return WebDriverWait(driver, SECONDS, poll_frequency=0.05).until(lambda one: one.execute_script(script, *arguments))
 
 
 def look_at(driver, plot):
-    """Until it is drawn."""
+    """Wait until it is drawn."""
     driver.execute_script("arguments[0].scrollIntoView({behavior: 'instant', block: 'center'})", plot)
     wait(driver, "return arguments[0].dataset.ready === 'yes' && arguments[0].querySelector('.cartesianlayer')", plot)
     return plot
 
 
 def draw_everything(driver):
-    """Look at every figure."""
+    """Scroll to every figure."""
     return [look_at(driver, plot) for plot in driver.find_elements("css selector", ".plot")]
 
 
 def draw_first(driver):
-    """Look at the first figure."""
+    """Scroll to the first figure."""
     return look_at(driver, driver.find_element("css selector", ".plot"))
 
 
-def test_every_figure_of_the_results_is_drawn_when_it_is_looked_at_and_nothing_is_fetched(opened):
+def test_every_figure_of_the_results_is_drawn_when_visible_and_nothing_is_fetched(opened):
     driver = opened()
     drawn = driver.find_elements("css selector", ".plot[data-drawn]")
-    assert len(drawn) < len(driver.find_elements("css selector", ".plot"))  # what nobody looks at costs nothing
+    assert len(drawn) < len(driver.find_elements("css selector", ".plot"))  # figures out of view are not drawn
     plots = draw_everything(driver)
     assert len(plots) >= len(list(RESULTS.glob("*/*/*/summary.json")))
     for plot in plots:

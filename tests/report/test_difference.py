@@ -1,4 +1,4 @@
-"""Differences of means and how sure they are, against scipy's own tests."""
+"""Differences of means and their intervals, against the tests of scipy."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Figures as files: what is drawn, where it stands, and in which colours."""
+"""Figures as files: content, layout and colours."""
 
 import itertools
 import math
@@ -123,7 +123,7 @@ def test_an_unknown_theme_and_a_figure_without_panels_are_refused(tmp_path):
 
 
 def boxes(one, theme="light"):
-    """Title and what stands below, the legend, and every panel with its labels, in pixels."""
+    """Boxes of title, text below, legend and every panel with its labels, in pixels."""
     made = compose(one, theme)
     made.set_dpi(100)
     made.draw_without_rendering()
@@ -145,7 +145,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_stands_on_anything_else_and_all_is_on_the_page(case):
+def test_nothing_overlaps_and_everything_is_on_the_page(case):
     page, texts, legends, panels = boxes(CASES[case])
     for box in (*texts, *legends, *panels):
         assert page.x0 - 1 <= box.x0

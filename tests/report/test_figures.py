@@ -1,4 +1,4 @@
-"""Figures made from result files: what they show is what the files say."""
+"""Figures made from result files show the numbers in the files."""
 
 import json
 import math
@@ -11,8 +11,7 @@ from remanence.experiments import IDS, find
 from remanence.experiments.figures import figures_of, latest, statement_of, with_results
 from remanence.report.figure import Series
 from remanence.report.figures import KNOWN
-from remanence.report.figures.curves import in_sight, mean_and_band, mean_curve
-from remanence.report.figures.pieces import few, mean, short
+from remanence.report.figures.shared import few, in_sight, mean, mean_and_band, mean_curve, short
 from remanence.report.files import NotYetRun, ResultFiles
 
 RESULTS = Path(__file__).parents[2] / "results"

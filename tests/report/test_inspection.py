@@ -1,4 +1,4 @@
-"""What is shown of the units of a model."""
+"""Tables, histograms and figures of the units of a model."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_driven_models_also_show_what_stays():
     assert decay.headings[:4] == ("layer", "after 1", "after 10", "after 100")
     assert found.decay is not None
     assert decay.rows[0][2] == f"{100 * found.decay.layers[0].mean[10]:.3g} %"
-    assert [panel.title for panel in found.figure().panels][-1] == "What stays"
+    assert [panel.title for panel in found.figure().panels][-1] == "Decay without input"
     assert found.notes == []
     both_ways = inspect(rm.LSTM(3, 4, bidirectional=True), input=torch.randn(9, 2, 3))
     assert both_ways.decay is None

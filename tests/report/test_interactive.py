@@ -1,4 +1,4 @@
-"""Figures as plotly draws them: valid, small, and nothing in them is taken for markup."""
+"""Figures for plotly: valid, small, and free of markup injection."""
 
 import json
 import math
@@ -64,7 +64,7 @@ def test_thinning_keeps_all_there_is_up_to_a_limit(count):
     assert kept == sorted(kept)
 
 
-def test_what_is_not_a_number_is_a_gap_and_so_is_what_has_no_logarithm():
+def test_nan_and_values_without_a_logarithm_are_gaps():
     (trace,) = traces(Series("gaps", [0, 1, 2, 3, 4], [1.0, math.nan, math.inf, None, 0.0]), y=Axis("y", log=True))
     assert trace["y"] == [1, None, None, None, None]
 

@@ -1,4 +1,4 @@
-"""The page as a file: whole, alone, and safe whatever the text in it says."""
+"""The page as a file: complete, self-contained, and safe with hostile text."""
 
 import base64
 import gzip
@@ -25,7 +25,7 @@ def figure(name="plstm"):
 
 
 def section(words="words", **keywords):
-    """A section with these words in every place that can have some."""
+    """A section with this text in every field."""
     values = {
         "id": f"paper/{words}",
         "preset": words,
@@ -111,7 +111,7 @@ def test_what_is_no_experiment_has_a_page_without_overview_filter_and_presets():
     assert [one for _, one in parsed.found if one.get("class") == "preset"] == []
     assert parsed.named("h2") == []
     assert "experiment" not in parsed.text
-    assert "What was run" not in parsed.text
+    assert "Setup" not in parsed.text
     for words in ("Units of a model", "Its units.", "l0", "Figure of plstm"):
         assert words in parsed.text
 

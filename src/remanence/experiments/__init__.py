@@ -1,4 +1,4 @@
-"""One file for every table and figure of the papers, and what turns it into runs."""
+"""Experiments: one YAML file per table or figure of the papers, and the code that runs them."""
 
 from .fitting import Fitted, fit
 from .loading import load_model

@@ -1,4 +1,4 @@
-"""Dataclasses from plain data, every value checked against its type, with messages that name the field."""
+"""Build dataclasses from plain data. Every value is checked against its type; messages name the field."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Thing = TypeVar("Thing")
 
 
 def build(kind: type[Thing], values: object, path: str = "") -> Thing:
-    """The dataclass `kind` from a mapping.
+    """Build the dataclass `kind` from a mapping.
 
     Args:
-        kind: a dataclass. Its fields may be numbers, text, booleans, literals, lists, tuples, mappings, dataclasses,
+        kind: a dataclass. Its fields may be numbers, strings, booleans, literals, lists, tuples, mappings, dataclasses,
             and unions of these.
-        values: a mapping from names of fields to plain data; what is left out keeps its default.
-        path: where the mapping stands, in front of the name of a field in a message.
+        values: a mapping from field names to plain data; omitted fields keep their default.
+        path: position of the mapping in the configuration; prefixes field names in messages.
     """
     if isinstance(values, kind):
         return values
@@ -34,7 +34,7 @@ def build(kind: type[Thing], values: object, path: str = "") -> Thing:
 
 
 def convert(kind: Any, value: object, path: str) -> Any:
-    """`value` as `kind`, or one sentence that names the field, what was expected and what came."""
+    """Convert `value` to `kind`; a ValueError names the field, the expected type and the value."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
         return value
@@ -61,7 +61,7 @@ def convert(kind: Any, value: object, path: str) -> Any:
 
 
 def convert_to_one(kinds: tuple[Any, ...], value: object, path: str) -> Any:
-    """`value` as the first of several types that it fits."""
+    """Convert `value` to the first type that fits."""
     if value is None and type(None) in kinds:
         return None
     kinds = tuple(kind for kind in kinds if kind is not type(None))
@@ -75,7 +75,7 @@ def convert_to_one(kinds: tuple[Any, ...], value: object, path: str) -> Any:
 
 
 def convert_items(kind: Any, values: list[Any] | tuple[Any, ...], path: str) -> Any:
-    """A list or tuple with every item converted."""
+    """Convert every item of a list or tuple."""
     arguments = get_args(kind)
     alike = get_origin(kind) is not tuple or arguments[-1] is Ellipsis
     kinds = [arguments[0]] * len(values) if alike else list(arguments)
@@ -86,14 +86,14 @@ def convert_items(kind: Any, values: list[Any] | tuple[Any, ...], path: str) -> 
 
 
 def expect_mapping(values: object, path: str) -> Mapping[str, Any]:
-    """A mapping from words."""
+    """Check that `values` is a mapping with string keys."""
     if isinstance(values, Mapping) and all(isinstance(name, str) for name in values):
         return values
     raise ValueError(f"expected {path or 'the configuration'} to be a mapping of names to values, got {shown(values)}")
 
 
 def expect_known(given: Iterable[str], known: Iterable[str], path: str, where: str = "") -> None:
-    """One sentence for the first name that is not known."""
+    """Raise a ValueError for the first unknown name, with the closest known one."""
     names = list(known)
     for name in given:
         if name not in names:
@@ -106,7 +106,7 @@ def expect_known(given: Iterable[str], known: Iterable[str], path: str, where: s
 
 
 def as_float(value: object) -> float | None:
-    """A number, also one written as text such as 1e-3, which YAML 1.1 does not take for a number; else None."""
+    """Convert to float, also from a string such as 1e-3, which YAML 1.1 does not parse as a number; None on failure."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -116,18 +116,18 @@ def as_float(value: object) -> float | None:
 
 
 def join(path: str, name: str) -> str:
-    """A dotted path."""
+    """Append a name to a dotted path."""
     return f"{path}.{name}" if path else str(name)
 
 
 def shown(value: object) -> str:
-    """A value in a message, cut where it is long."""
+    """The repr of a value for a message, truncated if long."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def in_words(kind: Any) -> str:
-    """What a type expects, for people."""
+    """A type in plain English, for messages."""
     origin, arguments = get_origin(kind), get_args(kind)
     simple = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
     if kind in simple:

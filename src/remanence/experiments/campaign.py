@@ -1,15 +1,15 @@
-"""Many runs in slices of time: the next unfinished ones of a list, several at once, and what is kept of them.
+"""Train a list of runs in time slices, several processes at once, and keep the finished results.
 
     python -m remanence.experiments.campaign list
     python -m remanence.experiments.campaign run --budget 9m --together 3
     python -m remanence.experiments.campaign collect runs/campaign
 
-The list is results/campaign.yaml. A line of it is a process: `remanence run` with some models of an experiment, all
-seeds side by side. Processes work in runs/campaign, stop cleanly when the budget is spent, and go on there the next
-time. With `--together N` a line is started beside others only if it can finish so: its minutes times the number that
-run at the same time, over a gain of about 2 from sharing, have to fit what is left of the budget. A line that is too
-long for that waits until nothing else runs, has the device to itself, and is told of where its turn does not come.
-`collect` copies what has finished to results/, without checkpoints and with fewer lines of metrics.
+The list is results/campaign.yaml. Each line is one process: `remanence run` with some models of an experiment, all
+seeds at once. Processes write to runs/campaign, stop cleanly when the time budget is spent, and resume there the next
+time. With `--together N` a line starts next to others only if it can finish: its minutes times the number of
+concurrent processes, divided by a gain of about 2 from sharing the device, must fit in the remaining budget. A line
+that is too long for that waits until nothing else runs and then has the device to itself; if its turn does not come,
+that is reported. `collect` copies finished runs to results/, without checkpoints and with fewer lines of metrics.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ LIST = Path("results/campaign.yaml")
 WORK = Path("runs/campaign")
 RESULTS = Path("results")
 COPIED = ("config.yaml", "machine.json", "result.json")
-"""Files of a run that are kept as they are."""
+"""Files of a run that are copied unchanged."""
 LINES, TIMES = 100, 20
-"""Lines of metrics and of times that are kept of a run that has more than twice as many."""
+"""Lines of metrics and of times to keep, if a run has more than twice as many."""
 GRACE = 20.0
-"""Seconds at the end of a budget in which processes save what they have; starting one takes some of it."""
+"""Seconds at the end of a budget for processes to save their state; starting a process takes some of it."""
 WORTH = 30.0
-"""Seconds under which nothing more is started."""
+"""With fewer seconds left than this, nothing is started."""
 GAIN = 2.0
-"""How much more work gets done in a time when processes share a device, about."""
+"""Approximate gain in throughput when processes share a device."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Runs that one process carries out."""
+    """The runs of one process."""
 
     id: str
     minutes: float
-    """On one H200 with nothing beside it."""
+    """Run time on one H200 that is not shared."""
     models: list[str] = field(default_factory=list)
-    """Empty for all."""
+    """Empty for all models."""
     seeds: list[int] = field(default_factory=list)
-    """Empty for those of the preset."""
+    """Empty for the seeds of the preset."""
     preset: str = "paper"
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class Line:
 
     @property
     def experiment(self) -> Experiment:
-        """What is run."""
+        """The experiment with its preset."""
         return find(self.id, self.preset)
 
     def runs(self) -> Iterator[tuple[Model, int]]:
@@ -84,18 +84,18 @@ class Line:
                 yield experiment.models[name], seed
 
     def shared(self, count: int) -> float:
-        """About how many minutes it takes as one of so many that run at the same time."""
+        """Estimated minutes as one of `count` concurrent processes."""
         return self.minutes * max(1.0, count / GAIN)
 
     def left(self, folders: Iterable[Path]) -> int:
-        """How many runs have not finished in any of these folders."""
+        """Number of runs that have not finished in any of these folders."""
         places, experiment = list(folders), self.experiment
         return sum(
             not any(is_finished(place, experiment, model, seed) for place in places) for model, seed in self.runs()
         )
 
     def command(self, out: Path, device: str, seconds: float) -> list[str]:
-        """What the process is started with."""
+        """The command line of the process."""
         words = ["run", self.id, "--preset", self.preset]
         words += ["--models", ",".join(self.models)] if self.models else []
         words += ["--seeds", ",".join(map(str, self.seeds))] if self.seeds else []
@@ -105,13 +105,13 @@ class Line:
 
 
 def read(path: Path = LIST) -> list[Line]:
-    """The lines of a list, in its order."""
+    """Read the lines of a list, in order."""
     written = text.read(path.read_text("utf-8"))
     return [build(Line, values, f"runs.{number}") for number, values in enumerate(written["runs"], 1)]
 
 
 def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
-    """Whether a run has its result in a folder, with the configuration that it has now."""
+    """Whether a folder has the result of a run with its current configuration."""
     directory = Directory(results.run_folder(place, experiment, model.name, seed))
     if not (directory.path / "result.json").exists():
         return False
@@ -123,10 +123,10 @@ def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) ->
 
 
 def following(lines: Sequence[Line], seconds: float, running: int = 0, together: int = 1) -> tuple[Line, bool] | None:
-    """The next line to start, and whether nothing may be started beside it.
+    """The next line to start, and whether it must run alone; None to start nothing.
 
-    It is the first that can finish among those that run at the same time. Where none can, and nothing runs, it is the
-    first that can finish alone, else the first, which goes on later.
+    It is the first line that can finish next to the running ones. If there is none and nothing runs, it is the first
+    that can finish alone, else the first of all, which resumes later.
     """
     if seconds < WORTH or not lines or running >= together:
         return None
@@ -147,9 +147,9 @@ class Started:
     process: subprocess.Popen[bytes]
     log: Path
     at: float
-    """When, in seconds."""
+    """Start time in seconds."""
     alone: bool
-    """Whether nothing may be started beside it."""
+    """Whether it must run alone."""
 
 
 def carry_out(
@@ -161,19 +161,19 @@ def carry_out(
     before: Sequence[Path] = (),
     say: Callable[[str], None] = print,
 ) -> list[Line]:
-    """Start processes for the lines that are unfinished until the time is over.
+    """Start processes for the unfinished lines until the time budget is spent.
 
     Args:
-        lines: what there is to do, in order.
-        work: where processes work.
-        budget: how long it may take.
-        together: how many processes at a time.
-        device: as `remanence run` takes it.
-        before: further folders with runs that are finished.
-        say: what is told how it goes.
+        lines: lines to run, in order.
+        work: working folder of the processes.
+        budget: time limit.
+        together: maximum number of concurrent processes.
+        device: device, as for `remanence run`.
+        before: further folders with finished runs.
+        say: receives progress messages.
 
     Returns:
-        Lines that are unfinished after it.
+        The lines that are still unfinished.
     """
     places = (work, *before)
     waiting = [line for line in lines if line.left(places)]
@@ -186,7 +186,7 @@ def carry_out(
             for one in [one for one in running if one.process.poll() is not None]:
                 running.remove(one)
                 took, left = time.monotonic() - one.at, one.line.left(places)
-                how = "finished" if not left else f"{left} runs are left"
+                how = "finished" if not left else f"{left} runs left"
                 last = one.log.read_text("utf-8", "replace").rstrip().rpartition("\n")[2] if left else ""
                 say(f"{one.line}: {how} after {took:.0f} s{last and ': ' + last}")
             most = 1 if any(one.alone for one in running) else together
@@ -209,12 +209,12 @@ def carry_out(
     for line in waiting:
         if 60 * line.shared(count) > whole:
             minutes = f"{line.minutes:g} minutes alone, about {line.shared(count):g} as one of {count}"
-            say(f"{line}: left for a slice of its own: {minutes}, of {whole / 60:.1f}")
+            say(f"{line}: needs a slice of its own: {minutes}, of {whole / 60:.1f}")
     return [line for line in lines if line.left(places)]
 
 
 def stop(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    """Let processes save what they have and end; those that do not in so many seconds are ended."""
+    """Let processes save their state and exit; kill those that take longer than `seconds`."""
     for process in processes:
         process.send_signal(signal.SIGTERM)
     limit = time.monotonic() + seconds
@@ -226,13 +226,13 @@ def stop(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
             process.wait()
 
 
-# What is kept.
+# Keeping results.
 
 
 def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], None] = print) -> None:
-    """Copy what has finished, and take away what it replaces: runs of another configuration, and other presets.
+    """Copy finished runs and remove what they replace: runs of another configuration, and other presets.
 
-    Other presets of an experiment go once everything that the list has of it is there.
+    Other presets of an experiment are removed once all its runs in the list have finished.
     """
     for id, preset in dict.fromkeys((line.id, line.preset) for line in lines):
         experiment = find(id, preset)
@@ -257,11 +257,11 @@ def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], 
         if not any(line.left([into]) for line in own):
             for other in sorted(path for path in folder.parent.iterdir() if path.is_dir() and path != folder):
                 shutil.rmtree(other)
-                say(f"{id}, preset {other.name}: removed, its verdict too, please")
+                say(f"{id}, preset {other.name}: removed; please remove its verdict too")
 
 
 def different(into: Path, experiment: Experiment) -> list[Path]:
-    """Folders of runs, and of models that there are no more, whose configuration is not that of the experiment."""
+    """Folders of runs whose configuration is not that of the experiment, and of models that no longer exist."""
     folder = results.folder_of(into, experiment)
     found = [path for path in folder.glob("*") if path.is_dir() and path.name not in experiment.models]
     for name, model in experiment.models.items():
@@ -272,7 +272,7 @@ def different(into: Path, experiment: Experiment) -> list[Path]:
 
 
 def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -> None:
-    """Keep a finished run."""
+    """Copy a finished run, with thinned metrics and times."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for name in COPIED:
@@ -284,19 +284,19 @@ def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -
 
 
 def thinned(lines: Sequence[dict[str, Any]], always: Collection[int] = (), most: int = LINES) -> list[dict[str, Any]]:
-    """Evenly spaced evaluations, the last among them, and those at certain updates."""
+    """Keep evenly spaced evaluations including the last, and those at the updates in `always`."""
     step = spacing(len(lines), most)
     last = len(lines) - 1
     return [line for number, line in enumerate(lines) if (last - number) % step == 0 or line["update"] in always]
 
 
 def spacing(count: int, most: int) -> int:
-    """Of how many lines one is kept. What has been thinned stays as it is."""
+    """Keep one line in this many. Lines that have been thinned before stay unchanged."""
     return 1 if count <= 2 * most else -(-count // most)
 
 
 def told(folder: Path, report: ReportedNumber, model: Model) -> set[int]:
-    """The updates of a run that its results speak of: the best, the last, the first at a level."""
+    """The updates of a run that its result refers to: the best, the last, the first at a level."""
     result = read_result(folder) or {}
     found = {(result.get(name) or {}).get("update") for name in ("best", "last")}
     found |= {*(result.get("updates_to") or {}).values(), results.first_reaching(folder, report, model)}
@@ -304,7 +304,7 @@ def told(folder: Path, report: ReportedNumber, model: Model) -> set[int]:
 
 
 def summed(lines: Sequence[dict[str, Any]], most: int = TIMES) -> list[dict[str, Any]]:
-    """Times of several evaluations as one line, so that their sum stays what it was."""
+    """Merge the times of several evaluations into one line; their sum stays the same."""
     step = spacing(len(lines), most)
     kept: list[dict[str, Any]] = []
     together = 0
@@ -320,13 +320,14 @@ def summed(lines: Sequence[dict[str, Any]], most: int = TIMES) -> list[dict[str,
 
 
 def pack(work: Path, file: Path, lines: Sequence[Line], most: int, say: Callable[[str], None] = print) -> list[Path]:
-    """Write what unfinished runs need to go on elsewhere to a tar file, the smallest first, up to so many bytes.
+    """Pack the files that unfinished runs need to resume elsewhere into a tar file of at most `most` bytes.
 
-    A checkpoint has weights, those that were best so far and what the optimiser knows, 12 to 16 bytes a parameter with
-    Adam, and hardly gets smaller in the file: sizes are counted before. What is left out is told, with the reason.
+    The smallest runs come first. A checkpoint holds the weights, the best weights so far and the optimiser state, 12
+    to 16 bytes per parameter with Adam, and hardly compresses, so uncompressed sizes count. Runs that are left out are
+    reported with the reason.
 
     Returns:
-        The folders that are in it.
+        The folders that were packed.
     """
     found: dict[Path, list[Path]] = {}
     for line in lines:
@@ -353,7 +354,7 @@ def pack(work: Path, file: Path, lines: Sequence[Line], most: int, say: Callable
 
 
 def needed(directory: Directory) -> list[Path]:
-    """The files that an unfinished run goes on from."""
+    """The files that an unfinished run resumes from."""
     interrupted = directory.checkpoints / "interrupted.safetensors"
     newest = interrupted if interrupted.exists() else directory.steps()[0]
     names = ("config.yaml", "machine.json", "metrics.jsonl", "times.jsonl", DIGESTS)
@@ -361,21 +362,21 @@ def needed(directory: Directory) -> list[Path]:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """What was typed."""
-    parser = argparse.ArgumentParser(prog="campaign", description="The runs behind results/, in slices of time.")
-    parser.add_argument("--list", type=Path, default=LIST, help="the runs (default %(default)s)")
-    parser.add_argument("--only", default="", help="ids, with commas between them: no others, and in this order")
+    """Command line entry point."""
+    parser = argparse.ArgumentParser(prog="campaign", description="Train the runs behind results/ in time slices.")
+    parser.add_argument("--list", type=Path, default=LIST, help="list of runs (default %(default)s)")
+    parser.add_argument("--only", default="", help="comma-separated ids: only these, in this order")
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("list", help="what there is, and how much of it is done")
-    run = actions.add_parser("run", help="the next unfinished runs")
-    run.add_argument("--budget", type=Budget.parse, default=Budget(), help="such as 9m")
-    run.add_argument("--together", type=int, default=1, help="processes at a time (default %(default)s)")
+    actions.add_parser("list", help="show the list and how many runs are left")
+    run = actions.add_parser("run", help="train the next unfinished runs")
+    run.add_argument("--budget", type=Budget.parse, default=Budget(), help="time limit, such as 9m")
+    run.add_argument("--together", type=int, default=1, help="concurrent processes (default %(default)s)")
     run.add_argument("--device", default="cuda", help="default %(default)s")
     run.add_argument("--work", type=Path, default=WORK, help="folder to work in (default %(default)s)")
-    keep = actions.add_parser("collect", help="copy what has finished")
+    keep = actions.add_parser("collect", help="copy finished runs to results/")
     keep.add_argument("work", type=Path, nargs="?", default=WORK)
     keep.add_argument("--into", type=Path, default=RESULTS, help="default %(default)s")
-    state = actions.add_parser("pack", help="what unfinished runs need to go on elsewhere, in a tar file")
+    state = actions.add_parser("pack", help="pack unfinished runs into a tar file, to resume elsewhere")
     state.add_argument("file", type=Path)
     state.add_argument("--work", type=Path, default=WORK)
     state.add_argument("--most", type=float, default=12, help="megabytes (default %(default)s)")
@@ -397,7 +398,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def flushed(words: str) -> None:
-    """Say something at once, also into a pipe."""
+    """Print and flush, also into a pipe."""
     print(words, flush=True)
 
 

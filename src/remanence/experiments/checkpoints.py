@@ -1,4 +1,4 @@
-"""A trained model from what one has of it: the folder of a run, one of its checkpoints, a model saved by itself."""
+"""Open a trained model from a run folder, one of its checkpoints, or a model that was saved by itself."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .models import build_model, from_description, read_description
 from .own_tasks import is_own
 from .resolve import make_task
 
-WHAT = "expected the folder of a run, one of its checkpoints, or what LanguageModel.save or save_pretrained wrote"
+WHAT = "expected a run folder, one of its checkpoints, or a model written by LanguageModel.save or save_pretrained"
 LONGEST_HEADER = 100_000_000
-"""Bytes, as safetensors itself has it."""
+"""Bytes, the limit of safetensors itself."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained model, and what is known of it."""
+    """A trained model with its path and the configuration of its run."""
 
     path: Path
     model: SequenceModel | LanguageModel
@@ -37,7 +37,7 @@ class Checkpoint:
 
     @property
     def title(self) -> str:
-        """In a few words."""
+        """Short description of the model."""
         if not self.description:
             kind = "language model" if isinstance(self.model, LanguageModel) else "model"
             return f"{kind} {self.path.name}"
@@ -46,21 +46,21 @@ class Checkpoint:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Names and values, in words."""
+        """Names and values to display."""
         names = ("experiment", "preset", "model", "seed")
         known = [(name, str(self.description[name])) for name in names if name in self.description]
         weights = sum(weight.numel() for weight in self.model.parameters())
         return [("file", str(self.path)), *known, ("weights", f"{weights:,}")]
 
     def task(self, own: str | None = None) -> Task:
-        """What it was trained on.
+        """The task that the model was trained on.
 
         Args:
-            own: of a task of one's own its `module:Class`, as the run has it. It is imported because it is said here,
-                not because the run says so.
+            own: `module:Class` of a user-defined task, as in the run. Its code is imported only because the caller
+                names it here, never because a file does.
         """
         if not self.description:
-            raise ValueError(f"expected a run, which knows its task, got {self.path}, which is a model alone")
+            raise ValueError(f"expected a run, which has a task, got {self.path}, which is only a model")
         name = self.description["task"].get("name")
         if own is not None:
             if own != name:
@@ -68,30 +68,32 @@ class Checkpoint:
             return make_task({key: value for key, value in self.description["task"].items() if key != "data"}, "task")
         task = from_description(self.description).task
         if isinstance(task, Described):
-            remedy = f"--task {name} imports it" if is_own(name) else "in Python, rm.record takes model and input"
+            remedy = f"--task {name} imports it" if is_own(name) else "in Python, call rm.record(model, input)"
             raise ValueError(
-                f"expected a task of this package, whose sequences can be read again, got {name!r}; {remedy}"
+                f"expected a task of this package, whose sequences can be loaded again, got {name!r}; {remedy}"
             )
         return task
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
-    """The model in a folder or file."""
+    """Open the model in a folder or file."""
     path = Path(path)
     try:
         if not path.exists():
-            raise ValueError(f"{WHAT}, got {path}, where there is nothing")
+            raise ValueError(f"{WHAT}, got {path}, which does not exist")
         found = _of_run(path) if path.is_dir() else _of_file(path)
     except OSError as error:
         raise ValueError(f"{WHAT}, got {path}: {error.strerror or error}") from None
     except (LookupError, TypeError, AttributeError, RuntimeError) as error:
-        # Whoever changed a header or a configuration by hand can bring about any of these.
+        # A header or configuration that was edited manually can cause any of these.
         problem = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ValueError(f"{WHAT}, got {path}, whose configuration makes no model ({problem})") from None
+        raise ValueError(f"{WHAT}, got {path}, whose configuration builds no model ({problem})") from None
     except ValueError as error:
         raise ValueError(" ".join(str(error).split())) from None
     if not all(bool(value.isfinite().all()) for value in found.model.state_dict().values()):
-        raise ValueError(f"expected finite weights, got {path} with others: the model diverged, or the file is damaged")
+        raise ValueError(
+            f"expected finite weights, got NaN or inf in {path}: the model diverged or the file is damaged"
+        )
     return found
 
 
@@ -109,15 +111,15 @@ def _of_file(path: Path) -> Checkpoint:
     if kind == language_models.KEY:
         return Checkpoint(path, LanguageModel.load(path).eval())
     if kind != checkpoint.KEY:
-        raise ValueError(f"{WHAT}, got {path}, which is none of them")
+        raise ValueError(f"{WHAT}, got {path}, which is none of these")
     tensors, plain = checkpoint.load(path)
     folder = path.parent.parent
-    # The best weights hold their configuration, so that they can be taken out of their folder.
+    # best.safetensors contains the configuration, so that it can be moved out of its folder.
     description = plain.get("config") or (read_description(folder) if (folder / "config.yaml").is_file() else None)
     if description is None:
-        raise ValueError(f"expected a checkpoint in the folder of its run, got {path}, beside which there is no config")
+        raise ValueError(f"expected a checkpoint in its run folder, got {path}, without a config.yaml next to it")
     if not {"model", "task", "layer", "training"} <= description.keys():
-        raise ValueError(f"expected the checkpoint of an experiment, got {path}, which does not say of which model")
+        raise ValueError(f"expected the checkpoint of an experiment, got {path}, whose configuration names no model")
     model = build_model(from_description(description))
     put_in(model, tensors, path)
     return Checkpoint(path, _expect_model(model, path).eval(), description)
@@ -130,7 +132,7 @@ def _expect_model(model: nn.Module, path: Path) -> SequenceModel | LanguageModel
 
 
 def _kind_of(path: Path) -> str | None:
-    """The key in the header of a safetensors file that says what it holds; None where it is no such file."""
+    """The key in the header of a safetensors file that names its content; None for any other file."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= LONGEST_HEADER:

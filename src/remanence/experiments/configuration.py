@@ -1,4 +1,4 @@
-"""An experiment in full, as plain data and in words."""
+"""The full configuration of an experiment, as plain data and as text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .own_tasks import describe_task
 from .schema import Experiment, Model
 
 SHOWN = ("batch", "epochs", "optimiser.name", "optimiser.lr")
-"""Fields of the training that are shown in any case; others where they are not at their default."""
+"""Training fields that are always shown; others are shown if they differ from their default."""
 
 
 def configuration(experiment: Experiment) -> dict[str, Any]:
-    """Everything an experiment is, with preset and overrides applied."""
+    """The full configuration of an experiment, with preset and overrides applied."""
     about = plain(experiment)
     if not experiment.models:
         about.pop("report")
@@ -34,7 +34,7 @@ def configuration(experiment: Experiment) -> dict[str, Any]:
 
 
 def in_words(experiment: Experiment, described: Mapping[str, Any]) -> dict[str, str]:
-    """The parts of an experiment in a line each."""
+    """One line of text per part of an experiment."""
     lines: dict[str, str] = {}
     models = described.get("models", {})
     if models:
@@ -53,11 +53,11 @@ def in_words(experiment: Experiment, described: Mapping[str, Any]) -> dict[str, 
         lines["reports"] = f"{report.split} {report.score}{unit}, mean and sample standard deviation over seeds"
     for name, need in experiment.needs.items():
         which = "all models" if need.models is None else ", ".join(need.models)
-        lines[f"needs {name}"] = f"{need.experiment} ({which}); found, or trained first"
+        lines[f"needs {name}"] = f"{need.experiment} ({which}); missing runs are trained first"
     if experiment.function is not None:
         lines["function"] = f"{experiment.function}: {listed(experiment.arguments)}"
     if experiment.extra:
-        lines["with --models"] = f"{', '.join(experiment.extra)}: they run where they are named"
+        lines["with --models"] = f"{', '.join(experiment.extra)}: run only if requested"
     if experiment.left_out:
         lines["leaves out"] = f"{', '.join(experiment.left_out)} in this preset"
     return lines
@@ -89,7 +89,7 @@ def models_table(experiment: Experiment) -> Table:
 
 
 def published_table(experiment: Experiment) -> Table:
-    """Published numbers, a row for each."""
+    """Published numbers, one row each."""
     rows = [
         (quantity, name, f"{number.mean:g}" + ("" if number.std is None else f" +- {number.std:g}"))
         for quantity, numbers in experiment.published.items()
@@ -99,24 +99,24 @@ def published_table(experiment: Experiment) -> Table:
 
 
 def own_layer(model: Model) -> dict[str, Any]:
-    """What a model has beyond its size and task: arguments of its layer, and of what is around it."""
+    """Settings of a model besides its size and task: arguments of its layer and of the read-out around it."""
     around = {name: getattr(model, name) for name in ("output_dropout", "missing", "mask_input", "dt_input")}
     return {**model.layer, **{name: value for name, value in around.items() if value}}
 
 
 def shared(first: Mapping[str, Any], every: list[Any]) -> dict[str, Any]:
-    """The entries that are the same everywhere."""
+    """The entries that are the same in all mappings."""
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in every)}
 
 
 def different(first: Mapping[str, Any], every: list[Any], own: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The entries in which models differ."""
+    """The entries of one model that not all models share."""
     same = shared(first, every)
     return {prefix + short(name): value for name, value in own.items() if name not in same or same[name] != value}
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted names of nested values."""
+    """Flatten nested mappings to dotted names."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -127,17 +127,17 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def short(name: str) -> str:
-    """The last part of a dotted name, where that says enough."""
+    """Shorten a dotted name if it stays clear."""
     return {"optimiser.name": "optimiser", "schedule.name": "schedule"}.get(name, name.removeprefix("optimiser."))
 
 
 def listed(values: Mapping[str, Any]) -> str:
-    """Names and values in a line."""
+    """Names and values on one line."""
     return ", ".join(f"{name} {one(value)}" for name, value in values.items() if value is not None)
 
 
 def one(value: Any) -> str:
-    """A value in a line."""
+    """A value as text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -1,45 +1,51 @@
-"""The figures of an experiment, from the files it has left behind."""
+"""The figures of an experiment, made from its result files, from the weights of a run or from the data of its task."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from .. import analysis
+from ..gates import PowerLaw
+from ..models import SequenceModel
 from ..names import lookup
-from ..report.figure import Figure
+from ..report.figure import Axis, Figure, Panel, Series
 from ..report.figures import KNOWN
+from ..report.figures.copy_task import over_a_sequence
 from ..report.files import NotYetRun, ResultFiles
-from . import further_figures
+from ..tasks import Dyck2
+from .loading import load_model
 from .registry import IDS, find
+from .results import finished, run_folder
 from .schema import PRESETS, Experiment
 
 __all__ = ["NotYetRun", "figures_of", "latest", "statement_of", "with_results"]
 
 
 def figures_of(experiment: Experiment, out: Path) -> list[Figure]:
-    """Everything there is to draw of an experiment and preset.
+    """All figures of an experiment and preset.
 
     Args:
-        experiment: with its preset.
-        out: the folder that holds the results of all experiments.
+        experiment: The experiment, with its preset.
+        out: Folder with the results of all experiments.
 
     Raises:
-        NotYetRun: there are no results of it.
+        NotYetRun: There are no results yet.
     """
     make = lookup("an experiment with figures", experiment.id, KNOWN)
     statement = statement_of(experiment)
     files = files_of(experiment, out)
     try:
         figures = make(files, statement)
-    except KeyError as error:  # what another version wrote, or half a file
+    except KeyError as error:  # written by another version, or incomplete
         raise ValueError(
             f"expected {error} in the results under {files.folder}, got files without it; remove them and run it again"
         ) from None
-    further = further_figures.KNOWN.get(experiment.id)
+    further = FURTHER.get(experiment.id)
     return figures if further is None else [*figures, *further(experiment, out, statement)]
 
 
 def files_of(experiment: Experiment, out: Path) -> ResultFiles:
-    """Its files, with what figures have to know about it."""
+    """The result files of an experiment, with the fields that figures need."""
     report = experiment.report
     return ResultFiles(
         root=out,
@@ -54,23 +60,70 @@ def files_of(experiment: Experiment, out: Path) -> ResultFiles:
 
 
 def statement_of(experiment: Experiment) -> str:
-    """What was published, in words."""
+    """The claims of the paper, in words."""
     return " ".join(experiment.claims)
 
 
 def with_results(out: Path) -> list[str]:
-    """Ids of experiments that have left something in a folder of results, in the order of the papers."""
+    """Ids of the experiments with results in a folder, in the order of the papers."""
     return [id for id in IDS if any((out / id / preset).is_dir() for preset in PRESETS)]
 
 
 def latest(id: str, out: Path) -> Experiment:
-    """An experiment with the preset nearest to the paper that has results.
+    """An experiment with the longest preset that has results.
 
     Raises:
-        NotYetRun: there are no results of it with any preset.
+        NotYetRun: There are no results with any preset.
     """
-    experiment = find(id)  # an unknown id is answered first
+    experiment = find(id)  # raises for an unknown id
     for preset in reversed(PRESETS):
         if (out / id / preset).is_dir():
             return find(id, preset)
     raise files_of(experiment, out).nothing()
+
+
+def reset_maps(experiment: Experiment, out: Path, statement: str) -> list[Figure]:
+    """Reference times of one trained pLSTM over two sequences (pLSTM figure A.1 C), if its weights are available."""
+    for name, model in experiment.models.items():
+        for seed in finished(out, experiment, name):
+            folder = run_folder(out, experiment, name, seed)
+            if not any((folder / "checkpoints").glob("*.safetensors")):
+                continue
+            trained = load_model(folder)
+            if not isinstance(trained, SequenceModel) or not isinstance(getattr(trained.layer, "gate", None), PowerLaw):
+                break
+            found = analysis.reset_maps(trained, model.task)
+            order = found.order.tolist()
+            panels = [
+                over_a_sequence(f"{name}, seed {seed}: delay {one.delay}", one.k.tolist(), order, one.signal)
+                for one in found.maps
+            ]
+            made_from = folder.relative_to(out).as_posix()
+            title = f"{experiment.title} ({experiment.id}/{experiment.preset})"
+            note = "Units in the same order in all panels."
+            return [Figure(f"{experiment.id}#resets", title, panels, statement, (f"{made_from}/checkpoints",), 2, note)]
+    return []
+
+
+def pair_timescales(experiment: Experiment, _: Path, statement: str) -> list[Figure]:
+    """Frequency of dependencies by length in the training strings (multi-timescale paper, figure 2 right)."""
+    task = next(model.task for model in experiment.models.values())
+    assert isinstance(task, Dyck2)
+    found = analysis.pair_timescale_distribution(task)
+    share = [value if value > 0 else float("nan") for value in found.share.tolist()]
+    panel = Panel(
+        title="training strings",
+        x=Axis("symbols from opening to closing bracket", log=True),
+        y=Axis("share of all pairs", log=True),
+        series=[Series("pairs of brackets", found.timescales.tolist(), share, mark="points")],
+    )
+    title = f"{experiment.title} ({experiment.id}/{experiment.preset})"
+    return [Figure(f"{experiment.id}#pairs", title, [panel], statement, (), 2)]
+
+
+FURTHER = {
+    "plstm/copy-variable-200-500": reset_maps,
+    "plstm/copy-variable-200-1000": reset_maps,
+    "mts/dyck2": pair_timescales,
+}
+"""Makers of figures that need the weights of a run or the data of a task, not only result files."""

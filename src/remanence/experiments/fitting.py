@@ -1,4 +1,4 @@
-"""Training a model on data of one's own in one call, as a run like every other."""
+"""`fit`: train a model on your own data in one call, as a run like any other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .own_tasks import describe_interface, describe_task
 from .registry import IDS
 
 PRESET = "fit"
-"""What stands in the place of a preset in the path of such a run."""
+"""Takes the place of the preset in the path of such a run."""
 DEFAULT_VALIDATION = 0.2
 LARGEST_BATCH = Training().batch
 Made = SequenceModel | Layer
@@ -40,20 +40,20 @@ Made = SequenceModel | Layer
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A model that was trained, and what is known of its training."""
+    """A trained model with its training history, result and run folder."""
 
     model: SequenceModel
-    """With the weights that were best in validation (the last ones, if the run reports those), in evaluation mode."""
+    """In evaluation mode, with the weights that were best in validation (the last ones if the run reports those)."""
     history: list[dict[str, Any]]
-    """A line for every evaluation: update, epoch, learning rate, losses, validation scores."""
+    """One entry per evaluation: update, epoch, learning rate, losses, validation scores."""
     result: Mapping[str, Any]
-    """How it ended: status, updates, best, last and test scores."""
+    """Final status, number of updates, and best, last and test scores."""
     folder: Path
-    """Of the run: configuration, metrics, checkpoints. `remanence inspect` takes it."""
+    """Run folder with configuration, metrics and checkpoints; `remanence inspect` reads it."""
 
     @property
     def scores(self) -> dict[str, float]:
-        """Those of the test, or the best in validation where there is no test."""
+        """Test scores, or the best validation scores if there is no test set."""
         found = self.result.get("test") or self.result.get("best") or self.result.get("last") or {}
         return {name: value for name, value in found.items() if name != "update"}
 
@@ -74,28 +74,30 @@ def fit(
     engine: str | None = None,
     **training: Any,
 ) -> Fitted:
-    """Train a model on sequences of your own. Stopping it loses nothing: the same call goes on, or returns the result.
+    """Train a model on your own sequences.
+
+    Stopping it loses nothing: the same call resumes, or returns the result if the run has finished.
 
     Args:
-        model: a function that makes a `SequenceModel` or a layer, called with torch's generator at `seed`; or one of
-            these as it is, from whose weights a copy of it goes on. A layer gets a linear read-out.
-        data: sequences, or a task.
-        name: what it is called, "EXPERIMENT/MODEL": models of one experiment are compared by `remanence report`.
-        validation: sequences to evaluate on, or the fraction of `data` that is kept for that; None for none.
-        test: sequences for the score at the end, or a fraction likewise.
-        split_seed: which sequences the fractions are; the same for every seed, so that scores can be compared.
-        seed: of weights, order and dropout.
-        out: folder for all results. The run is in OUT/EXPERIMENT/fit/MODEL/seed-N.
-        device: where to train.
-        budget: time it may take, such as "9m".
-        progress: what shows how it goes, such as `training.Quiet()`.
-        engine: see `training.train`.
-        training: fields of `training.Training`, and of its optimiser, schedule and stop: `epochs=30, lr=1e-3,
-            clip_norm=1.0, patience=5`. The batch is at most the number of sequences unless it is given.
+        model: A function that returns a `SequenceModel` or a layer, called with torch's generator seeded with `seed`;
+            or such a module, of which a copy is trained from its current weights. A layer gets a linear read-out.
+        data: Sequences, or a task.
+        name: Name of the run, "EXPERIMENT/MODEL". `remanence report` compares the models of one experiment.
+        validation: Validation sequences, or the fraction of `data` to use for validation; None for no validation.
+        test: Test sequences for the final score, or a fraction of `data`; None for no test.
+        split_seed: Seed of the split into fractions; the same for every `seed`, so that scores are comparable.
+        seed: Seed of the initial weights, the order of the data and dropout.
+        out: Folder for all results. The run is saved in OUT/EXPERIMENT/fit/MODEL/seed-N.
+        device: Device to train on.
+        budget: Time limit, such as "9m".
+        progress: Progress display, such as `training.Quiet()`.
+        engine: See `training.train`.
+        training: Fields of `training.Training`, and of its optimiser, schedule and stop: `epochs=30, lr=1e-3,
+            clip_norm=1.0, patience=5`. The default batch size is at most the number of sequences.
 
     Raises:
-        training.Stopped: a signal came, or the budget is spent; everything is saved.
-        ValueError: something is wrong with the arguments, or the folder holds a run with other ones.
+        training.Stopped: A signal or the time limit stopped the training. Everything is saved.
+        ValueError: An argument is wrong, or the folder holds a run with different arguments.
     """
     experiment, _, model_name = _expect_name(name).rpartition("/")
     task = _task(data, validation, test, split_seed)
@@ -124,8 +126,8 @@ def fit(
         (result,) = train([run], device=device, budget=limit, progress=shown, engine=engine)
     if result["status"] == "diverged" and not any((folder / "checkpoints").glob("*.safetensors")):
         raise ValueError(
-            f"expected a loss that stays finite up to the first checkpoint, got another at update {result['updates']} "
-            f"of {run}; a smaller lr, or clip_norm, may help"
+            f"expected a finite loss up to the first checkpoint, got a non-finite one at update {result['updates']} "
+            f"of {run}; try a smaller lr, or clip_norm"
         )
     path = weights_of(folder, config.report)
     put_in(first, checkpoint.load(path)[0], path)
@@ -133,7 +135,7 @@ def fit(
 
 
 def _expect_name(name: str) -> str:
-    """EXPERIMENT/MODEL, of words that are names of folders; not an experiment of the package."""
+    """Check a name EXPERIMENT/MODEL: valid folder names, and not an experiment of the package."""
     parts = name.split("/") if isinstance(name, str) else []
     if len(parts) < 2 or not all(re.fullmatch(r"[\w][\w.-]*", part) for part in parts):
         raise ValueError(f"expected a name such as 'vowels/plstm', of letters, digits, '_', '-' and '.', got {name!r}")
@@ -148,10 +150,12 @@ def _task(
     test: SequenceData | float | None,
     split_seed: int,
 ) -> Task:
-    """What is learned, split into what is trained on and what is kept."""
+    """The task, with the data split into training, validation and test sequences."""
     if isinstance(data, Task):
         if validation != DEFAULT_VALIDATION or test is not None:
-            raise ValueError("expected no validation and test for a task, which has its own, got some")
+            raise ValueError(
+                "expected no validation and test arguments with a task, which has its own splits, got some"
+            )
         return data
     if not isinstance(data, SequenceData):
         raise TypeError(f"expected data to be SequenceData or a task, got {type(data).__name__}")
@@ -162,14 +166,14 @@ def _task(
         if isinstance(given, SequenceData):
             splits[split] = given
         elif given is not None:
-            # A fraction is one of all sequences, also of those that are left after the test.
+            # A fraction always refers to all sequences, also after the test sequences were taken out.
             share = given * whole / len(data) if isinstance(given, float) else given
             data, splits[split] = data.split(share, split_seed)
     return GivenData({"train": data, **dict(reversed(splits.items()))})
 
 
 def _config(given: Mapping[str, Any], task: Task) -> Training:
-    """How to train, from names of fields."""
+    """The training configuration from keyword arguments."""
     values: dict[str, Any] = {}
     if isinstance(task, DataTask) and "batch" not in given:
         values["batch"] = min(LARGEST_BATCH, len(task.data))
@@ -179,7 +183,7 @@ def _config(given: Mapping[str, Any], task: Task) -> Training:
 
 
 def _made(model: Made | Callable[[], Made], task: Task) -> SequenceModel:
-    """A model for a task: a new one, or a copy of the one that was given."""
+    """A model for a task: a new one, or a copy of the given one."""
     made = cast(Made, copy.deepcopy(model) if isinstance(model, nn.Module) else model())
     if not isinstance(made, SequenceModel):
         symbols = task.input_size if isinstance(task, DataTask) and task.data.symbols else None
@@ -191,7 +195,7 @@ def _made(model: Made | Callable[[], Made], task: Task) -> SequenceModel:
         ("outputs", task.output_size, made.head.out_features),
     ):
         if expected != got:
-            raise ValueError(f"expected a model with {what} {expected!r}, as the data have, got {got!r}")
+            raise ValueError(f"expected a model with {what} {expected!r} to match the data, got {got!r}")
     if made.missing is None and isinstance(task, DataTask) and task.data.batch.mask is not None:
         raise ValueError(
             "expected a SequenceModel with missing='zero' or missing='forward' for data with missing values, got "
@@ -201,7 +205,7 @@ def _made(model: Made | Callable[[], Made], task: Task) -> SequenceModel:
 
 
 def _digest(model: nn.Module) -> str:
-    """SHA-256 of the weights that a model has."""
+    """SHA-256 digest of the weights of a model."""
     found = hashlib.sha256()
     for name, weight in model.state_dict().items():
         found.update(name.encode())
@@ -210,9 +214,9 @@ def _digest(model: nn.Module) -> str:
 
 
 def _expect_start(folder: Path, start: str) -> None:
-    """Refuse a folder whose run began with other weights."""
+    """Refuse a folder whose run started from other weights."""
     if Directory(folder).begun and read_description(folder).get("start") not in (None, start):
         raise ValueError(
-            f"expected the weights that the run in {folder} began with, got others; give a function that makes the "
-            "model, so that they come from seed, or another name"
+            f"expected the initial weights of the run in {folder}, got different ones; pass a function that creates "
+            "the model, so that they follow from seed, or choose another name"
         )

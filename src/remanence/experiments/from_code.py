@@ -1,4 +1,4 @@
-"""A model that a program has made, as the configuration that makes it again."""
+"""The configuration of a model that was built in code, so that it can be rebuilt."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ NAMES: dict[type, str] = {
     GORU: "goru",
     SRU: "sru",
 }
-"""Layers by class. Classes of one's own have no name."""
+"""Layer names by class. User-defined classes have no name."""
 
 
 def layer_described(model: SequenceModel, task: Task, name: str) -> dict[str, Any]:
-    """The part of a configuration that rebuilds a model: what `build_model` needs beside the task.
+    """The part of a configuration that `build_model` needs, besides the task, to rebuild a model.
 
-    A model that it would not make again, such as one with a gate of one's own, is described in words alone.
+    A model that cannot be rebuilt, such as one with a user-defined gate, is described by its repr only.
     """
     layer = model.layer
     found = Model(
@@ -65,7 +65,7 @@ def layer_described(model: SequenceModel, task: Task, name: str) -> dict[str, An
 
 
 def _arguments(layer: Any) -> tuple[str | None, dict[str, Any]]:
-    """The name of a layer and its arguments as plain data; no name for a class that has none."""
+    """The name of a layer and its arguments as plain data; None for a user-defined class."""
     for name, kind in TORCH.items():
         if type(layer) is kind:
             return name, _unusual(describe(layer)["arguments"], vars(kind(1, 1)))
@@ -82,7 +82,7 @@ def _arguments(layer: Any) -> tuple[str | None, dict[str, Any]]:
 
 
 def _unusual(arguments: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that need to be said, besides the sizes that every model has."""
+    """The arguments that differ from their default, without the sizes that every model has."""
     return {
         name: value
         for name, value in arguments.items()
@@ -98,7 +98,7 @@ def _timescales(entry: Timescales | None) -> dict[str, Any] | None:
 
 
 def _is_the_same(known: Model, model: SequenceModel) -> bool:
-    """Whether a configuration makes a model of these layers with weights of these shapes."""
+    """Whether a configuration rebuilds a model with the same layers and the same weight shapes."""
     try:
         again = build_model(known, "meta")
     except (LookupError, TypeError, ValueError):

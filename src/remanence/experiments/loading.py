@@ -1,4 +1,4 @@
-"""Models from the folders of runs."""
+"""Load trained models from run folders."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .models import build_model, from_description, read_description
 
 
 def load_model(directory: Path | str, device: torch.device | str = "cpu") -> SequenceModel | LanguageModel:
-    """The model of a run with the weights it reports, the best in validation or the last, in evaluation mode.
+    """Load the model of a run in evaluation mode, with the weights it reports: the best in validation, or the last.
 
     Args:
-        directory: folder of a run, with `config.yaml` and `checkpoints`.
-        device: where to put the model.
+        directory: Run folder, with `config.yaml` and `checkpoints`.
+        device: Device to load the model to.
     """
     directory = Path(directory)
     description = from_description(read_description(directory))
@@ -29,10 +29,10 @@ def load_model(directory: Path | str, device: torch.device | str = "cpu") -> Seq
 
 
 def put_in(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Give a model the weights of a checkpoint, a whole one or one of weights alone; averages, where there are any."""
+    """Load the weights of a checkpoint (a full one or weights only) into a model; averaged weights if there are any."""
     named = {
         name.removeprefix(kind): value
-        for kind in ("model/", "average/")  # training goes on from the ones, the others are evaluated and reported
+        for kind in ("model/", "average/")  # training resumes from model/; average/ is evaluated and reported
         for name, value in tensors.items()
         if name.startswith(kind)
     }
@@ -44,7 +44,7 @@ def put_in(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def weights_of(directory: Path, wanted: str = "best") -> Path:
-    """The checkpoint with the best weights or the last one, or the other where there is no such one."""
+    """The checkpoint with the best or the last weights; falls back to the other if there is no such checkpoint."""
     folder = directory / "checkpoints"
     files.expect_present(directory, "checkpoints/best.safetensors")
     best, last = [folder / "best.safetensors"], sorted(folder.glob("step-*"), reverse=True)

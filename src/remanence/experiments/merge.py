@@ -1,4 +1,4 @@
-"""Mappings laid over mappings: presets over experiments, and what a user sets over both."""
+"""Merge nested mappings: presets over experiments, and `--set` overrides over both."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SETTABLE = {
     "analysis": ("arguments",),
     "simulation": ("arguments",),
 }
-"""What `--set` may change, by kind of experiment; of one that looks at what it has trained also the arguments."""
+"""Fields that `--set` may change, by kind of experiment. Training with a closing analysis also has arguments."""
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`below` with every value of `above` in its place; mappings are merged, everything else is replaced."""
+    """`below` with the values of `above` on top: mappings are merged recursively, everything else is replaced."""
     result = dict(below)
     for name, value in above.items():
         old = result.get(name)
@@ -28,11 +28,11 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def override(values: Mapping[str, Any], assignment: str) -> dict[str, Any]:
-    """`values` with one `path=value` of a user applied, such as `train.lr=3e-4`.
+    """Apply one `path=value` override, such as `train.lr=3e-4`, to a copy of `values`.
 
-    The value is read as YAML. `train` stands for `training`, and fields of its parts may be named without them:
-    `train.lr` is `training.optimiser.lr`. What is set for all models in `task`, `model` or `training` holds for all:
-    what a model has of its own at that place goes.
+    The value is parsed as YAML. `train` is short for `training`, and the names of its parts may be omitted: `train.lr`
+    is `training.optimiser.lr`. An override in `task`, `model` or `training` applies to all models and replaces the
+    values that single models have there.
     """
     written, equals, value = assignment.partition("=")
     written = written.strip()
@@ -48,7 +48,7 @@ def override(values: Mapping[str, Any], assignment: str) -> dict[str, Any]:
 
 
 def read_value(path: str, value: str) -> Any:
-    """The value of an assignment."""
+    """Parse the value of an assignment."""
     import yaml
 
     try:
@@ -58,12 +58,12 @@ def read_value(path: str, value: str) -> Any:
 
 
 def shortened(value: str, most: int = 60) -> str:
-    """The beginning of a long value."""
+    """Truncate a long value."""
     return value if len(value) <= most else f"{value[:most]}..."
 
 
 def full_path(written: str, values: Mapping[str, Any]) -> list[str]:
-    """The parts of a dotted path, with short names replaced by full ones."""
+    """Split a dotted path and expand its short names."""
     parts = split(written, values)
     if parts[0] == "train":
         parts[0] = "training"
@@ -80,7 +80,7 @@ def full_path(written: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def split(written: str, values: Mapping[str, Any]) -> list[str]:
-    """A dotted path in parts. A name that is there and holds a dot, such as a model `p-0.5`, is one part."""
+    """Split a dotted path. An existing name that contains a dot, such as the model `p-0.5`, stays one part."""
     parts: list[str] = []
     rest, here = written, values
     while rest:
@@ -94,7 +94,7 @@ def split(written: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def part_of_training(name: str) -> list[str]:
-    """The part of the training configuration that alone has a field of that name, if the whole has not."""
+    """The only part of the training configuration that has a field of this name; empty if the whole has it itself."""
     own = get_type_hints(Training)
     if name in own:
         return []
@@ -116,7 +116,7 @@ def put(values: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any
 
 
 def without(values: Any, path: list[str]) -> Any:
-    """A copy in which one place is missing."""
+    """A copy with one value removed."""
     if not isinstance(values, Mapping) or path[0] not in values:
         return values
     result = dict(values)

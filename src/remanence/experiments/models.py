@@ -1,4 +1,4 @@
-"""From the description of a model to the model, and back from the folder of a run."""
+"""Build a model from its configuration, write the configuration of a run, and read it back from the run folder."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from ..training import files
 from ..training.config import Training, plain
 from .build import build, convert
 from .own_tasks import describe_interface, describe_task, is_own
-from .resolve import LANGUAGE, OF_MODEL, TORCH, is_language, layer_arguments, make_task, placed
+from .resolve import LANGUAGE, OF_MODEL, TORCH, is_language, layer_arguments, make_task, make_timescales, placed
 from .schema import Experiment, Model
-from .timescales import make_timescales
 
 
 def build_model(model: Model, device: torch.device | str | None = None) -> SequenceModel | LanguageModel:
-    """The model with new weights."""
+    """Build the model with newly initialised weights."""
     if model.make == FROM_CODE:
         raise ValueError(
-            f"expected a model that its configuration describes, got {model.name!r}, made by code of its own, such as "
-            "a gate of its own; in Python, fit returns it"
+            f"expected a model that its configuration describes fully, got {model.name!r}, which has custom code "
+            "such as a user-defined gate; in Python, fit returns it"
         )
     arguments = dict(model.layer)
     if isinstance(arguments.get("gate"), Mapping):
@@ -64,21 +63,21 @@ def build_model(model: Model, device: torch.device | str | None = None) -> Seque
 
 
 def inputs_of(model: Model) -> int:
-    """How many inputs its task has, or how many symbols."""
+    """Number of inputs of the task, or number of symbols."""
     task = model.task
     if is_language(model.make) and (not isinstance(task, Text) or task.one_hot):
         given = "one-hot vectors" if isinstance(task, Text) else f"task {task.name!r}"
-        raise ValueError(f"expected a text in numbers as the task of {model.make!r} (models.{model.name}), got {given}")
+        raise ValueError(f"expected a text task with tokens for {model.make!r} (models.{model.name}), got {given}")
     if not is_language(model.make) and isinstance(task, Text) and not task.one_hot and model.embedding is None:
         raise ValueError(f"expected models.{model.name}.embedding, or task.one_hot to be true, got neither")
     try:
         return task.input_size
-    except ValueError as error:  # of a corpus that is not there
+    except ValueError as error:  # for a corpus that is missing
         raise placed(error, "task", [field.name for field in fields(task)]) from None  # type: ignore[arg-type]
 
 
 def count_parameters(model: Model) -> int:
-    """How many numbers it learns; biases that timescales hold fixed are none of them. Nothing is allocated."""
+    """Number of trainable parameters, without biases that timescales freeze. Allocates nothing (meta device)."""
     built = build_model(model, "meta")
     learned = sum(weight.numel() for weight in built.parameters() if weight.requires_grad)
     layers = built.layers if isinstance(built, LanguageModel) else [built.layer]
@@ -86,21 +85,21 @@ def count_parameters(model: Model) -> int:
 
 
 def count_frozen(layer: Recurrent) -> int:
-    """How many entries of the bias vectors of a layer stay as they are."""
+    """Number of frozen entries in the bias vectors of a layer."""
     entries = (len(biases.acting(layer, place)) * len(biases.frozen_blocks(layer, place)) for place in layer.places)
     return layer.hidden_size * sum(entries)
 
 
 FROM_CODE = "code"
-"""What stands for the name of a model that no configuration can describe."""
+"""Takes the place of `make` for a model that no configuration can describe."""
 UNSAID = object()
 LATER: dict[str, Any] = {"restart": 0.0, "shuffle": True, "lr_factors": {}}
-"""Fields of training and its optimiser that runs were described without, and what they mean then: they are not said at
-that value."""
+"""Fields of the training and its optimiser that were added later, with the value that older runs imply. They are not
+written at that value, so that the configurations of older runs stay the same."""
 
 
 def describe(experiment: Experiment, model: Model, seed: int) -> dict[str, Any]:
-    """Everything one run depends on, as plain data."""
+    """The configuration of one run as plain data: everything its result depends on."""
     return {
         "experiment": experiment.id,
         "preset": experiment.preset,
@@ -114,17 +113,17 @@ def describe(experiment: Experiment, model: Model, seed: int) -> dict[str, Any]:
 
 
 def describe_training(training: Training) -> dict[str, Any]:
-    """Its fields, and those of its optimiser; those that came later only where they are not at their default."""
+    """The fields of the training and its optimiser; fields in `LATER` only if they differ from the value there."""
     return said(plain(training)) | {"optimiser": said(plain(training.optimiser))}
 
 
 def said(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without fields that mean what runs mean that do not say them."""
+    """Drop the fields whose value is the one that runs without them imply."""
     return {name: value for name, value in values.items() if LATER.get(name, UNSAID) != value}
 
 
 def describe_layer(model: Model) -> dict[str, Any]:
-    """The part that rebuilds the model."""
+    """The part of a configuration that the model is rebuilt from."""
     fixed: dict[str, Any] = {"make": model.make, "hidden_size": model.hidden_size}
     if not is_language(model.make):
         fixed["output_dropout"] = model.output_dropout
@@ -137,7 +136,7 @@ def describe_layer(model: Model) -> dict[str, Any]:
 
 
 def from_description(description: Mapping[str, Any]) -> Model:
-    """The model that was described."""
+    """The model in the configuration of a run."""
     layer = dict(description["layer"])
     return Model(
         name=str(description["model"]),
@@ -157,7 +156,7 @@ def from_description(description: Mapping[str, Any]) -> Model:
 
 
 def task_of(description: Mapping[str, Any]) -> Task:
-    """What a run learned. Of a task that this package does not have, no code is run: its sizes are known."""
+    """The task of a run. For a user-defined task no code is imported: its sizes are in the configuration."""
     name = str(description["task"].get("name"))
     if name not in TASKS and (is_own(name) or "interface" in description):
         return Described(name, description.get("interface") or {})
@@ -165,7 +164,7 @@ def task_of(description: Mapping[str, Any]) -> Task:
 
 
 def read_description(directory: Path) -> dict[str, Any]:
-    """The configuration of a run."""
+    """Read the configuration of a run."""
     import yaml
 
     from . import text
@@ -174,7 +173,7 @@ def read_description(directory: Path) -> dict[str, Any]:
     try:
         content = files.read(directory, path.name)
         if content is None:
-            raise ValueError(f"expected the folder of a run with config.yaml, got {directory}, which has none")
+            raise ValueError(f"expected a run folder with config.yaml, got {directory}, which has none")
         description = text.read(content.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
         raise ValueError(f"expected YAML in {path}, got a file that cannot be read") from None

@@ -1,4 +1,4 @@
-"""Tasks of one's own by the name of their module and class, `my_module:MyTask`. Naming one runs its module."""
+"""User-defined tasks, given as `my_module:MyTask`. Naming one imports its module."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..training.config import plain
 
 
 def is_own(name: object) -> bool:
-    """Whether it is the name of a module and of something in it."""
+    """Whether a task name has the form `module:Class`."""
     return isinstance(name, str) and ":" in name
 
 
 def own_task(text: str, path: str) -> type[Task]:
-    """The class that `module:Class` is. The module is looked for as Python does.
+    """Import the class `module:Class`. The module is found as in a Python import.
 
     Args:
         text: the name.
-        path: where it stands, for messages.
+        path: position in the configuration, for messages.
     """
     module_name, _, name = text.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # whatever a module of the user's raises
+    except Exception as error:  # a user's module may raise anything
         reason = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"expected {path} {text!r} to name a module that can be imported, got {reason}") from error
     found = getattr(module, name, None)
@@ -36,14 +36,14 @@ def own_task(text: str, path: str) -> type[Task]:
     missing = sorted(found.__abstractmethods__)
     missing += [name for name in ("name", "readout", "goal") if not hasattr(found, name)]
     if missing:
-        raise ValueError(f"expected {path} {text!r} to define {', '.join(missing)}, got a class without")
+        raise ValueError(f"expected {path} {text!r} to define {', '.join(missing)}, got a class without them")
     if not dataclasses.is_dataclass(found):
-        raise ValueError(f"expected {path} {text!r} to be a dataclass, whose fields are arguments, got another class")
+        raise ValueError(f"expected {path} {text!r} to be a dataclass, whose fields are arguments, got a plain class")
     return found
 
 
 def describe_task(task: Task) -> dict[str, Any]:
-    """A task as plain data: its name and arguments; of data, their digests."""
+    """A task as plain data: its name and arguments, and the digests of its data."""
     kind = type(task)
     ours = kind.__module__.split(".")[0] == __name__.split(".")[0]
     return {
@@ -54,5 +54,5 @@ def describe_task(task: Task) -> dict[str, Any]:
 
 
 def describe_interface(task: Task) -> dict[str, Any]:
-    """What is written of a task that this package does not have, so that a folder can be read without its code."""
+    """The interface of a user-defined task, so that the run folder can be read without its code."""
     return {} if KNOWN.get(task.name) is type(task) else {"interface": interface(task)}

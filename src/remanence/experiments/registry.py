@@ -48,15 +48,15 @@ NAMES: dict[str, tuple[str, ...]] = {
 IDS: tuple[str, ...] = tuple(f"{paper}/{name}" for paper, names in NAMES.items() for name in names)
 
 FILES = (".yaml", ".yml")
-"""How the name of a file of one's own ends."""
+"""File name extensions of user-defined experiments."""
 OWN = ("id", "title", "reproduces", "claims", "published", "extends")
-"""What an experiment never takes over from the one it extends."""
+"""Fields that an experiment never inherits from the one it extends."""
 
 
 def find(id: str, preset: str = "short", overrides: Iterable[str] = ()) -> Experiment:
-    """An experiment by its id, or by the path of a file of one's own, with a preset and `path=value` overrides applied.
+    """Find an experiment by its id, or read it from a YAML file, with a preset and `path=value` overrides applied.
 
-    A file of one's own may name tasks of one's own, whose modules are looked for beside it, and run.
+    A user-defined file may name user-defined tasks. Their modules are imported, also from the folder of the file.
     """
     if not id.endswith(FILES):
         return resolve(written(id), preset, overrides)
@@ -73,12 +73,12 @@ def find(id: str, preset: str = "short", overrides: Iterable[str] = ()) -> Exper
 
 
 def every() -> list[Experiment]:
-    """All of them."""
+    """Every experiment of the package, in the order of the papers."""
     return [find(id) for id in IDS]
 
 
 def own_file(path: Path) -> dict[str, Any]:
-    """What a file of one's own says, with an id and a title where it has none."""
+    """Read a user-defined experiment file; id and title default to the file name."""
     import yaml
 
     try:
@@ -91,9 +91,11 @@ def own_file(path: Path) -> dict[str, Any]:
     values = dict(expect_mapping(values, str(path)))
     id = values.setdefault("id", path.stem)
     if not isinstance(id, str) or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", id):
-        raise ValueError(f"expected id in {path} to be words such as mine/vowels, which name folders, got {id!r}")
+        raise ValueError(f"expected id in {path} to be names such as mine/vowels, which become folders, got {id!r}")
     if id in IDS:
-        raise ValueError(f"expected id in {path} to be a name of your own, got {id!r}, which this package has")
+        raise ValueError(
+            f"expected id in {path} to be a name of your own, got {id!r}, which is an experiment of this package"
+        )
     if "extends" in values:
         lookup(f"extends in {path}", values["extends"], dict.fromkeys(IDS))
     return extended({"title": id, "reproduces": "", **values})
@@ -101,7 +103,7 @@ def own_file(path: Path) -> dict[str, Any]:
 
 @cache
 def written(id: str) -> dict[str, Any]:
-    """What the file of an experiment says, over what the one it extends says. Not to be changed."""
+    """The fields in the file of an experiment, merged over those it extends. Cached: do not modify the result."""
     lookup("experiment", id, dict.fromkeys(IDS))
     values = file(id)
     if values.get("id") != id:
@@ -110,13 +112,13 @@ def written(id: str) -> dict[str, Any]:
 
 
 def file(place: str) -> dict[str, Any]:
-    """What a file says, over what the one it extends says. Files that begin with _ are there to be extended."""
+    """Read a spec file and merge it over the one it extends. Files that begin with _ exist only to be extended."""
     paper, name = place.split("/")
     return extended(text.read((files(__package__) / "specs" / paper / f"{name}.yaml").read_text("utf-8")))
 
 
 def extended(values: dict[str, Any]) -> dict[str, Any]:
-    """What a file says, over what the one it extends says."""
+    """Merge the fields of a file over those of the file it extends."""
     if "extends" not in values:
         return values
     below = {name: value for name, value in file(values["extends"]).items() if name not in OWN}

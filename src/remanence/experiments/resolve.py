@@ -1,4 +1,4 @@
-"""From what a file says to an experiment that can run: preset, overrides, shared and own arguments of every model."""
+"""From an experiment file to an experiment that can run: preset, overrides, shared and own arguments of every model."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from ..nn import KNOWN as MODELS
 from ..nn.lstm import LSTM
 from ..tasks import KNOWN as TASKS
 from ..tasks.base import Task
+from ..timescales import KNOWN as TIMESCALES
+from ..timescales import Fixed, Timescales
+from ..timescales.initial import Freeze
 from ..training.config import Training
 from .build import build, convert, expect_known, expect_mapping, join
 from .merge import merge, override
 from .own_tasks import is_own, own_task
 from .schema import PRESETS, Experiment, Model, Number
-from .timescales import make_timescales
 
 OF_READOUT = ("output_dropout", "embedding", "missing", "mask_input", "dt_input")
-"""Fields of a model around its layer; a language model has some of them as arguments of its own, and not the others."""
+"""Fields of a model outside its layer. A language model takes some of them as its own arguments and lacks the rest."""
 OF_MODEL = ("make", "hidden_size", *OF_READOUT, "task", "training", "parameters")
-"""Fields of a model that are no arguments of its layer."""
+"""Fields of a model that are not arguments of its layer."""
 LANGUAGE = "language/"
-"""What the name of a language model begins with, "language/mts": `remanence.make` has an "mts" too."""
+"""Prefix of the names of language models, as in "language/mts": `remanence.make` has an "mts" too."""
 TORCH: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"torch-lstm": nn.LSTM, "torch-gru": nn.GRU}
-"""torch's own layers, to compare with."""
+"""Layers of torch, for comparison."""
 NOT_TO_SET = ("input_size", "vocabulary", "hidden_size", "batch_first", "device", "dtype", "keywords")
-"""Arguments of layers that follow from the task, the device or the training loop."""
+"""Layer arguments that the task, the device or the training loop determines."""
 FIELDS = [field.name for field in fields(Experiment) if field.name not in ("preset", "left_out")]
 
 
 def resolve(written: Mapping[str, Any], preset: str, overrides: Iterable[str] = ()) -> Experiment:
-    """An experiment.
+    """Build an experiment from the contents of its file.
 
     Args:
-        written: what its file says.
+        written: contents of the file.
         preset: "smoke", "short" or "paper".
-        overrides: `path=value`, over everything else.
+        overrides: `path=value` assignments; they take precedence over everything else.
     """
     lookup("preset", preset, dict.fromkeys(PRESETS))
     presets = expect_mapping(written.get("presets") or {}, "presets")
@@ -77,7 +79,7 @@ def resolve(written: Mapping[str, Any], preset: str, overrides: Iterable[str] = 
 
 
 def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Model:
-    """A model with what all share filled in."""
+    """Build a model, with the settings that all models share filled in."""
     path = f"models.{name}"
     shared, own = expect_mapping(shared or {}, "model"), expect_mapping(own, path)
     values = {"make": name, **merge(shared, own)}
@@ -91,7 +93,7 @@ def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Mod
     own_task, own_training = (expect_mapping(own.get(part) or {}, join(path, part)) for part in ("task", "training"))
     if "hidden_size" not in values:
         raise ValueError(f"expected {join(path, 'hidden_size')} to be given, got nothing")
-    make_timescales(values.get("timescales"), where("timescales", own, path))  # a mistake is answered here
+    make_timescales(values.get("timescales"), where("timescales", own, path))  # reports mistakes early
     return Model(
         name=name,
         make=make,
@@ -113,7 +115,7 @@ def one_model(name: str, task: Any, shared: Any, training: Any, own: Any) -> Mod
 
 
 def where(name: str, own: Mapping[str, Any], path: str) -> str:
-    """Where a value of a model was written: with its own, or with those all share."""
+    """Path of a value in the file: under the model itself, or under the settings that all models share."""
     return join(path if name in own else "model", name)
 
 
@@ -123,8 +125,8 @@ def is_language(make: str) -> bool:
 
 
 def layer_arguments(make: str) -> list[str]:
-    """Names of the arguments that the maker of a model takes and a configuration may set."""
-    if make in TORCH:  # their signature does not say
+    """Names of the model arguments that a configuration may set."""
+    if make in TORCH:  # their signature is *args, **kwargs
         return ["num_layers", "bias", "dropout", "bidirectional", *(["proj_size"] if make == "torch-lstm" else [])]
     maker = LANGUAGE_MODELS[make.removeprefix(LANGUAGE)] if is_language(make) else MODELS[make]
     taken = inspect.signature(maker).parameters
@@ -135,7 +137,7 @@ def layer_arguments(make: str) -> list[str]:
 
 
 def make_task(values: Any, path: str) -> Task:
-    """A task from its name and arguments."""
+    """Build a task from its name and arguments."""
     arguments = dict(expect_mapping(values, path))
     if "name" not in arguments:
         raise ValueError(f"expected {join(path, 'name')} to be given, got nothing")
@@ -148,8 +150,48 @@ def make_task(values: Any, path: str) -> Task:
 
 
 def placed(error: Exception, path: str, names: Iterable[str]) -> ValueError:
-    """The same sentence with the full path of the field, where it names one of these: "expected delay to be ..."."""
+    """The same message with the full path of the field, if it names one of these: "expected delay to be ..."."""
     words = str(error).split(" ", 2)
     if len(words) == 3 and words[0] == "expected" and words[1].strip(",") in names:
         words[1] = join(path, words[1])
     return ValueError(" ".join(words))
+
+
+def make_timescales(values: Any, path: str) -> Timescales | list[Timescales | None] | None:
+    """Build timescales from plain data: {name: inverse-gamma, alpha: 1.5, freeze: all}, or a list, one per layer.
+
+    Args:
+        values: a name of `remanence.timescales.KNOWN` and its arguments; or a list with one such mapping or null per
+            layer.
+        path: position in the configuration, for messages.
+    """
+    if isinstance(values, list | tuple):
+        return [one_timescales(value, f"{path}[{number}]") for number, value in enumerate(values)]
+    return one_timescales(values, path)
+
+
+def one_timescales(values: Any, path: str) -> Timescales | None:
+    """Timescales of one layer, or the same for all layers; None leaves the initialisation unchanged."""
+    if values is None:
+        return None
+    arguments = dict(expect_mapping(values, path))
+    if "name" not in arguments:
+        raise ValueError(f"expected {join(path, 'name')} to be given, got nothing")
+    kind = lookup(join(path, "name"), arguments.pop("name"), TIMESCALES)
+    try:
+        return fixed_timescales(arguments, path) if kind is Fixed else build(kind, arguments, path)
+    except (TypeError, ValueError) as error:
+        # The classes name a field without its path, and call the values of Fixed "timescales".
+        first, _, rest = str(error).removeprefix("expected ").partition(" ")
+        field = "values" if first == "timescales" else first
+        raise ValueError(f"expected {join(path, field)} {rest}" if field in arguments else str(error)) from None
+
+
+def fixed_timescales(arguments: dict[str, Any], path: str) -> Fixed:
+    """Timescales given as numbers: one for all units, or one per unit."""
+    expect_known(arguments, ("values", "freeze"), path)
+    if "values" not in arguments:
+        raise ValueError(f"expected {join(path, 'values')} to be given, got nothing")
+    values = convert(float | list[float], arguments["values"], join(path, "values"))
+    freeze = convert(Freeze, arguments.get("freeze", False), join(path, "freeze"))
+    return Fixed(values, freeze=freeze)

@@ -1,4 +1,4 @@
-"""What came out of runs, beside what was published."""
+"""Results of finished runs, next to the published numbers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .models import count_parameters
 from .schema import Experiment, Model, Number, ReportedNumber
 
 SWEEP = "sweep.yaml"
-"""What the folder of a sweep has. Its runs are many, and shown by the sweep."""
+"""File that marks the folder of a sweep. Its runs are reported by the sweep, not one by one."""
 FAILED = ("failed", "diverged")
-"""Ends of a run that count as failures."""
+"""Final statuses that count as failures."""
 LATE = "mean of the last fifth"
-"""Heading of the mean validation score of the last fifth of a run."""
+"""Heading of the mean validation score over the last fifth of a run."""
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class Outcome:
     status: str
     updates: int
     score: float | None
-    """The score of the report, as it was measured; None where there is none."""
+    """The reported score, unscaled; None if there is none."""
     updates_to_reach: int | None
     failed: bool
     late: float | None = None
-    """The mean validation score of the last fifth of its updates, where the report asks for it."""
+    """Mean validation score over the last fifth of the updates, if the report includes it."""
 
 
 def folder_of(out: Path, experiment: Experiment) -> Path:
-    """Where the runs of an experiment are."""
+    """Folder of the runs of an experiment and preset."""
     return out / experiment.id / experiment.preset
 
 
 def run_folder(out: Path, experiment: Experiment, model: str, seed: int) -> Path:
-    """Where one run is."""
+    """Folder of one run."""
     return folder_of(out, experiment) / model / f"seed-{seed}"
 
 
@@ -60,7 +60,7 @@ def finished(out: Path, experiment: Experiment, model: str) -> dict[int, Path]:
 
 
 def outcome(directory: Path, seed: int, report: ReportedNumber, model: Model) -> Outcome:
-    """What one run came to."""
+    """The outcome of one finished run."""
     result = read_result(directory)
     assert result is not None
     best = result.get("best") or {}
@@ -99,20 +99,20 @@ def first_reaching(directory: Path, report: ReportedNumber, model: Model) -> int
 
 
 def late(directory: Path, score: str) -> float | None:
-    """The mean validation score of the last fifth of the updates, which goes up and down less than the last one."""
+    """Mean validation score over the last fifth of the updates, which is less noisy than the last score."""
     found = {update: value for update, value in curve(directory, score).items() if value is not None}
     values = [value for update, value in found.items() if update > 0.8 * max(found)]
     return statistics.fmean(values) if values else None
 
 
 def curve(directory: Path, score: str) -> dict[int, float | None]:
-    """A validation score by update; None where it was not finite."""
-    found = files.read_lines(directory, "metrics.jsonl")  # none, of a run that diverged before its first evaluation
+    """A validation score by update; None if it was not finite."""
+    found = files.read_lines(directory, "metrics.jsonl")  # empty if the run diverged before its first evaluation
     return {int(line["update"]): line["validation"].get(score) for line in found if line.get("validation")}
 
 
 def outcomes(out: Path, experiment: Experiment) -> dict[str, list[Outcome]]:
-    """Everything of an experiment and preset that has finished, by model."""
+    """Outcomes of all finished runs of an experiment and preset, by model."""
     found = {}
     for name, model in experiment.models.items():
         runs = finished(out, experiment, name)
@@ -122,7 +122,7 @@ def outcomes(out: Path, experiment: Experiment) -> dict[str, list[Outcome]]:
 
 
 def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
-    """Mean and sample standard deviation of every model beside the published numbers, and every single run."""
+    """Mean and sample standard deviation of every model, next to the published numbers, and every single run."""
     report = experiment.report
     reach = () if report.reach is None else (reaching_heading(report),)
     unit = f", {report.unit}" if report.unit else ""
@@ -154,18 +154,18 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
 
 
 def late_scores(runs: Sequence[Outcome], report: ReportedNumber) -> list[float]:
-    """Mean scores of the last fifth, of runs that have not failed."""
+    """Mean scores over the last fifth, for runs that have not failed."""
     return [run.late * report.scale for run in runs if run.late is not None and not run.failed]
 
 
 def reaching_heading(report: ReportedNumber) -> str:
-    """What the column says of how many updates it took."""
+    """Heading of the column with the number of updates to reach the level."""
     level = shown(report.reach, report, 0 if report.unit else 4)
     return f"updates to {level}{report.unit and ' ' + report.unit}"
 
 
 def reached(updates: list[int], runs: int) -> str:
-    """How many updates it took, and how many runs got there."""
+    """Mean number of updates to reach the level, and how many runs reached it."""
     if not updates:
         return f"none of {runs}"
     mean = mean_and_std([float(value) for value in updates], 0)
@@ -188,7 +188,7 @@ def single(run: Outcome, report: ReportedNumber) -> str:
 
 
 def published(number: Number | None, digits: int) -> str:
-    """A published number, "-" where there is none."""
+    """A published number as text, "-" for None."""
     if number is None:
         return "-"
     return f"{number.mean:.{digits}f}" + ("" if number.std is None else f" +- {number.std:.{digits}f}")
@@ -232,12 +232,12 @@ def summary(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> dict[
 
 
 def save(path: Path, content: Mapping[str, Any], protected: bool = False) -> None:
-    """Write plain data as JSON, all of it or nothing; protected: with its digest, for whoever trusts it later."""
+    """Write plain data as JSON atomically; if `protected`, with a digest that later steps verify."""
     data = (json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if protected:
-            path.unlink(missing_ok=True)  # never one beside the digest of another
+            path.unlink(missing_ok=True)  # never keep a file next to the digest of another
             files.keep_digests(path.parent, {path.name: files.digest(data)})
     except OSError as error:
         raise files.cannot_write(path, error) from error

@@ -1,4 +1,4 @@
-"""From an experiment to its runs, and from its runs to its result."""
+"""Run an experiment: plan its runs, train or analyse, and write the result."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from .schema import Experiment
 
 @dataclass
 class Way:
-    """How runs are carried out: where they are kept, on what, how long, and who is told."""
+    """How to run an experiment: output folder, device, time budget, progress display and loggers."""
 
     out: Path
     device: torch.device
     budget: Budget = field(default_factory=Budget)
     together: int | None = None
-    """Seeds trained side by side; None for all on a GPU, one on a CPU."""
+    """Number of seeds trained at once; None for all on a GPU and one on a CPU."""
     progress: Silent = field(default_factory=Silent)
     loggers: Sequence[Any] = ()
     ranks: Ranks = field(default_factory=Ranks)
-    """The processes that train together; the first writes files and has what there is to show."""
+    """The processes that train together. Rank 0 writes files and shows tables."""
     engine: str | None = None
-    """What runs the models; None for the one a run began with, or the fastest."""
+    """Engine of the models; None for the engine that a run started with, or the fastest."""
 
     def batches(self, runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-        """Runs that go side by side."""
+        """Split runs into groups that train at once."""
         alone = self.device.type != "cuda" or any(run.config.jitter for run in runs)
         width = self.together or (1 if alone else len(runs))
         for start in range(0, len(runs), max(1, width)):
@@ -53,7 +53,7 @@ class Way:
 
 
 def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
-    """Everything that can be wrong with an experiment before it starts, in one sentence."""
+    """Check an experiment before it starts; raises ValueError with one sentence for the first mistake."""
     if models and experiment.kind == "simulation":
         raise ValueError(f"expected no models for {experiment.id}, which trains none, got {', '.join(models)}")
     for name in models:
@@ -74,7 +74,7 @@ def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
 
 
 def needed_names(experiment: Experiment) -> dict[str, None]:
-    """Names of the models an analysis looks at."""
+    """Names of the models that an analysis reads."""
     return dict.fromkeys(
         name
         for need in experiment.needs.values()
@@ -84,7 +84,7 @@ def needed_names(experiment: Experiment) -> dict[str, None]:
 
 
 def function_of(experiment: Experiment) -> Callable[..., Any]:
-    """What an analysis or simulation calls."""
+    """The function that an analysis or simulation calls."""
     name = experiment.function or ""
     if experiment.kind == "simulation":
         return lookup("function", name, simulations.KNOWN)[0]
@@ -92,7 +92,7 @@ def function_of(experiment: Experiment) -> Callable[..., Any]:
 
 
 def arguments_of(function: Callable[..., Any]) -> list[str]:
-    """Names of the arguments a configuration may set."""
+    """Names of the arguments that a configuration may set."""
     return [name for name in inspect.signature(function).parameters if name != "runs"]
 
 
@@ -102,10 +102,10 @@ def plan(
     """The runs of an experiment by model.
 
     Args:
-        experiment: of kind training.
-        out: the folder that holds all experiments.
-        models: names of models; none for all that are usual.
-        seeds: seeds; none for those of the experiment.
+        experiment: An experiment of kind training.
+        out: Folder for the results of all experiments.
+        models: Names of models; empty for the default models of the experiment.
+        seeds: Seeds; empty for those of the experiment.
     """
     return {
         name: [
@@ -127,13 +127,13 @@ def plan(
 
 
 def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Table]:
-    """Carry out an experiment, or what is left of it, and write its result.
+    """Run an experiment, or resume it, and write its result.
 
     Returns:
-        What to show; nothing on ranks other than the first.
+        The tables to show; empty on ranks other than 0.
 
     Raises:
-        training.Stopped: a signal or the budget ended it before it was done. Everything is saved.
+        training.Stopped: A signal or the time budget stopped it. Everything is saved.
     """
     check(experiment, models)
     way.ranks.told(lambda: expect_training(experiment, way.ranks))
@@ -149,7 +149,7 @@ def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Seq
 
 
 def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequence[int]) -> list[Table]:
-    """Train what has not been trained and sum up what there is, also when it is stopped."""
+    """Train all unfinished runs and write the summary of the finished ones, also when training is stopped."""
     groups, ranks = plan(experiment, way.out, models, seeds), way.ranks
     everything = [run for runs in groups.values() for run in runs]
     ranks.told(lambda: expect_enough([run.config for run in everything], ranks))
@@ -161,7 +161,7 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
         if not kept:
             kept.extend(read_data({everything[number].task for number in unfinished}, way.device))
 
-    ranks.told(read)  # what is downloaded here, the others find
+    ranks.told(read)  # rank 0 downloads, the others find the files
     ranks.alike(read)
     ranks.told(lambda: expect_scores(experiment, groups, way.device))
     try:
@@ -184,20 +184,20 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
                 results.save(
                     results.folder_of(way.out, experiment) / "summary.json", results.summary(experiment, found)
                 )
-            except RunError as error:  # on a disk that can only be read, a table can be shown all the same
+            except RunError as error:  # on a read-only disk the table can still be shown
                 way.progress.say(f"remanence: {error}")
     return [results.table(experiment, found)] if ranks.first else []
 
 
 def expect_one_configuration(experiment: Experiment, out: Path) -> None:
-    """Refuse a folder with finished runs of another configuration: they would stand in one table with the new ones."""
+    """Refuse a folder with finished runs of another configuration: they would end up in one table with the new ones."""
     for name, model in experiment.models.items():
         for seed, path in results.finished(out, experiment, name).items():
             Directory(path).expect_configuration(describe(experiment, model, seed))
 
 
 def expect_training(experiment: Experiment, ranks: Ranks) -> None:
-    """Refuse several processes where there is nothing for them to share."""
+    """Refuse several processes if there is nothing to train."""
     if experiment.kind != "training" and not ranks.alone:
         raise ValueError(
             f"expected one process or a training, got {ranks.size} processes and the {experiment.kind} {experiment.id}"
@@ -205,7 +205,7 @@ def expect_training(experiment: Experiment, ranks: Ranks) -> None:
 
 
 def expect_scores(experiment: Experiment, groups: Mapping[str, Sequence[Run]], device: torch.device) -> None:
-    """Refuse names of scores that the tasks of runs do not have, before anything is trained."""
+    """Refuse names of scores that a task does not compute, before training starts."""
     for runs in groups.values():
         asked = {"report.score": experiment.report.score, "training.best_by": runs[0].config.best_by}
         task = runs[0].task
@@ -219,7 +219,7 @@ def expect_scores(experiment: Experiment, groups: Mapping[str, Sequence[Run]], d
 
 
 def names_of_scores(task: Task, device: torch.device) -> list[str]:
-    """What a task scores, found by scoring zeros; none where it has no sequences to score."""
+    """Names of the scores of a task, found by scoring zeros; empty if it has no sequences to score."""
     splits: tuple[Split, ...] = ("validation", "test")
     sources = (task.source(split, 0, device) for split in splits)
     source = next((source for source in sources if source is not None and source.size), None)
@@ -232,7 +232,7 @@ def names_of_scores(task: Task, device: torch.device) -> list[str]:
 
 
 def expect_folder(path: Path) -> None:
-    """Refuse a path for results that is no folder, or can be none. It need not be there."""
+    """Refuse a path for results that is not a folder and cannot become one. It need not exist."""
     try:
         if not stat.S_ISDIR(path.stat().st_mode):
             raise ValueError(f"expected a folder for results, got the file {path}")
@@ -243,20 +243,20 @@ def expect_folder(path: Path) -> None:
 
 
 def is_finished(run: Run) -> bool:
-    """Whether a run has its result."""
+    """Whether a run has written its result."""
     return (run.directory / "result.json").exists()
 
 
 def read_data(tasks: Iterable[Task], device: torch.device) -> list[Source | None]:
-    """Find, download and verify the files that tasks read, before anything is written, and read them.
+    """Find, download, verify and read the data files of tasks, before anything is written.
 
-    Tasks share what they have read as long as somebody holds it: hold the result, and it is read once for all runs.
+    Tasks share loaded data as long as a reference to it exists: keep the result, and all runs share one copy.
     """
     return [task.source("train", 0, device) for task in tasks if isinstance(task, Pixels | IMDB | Text)]
 
 
 def own(experiment: Experiment, way: Way) -> list[Trained]:
-    """The finished runs of an experiment that looks at its own models when they are trained."""
+    """The finished runs of an experiment that analyses its own models after training."""
     found = [
         Trained(path, experiment.id, name, seed, read_result(path) or {}, way.device)
         for name in experiment.models
@@ -266,7 +266,7 @@ def own(experiment: Experiment, way: Way) -> list[Trained]:
 
 
 def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequence[int]) -> list[Trained]:
-    """The finished runs an analysis looks at. What is missing is trained first."""
+    """The finished runs that an analysis reads. Missing runs are trained first."""
     found = []
     for name, need in experiment.needs.items():
         other = find(need.experiment, experiment.preset)
@@ -275,10 +275,9 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
         missing = [one for runs in groups.values() for one in runs if not is_finished(one)]
         if missing:
             way.progress.say(
-                f"{experiment.id} needs {other.id} (preset {other.preset}): "
-                f"{len(missing)} runs are not there and are trained first"
+                f"{experiment.id} needs {other.id} (preset {other.preset}); missing runs, trained first: {len(missing)}"
             )
-        if groups:  # also where nothing is missing: it refuses runs of another configuration
+        if groups:  # even if nothing is missing: it refuses runs of another configuration
             train_models(other, way, chosen, seeds)
         for runs in groups.values():
             for one in runs:
@@ -294,7 +293,7 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
 def conclude(
     experiment: Experiment, way: Way, runs: list[Trained], work: Callable[[Experiment, list[Trained]], Findings]
 ) -> Iterable[Table]:
-    """Analyse or simulate, unless the same has been done, and write the result."""
+    """Run the analysis or simulation, unless the same result is already there, and write the result."""
     path = results.folder_of(way.out, experiment) / "result.json"
     about = {
         "experiment": experiment.id,
@@ -326,13 +325,13 @@ def conclude(
 
 
 def analyse(experiment: Experiment, runs: list[Trained]) -> Findings:
-    """What an analysis finds in trained models."""
+    """Run an analysis on trained models."""
     found: Findings = function_of(experiment)(runs, **experiment.arguments)
     return found
 
 
 def simulate(experiment: Experiment, _: list[Trained]) -> Findings:
-    """What a simulation gives."""
+    """Run a simulation."""
     function, as_table = simulations.KNOWN[experiment.function or ""]
     result = function(**experiment.arguments)
     return Findings(result.plain(), [as_table(result)])

@@ -1,4 +1,4 @@
-"""What an experiment is: the fields of its file, with presets and overrides already applied."""
+"""The fields of an experiment file as dataclasses, with preset and overrides already applied."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Number:
 
     @classmethod
     def read(cls, value: object, path: str) -> Number:
-        """From what a file says."""
+        """Parse the value in a file."""
         if isinstance(value, int | float) and not isinstance(value, bool):
             return cls(float(value))
         found = re.fullmatch(r"(-?[0-9.]+) \+- ([0-9.]+)", value) if isinstance(value, str) else None
@@ -35,19 +35,19 @@ class Number:
 
 @dataclass(frozen=True)
 class ReportedNumber:
-    """Which number an experiment is about."""
+    """The score that an experiment reports."""
 
     score: str = "accuracy"
     split: Literal["validation", "test"] = "validation"
     unit: str = ""
-    """"%" shows a fraction times 100."""
+    """"%" shows a fraction as a percentage."""
     digits: int = 2
     reach: float | None = None
-    """Where given, the table also says after how many updates the validation score was first this good."""
+    """If given, the table also shows the number of updates until the validation score first reached this value."""
     late: bool = False
-    """Whether the table also has the mean validation score of the last fifth of a run, which the best one is above."""
+    """Whether the table also shows the mean validation score over the last fifth of a run; the best score is higher."""
     failed: float | None = None
-    """A run whose best validation score is worse than this has failed: it is counted, and left out of the mean."""
+    """A run whose best validation score is worse than this has failed: it is counted but excluded from the mean."""
 
     def __post_init__(self) -> None:
         if self.digits < 0:
@@ -55,22 +55,22 @@ class ReportedNumber:
 
     @property
     def scale(self) -> float:
-        """What a score is multiplied with when it is shown."""
+        """Factor by which a score is multiplied for display."""
         return 100.0 if self.unit == "%" else 1.0
 
 
 @dataclass(frozen=True)
 class Need:
-    """Trained models of another experiment."""
+    """Trained models of another experiment that an analysis needs."""
 
     experiment: str
     models: list[str] | None = None
-    """None for all."""
+    """None for all models."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """One model of an experiment, with all it shares with the others filled in."""
+    """One model of an experiment, with the settings that all models share filled in."""
 
     name: str
     make: str
@@ -83,56 +83,56 @@ class Model:
     task: Task
     training: Training
     embedding: int | None = None
-    """Width of the vectors that symbols get, where a task's inputs are symbols."""
+    """Embedding size, if the inputs of the task are symbols."""
     missing: Missing | None = None
-    """What stands in the place of values that are missing, see `SequenceModel`."""
+    """How missing values are filled in, see `SequenceModel`."""
     mask_input: bool = False
-    """Whether the mask of what is missing goes into the layer."""
+    """Whether the mask of missing values is an input of the layer."""
     dt_input: bool = False
-    """Whether the time since the previous step goes into the layer."""
+    """Whether the time since the previous step is an input of the layer."""
     parameters: int | None = None
-    """The number of parameters the published model has, counted as here, where it is known."""
+    """Number of parameters of the published model, counted as here; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or a figure: what is learned, by which models, how, and what came out when it was published."""
+    """A table or figure of a paper: task, models, training, claims and published numbers."""
 
     id: str
     title: str
     reproduces: str
-    """The figure or table."""
+    """The figure or table of the paper."""
     preset: str
     kind: Kind = "training"
     claims: list[str] = field(default_factory=list)
-    """What was published, in words."""
+    """The claims of the paper, in words."""
     published: dict[str, dict[str, Number]] = field(default_factory=dict)
     """Published numbers by quantity and model."""
     choices: list[str] = field(default_factory=list)
-    """What the paper leaves open or we do otherwise."""
+    """Choices that the paper leaves open, and deviations from it."""
     cost: dict[str, str] = field(default_factory=dict)
-    """How long a preset takes, in words."""
+    """Run time of every preset, in words."""
     models: dict[str, Model] = field(default_factory=dict)
     extra: list[str] = field(default_factory=list)
-    """Models that run only where they are named."""
+    """Models that run only if requested by name."""
     left_out: list[str] = field(default_factory=list)
-    """Models that this preset leaves out."""
+    """Models that this preset skips."""
     seeds: list[int] = field(default_factory=list)
     report: ReportedNumber = field(default_factory=ReportedNumber)
     needs: dict[str, Need] = field(default_factory=dict)
-    """Of an analysis: the trained models it looks at, by the name it knows them under."""
+    """For an analysis: the trained models it reads, by the name that the analysis uses for them."""
     function: str | None = None
-    """Of an analysis or simulation: what it does. Of training: an analysis of the models when they are trained."""
+    """The function of an analysis or simulation; for training, an analysis to run on the trained models."""
     arguments: dict[str, Any] = field(default_factory=dict)
-    """Of that function."""
+    """Arguments of that function."""
 
     @property
     def usual(self) -> list[str]:
-        """Models that run where none are named."""
+        """Models that run by default."""
         return [name for name in self.models if name not in self.extra]
 
     def published_of(self, model: str) -> str:
-        """What published numbers call a model: its name, or that of a quoted one, "uRNN (quoted)"."""
+        """The key of a model in the published numbers: its name, or that of a quoted one, "uRNN (quoted)"."""
         numbers = self.published.get(self.report.score, {})
         quoted = (name for name in numbers if name.lower().startswith(f"{model} (quoted"))
         return model if model in numbers else next(quoted, model)

@@ -1,4 +1,4 @@
-"""Simulations: functions of `remanence.analysis` that need no model, and the table each is shown as."""
+"""Simulations: functions of `remanence.analysis` that need no model, with the table that shows their result."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..table import Table
 
 
 def decay(result: analysis.DecayCurves) -> Table:
-    """What stays, at a few steps."""
+    """What remains of the memory after a few numbers of steps."""
     last = len(result.steps) - 1
     shown = sorted({step for step in (1, 10, 50, 100, last) if step <= last})
     rows = [(str(step), f"{result.exponential[step]:.4g}", f"{result.power_law[step]:.4g}") for step in shown]
     crossing = "they do not cross" if result.crossing is None else f"they cross after {result.crossing:.1f} steps"
     return Table(
-        "what stays of a memory that hears nothing",
+        "what remains of a memory without input",
         ("step", "exponential", "power law"),
         rows,
         words=0,
@@ -25,7 +25,7 @@ def decay(result: analysis.DecayCurves) -> Table:
 
 
 def gates(result: analysis.GateFunctions) -> Table:
-    """Slopes and tails."""
+    """Largest slopes and tails of the gates."""
     rows = [
         (
             name,
@@ -39,7 +39,7 @@ def gates(result: analysis.GateFunctions) -> Table:
 
 
 def toy(result: analysis.ToyFlow) -> Table:
-    """Measured slopes beside the bounds."""
+    """Measured slopes next to the bounds."""
     rows = [
         (
             name,

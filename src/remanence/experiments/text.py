@@ -1,4 +1,4 @@
-"""YAML as people write it: 1e-3 is a number."""
+"""Read and write YAML, with 1e-3 parsed as a number."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ FLOAT = re.compile(
 
 @cache
 def loader() -> type[yaml.SafeLoader]:
-    """The safe loader, with the numbers of YAML 1.2."""
+    """The safe loader with the number syntax of YAML 1.2."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Reads 1e-3 as a number and leaves nothing out."""
+        """SafeLoader that parses 1e-3 as a number."""
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
     return Loader
 
 
 def read(text: str) -> Any:
-    """Plain data from YAML.
+    """Parse YAML into plain data.
 
     Raises:
-        yaml.YAMLError: for whatever is none, such as a 13th month or lists in thousands of lists.
+        yaml.YAMLError: invalid YAML; also a 13th month, or lists nested thousands deep.
     """
     import yaml
 
@@ -43,7 +43,7 @@ def read(text: str) -> Any:
 
 
 def write(data: Any) -> str:
-    """YAML from plain data, in the order it has, short lists on one line."""
+    """Write plain data as YAML, in its own order, with short lists on one line."""
     import yaml
 
     return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None))

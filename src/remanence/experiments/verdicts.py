@@ -1,4 +1,4 @@
-"""Which claims of a paper hold in these runs: decided by a person, or by a plain test where numbers can decide."""
+"""Which claims of a paper hold in these runs: decided by a person, or by a statistical test on the numbers."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ from .results import Outcome
 from .schema import Experiment
 
 ERROR = 0.05
-"""How often a test may see a difference where there is none. Shared by the comparisons of one claim."""
+"""Significance level of a claim (false positive rate), split over the comparisons that the claim needs."""
 FEWEST = 3
-"""Runs of each model from which agreement counts, or an order without exception where there is nothing to test."""
+"""Minimum number of runs per model to conclude agreement, or an order without exception where no test applies."""
 FILE = "verdicts.yaml"
-"""Beside the results: what a person has decided, by experiment and preset."""
+"""File next to the results with verdicts written by a person, by experiment and preset."""
 UNTESTED = "No test on numbers decides this; see the tables and figures."
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a test looks at."""
+    """The data that a test of a claim uses."""
 
     experiment: Experiment
     found: Mapping[str, list[Outcome]]
-    """Runs that have ended, by model."""
+    """Finished runs, by model."""
     changed: str = ""
-    """In what these runs are not as published, in words."""
+    """How these runs differ from the published setup, in words."""
     published_runs: int = 1
-    """Behind a published standard deviation."""
+    """Number of runs behind a published standard deviation."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """What an analysis or simulation found."""
+    """Findings of an analysis or simulation."""
 
     def scores(self, model: str) -> list[float]:
-        """Of runs that have not failed, as they are shown."""
+        """Scores of the runs that have not failed, scaled for display."""
         runs = self.found.get(model, ())
         scale = self.experiment.report.scale
         return [run.score * scale for run in runs if run.score is not None and not run.failed]
 
     def lower_is_better(self) -> bool:
-        """Whether the score is better the lower it is."""
+        """Whether a lower score is better."""
         task = next(iter(self.experiment.models.values())).task
         return lower_is_better(task, self.experiment.report.score)
 
     def missing(self, models: Sequence[str]) -> list[str]:
-        """Models without a run that has ended."""
+        """Models without a finished run."""
         return [name for name in models if not self.found.get(name)]
 
     def shown(self, value: float, sign: str = "") -> str:
-        """A score with its digits."""
+        """A score with the number of digits of the report."""
         return f"{value:{sign}.{self.experiment.report.digits}f}"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a person wrote about an experiment and preset."""
+    """Verdicts that a person wrote about an experiment and preset."""
 
     claims: Sequence[Claim]
     because: str
@@ -72,7 +72,7 @@ class Judgement:
 
 
 def judgements(folder: Path) -> dict[tuple[str, str], Judgement]:
-    """What a person wrote beside the results in a folder, by experiment and preset; empty where nobody did."""
+    """Read the verdicts in a results folder, by experiment and preset; empty if there are none."""
     import yaml
 
     path = folder / FILE
@@ -102,20 +102,20 @@ def judgements(folder: Path) -> dict[tuple[str, str], Judgement]:
 
 
 def expect_verdict(word: object) -> Verdict:
-    """One of the words there are."""
+    """Check that a verdict is one of `VERDICTS`."""
     lookup("verdict", str(word), dict.fromkeys(VERDICTS))
     return word  # type: ignore[return-value]
 
 
 @cache
 def parts_of_claims() -> dict[str, list[dict[str, Any]]]:
-    """The parts of claims by experiment, with their tests. Not to be changed."""
+    """The parts of claims by experiment, with their tests. Cached: do not modify the result."""
     parts: dict[str, list[dict[str, Any]]] = text.read((files(__package__) / "claims.yaml").read_text("utf-8"))
     return parts
 
 
 def decide(evidence: Evidence) -> list[Claim]:
-    """Every claim of an experiment with what these runs say about it."""
+    """Test every claim of an experiment on these runs."""
     experiment = evidence.experiment
     parts = parts_of_claims().get(experiment.id) or [{"claim": claim} for claim in experiment.claims]
     claims = [decide_part(part, evidence) for part in parts]
@@ -125,16 +125,16 @@ def decide(evidence: Evidence) -> list[Claim]:
 
 
 def decide_part(part: Mapping[str, Any], evidence: Evidence) -> Claim:
-    """One part of a claim."""
+    """Test one part of a claim."""
     words = str(part["claim"])
     kind = next((name for name in KNOWN if name in part), None)
     if kind is None:
         return Claim(words, "not tested here", UNTESTED)
     if evidence.experiment.preset == "smoke":
-        return Claim(words, "not tested here", "The smoke preset only shows that everything works.")
+        return Claim(words, "not tested here", "The smoke preset only checks that everything runs.")
     missing = evidence.missing(models_of(part))
     if missing:
-        return Claim(words, "not tested here", f"No run of {', '.join(missing)} has ended.")
+        return Claim(words, "not tested here", f"No run of {', '.join(missing)} has finished.")
     try:
         return Claim(words, *KNOWN[kind](part, evidence))
     except ValueError as error:
@@ -142,18 +142,18 @@ def decide_part(part: Mapping[str, Any], evidence: Evidence) -> Claim:
 
 
 def models_of(part: Mapping[str, Any]) -> list[str]:
-    """Models that a test looks at."""
+    """Models that a test uses."""
     named = [part[name] for name in (*KNOWN, "of", "others") if name in part and name not in OF_DATA]
     return [model for one in named for model in ([one] if isinstance(one, str) else one)]
 
 
 def best(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether the first, or each of the first, has a better mean score than each of the others."""
+    """Whether the first model (or each of the first) has a better mean score than each of the others."""
     firsts = [part["best"]] if isinstance(part["best"], str) else part["best"]
     others = part["of"]
     sign = -1 if evidence.lower_is_better() else 1
     if not all(map(evidence.scores, (*firsts, *others))):
-        return "open", "All runs of one of these models have failed, which leaves no mean to compare."
+        return "open", "All runs of one of these models have failed, so there is no mean to compare."
     samples = {name: Sample.of(evidence.scores(name)) for name in (*firsts, *others)}
     compared = {(first, name): difference(samples[first], samples[name]) for first in firsts for name in others}
     words = [
@@ -162,22 +162,22 @@ def best(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
         for (first, name), one in compared.items()
     ]
     limit = ERROR / len(compared)
-    # One run of a model is no mean that could be taken as exact.
+    # A single run is not a mean that could be treated as exact.
     tested = [(sign * one.value, one.p if one.spread == "both" else None) for one in compared.values()]
     return ordered(tested, limit), "; ".join(words) + "."
 
 
 def alike(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether the mean scores of these models are apart by at most `within`, each from each other."""
+    """Whether the mean scores of these models differ by at most `within`, pairwise."""
     names, within = part["alike"], part["within"]
     if not all(map(evidence.scores, names)):
-        return "open", "All runs of one of these models have failed, which leaves no mean to compare."
+        return "open", "All runs of one of these models have failed, so there is no mean to compare."
     samples = {name: Sample.of(evidence.scores(name)) for name in names}
     pairs = list(combinations(names, 2))
     compared = [difference(samples[one], samples[other], 1 - ERROR / len(pairs)) for one, other in pairs]
     means = ", ".join(f"{name} {evidence.shown(sample.mean)}" for name, sample in samples.items())
-    because = f"Means: {means}; alike is at most {within:g} apart, with the spread of the runs counted in."
-    # One run of a model is no mean that could be taken as exact.
+    because = f"Means: {means}; alike means at most {within:g} apart, including the spread of the runs."
+    # A single run is not a mean that could be treated as exact.
     ends = [(one.low, one.high) for one in compared if one.spread == "both"]
     sure = [(low, high) for low, high in ends if low is not None and high is not None]
     if any(low > within or high < -within for low, high in sure):
@@ -187,7 +187,7 @@ def alike(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 
 def ordered(compared: Sequence[tuple[float, float | None]], limit: float) -> Verdict:
-    """From differences, positive where they are as claimed, and the p value of each."""
+    """Verdict from differences (positive as claimed) and their p values."""
     clear = [(value, p is not None and p < limit) for value, p in compared]
     if all(value > 0 and sure for value, sure in clear):
         return "holds"
@@ -195,20 +195,20 @@ def ordered(compared: Sequence[tuple[float, float | None]], limit: float) -> Ver
 
 
 def in_words(one: Difference, evidence: Evidence) -> str:
-    """A difference with how sure it is."""
+    """A difference with its confidence interval and p value."""
     value = evidence.shown(one.value, "+")
     if one.low is None or one.high is None or one.p is None or one.spread != "both":
-        return f"{value}, with too few runs to say how sure that is"
+        return f"{value}, with too few runs for an interval"
     return f"{value} (95 %: {evidence.shown(one.low)} to {evidence.shown(one.high)}, p {p_value(one.p)})"
 
 
 def p_value(p: float) -> str:
-    """A p value as it is read."""
+    """Format a p value."""
     return "< 0.001" if p < 0.001 else f"= {p:.2g}"
 
 
 def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether the first reaches the level after fewer updates than each of the others."""
+    """Whether the first model reaches the level after fewer updates than each of the others."""
     first, others = part["fewest"], part["of"]
     found = {name: [run.updates_to_reach for run in evidence.found[name]] for name in (first, *others)}
     words = "; ".join(f"{name} {reached(updates)}" for name, updates in found.items())
@@ -221,21 +221,21 @@ def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 
 def faster(first: Sequence[Outcome], second: Sequence[Outcome], limit: float) -> Verdict:
-    """Whether one model gets there before another."""
+    """Whether one model reaches the level before another."""
     ours, theirs = (
         [float(run.updates_to_reach) for run in runs if run.updates_to_reach is not None] for runs in (first, second)
     )
     if len(ours) == len(first) > 1 and len(theirs) == len(second) > 1:
         one = difference(Sample.of(theirs), Sample.of(ours))
         return ordered([(one.value, one.p)], limit)
-    # A run that does not get there has no number: then there must be no doubt about the order of any two runs.
+    # A run that never reaches the level has no number; then every run of one model must beat every run of the other.
     if min(len(first), len(second)) < FEWEST:
         return "open"
     return "holds" if all_before(first, second) else "does not hold" if all_before(second, first) else "open"
 
 
 def all_before(first: Sequence[Outcome], second: Sequence[Outcome]) -> bool:
-    """Whether every run of the first got there while every run of the second, which went on as long, had not."""
+    """Whether every run of the first reached the level before any of the second, which trained at least as long."""
     if any(run.updates_to_reach is None for run in first):
         return False
     last = max(run.updates_to_reach or 0 for run in first)
@@ -259,13 +259,13 @@ def fail(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 
 def not_always(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether some run of these models does not reach the level. That all do may be luck, so it decides nothing."""
+    """Whether some run of these models does not reach the level. If all do, that may be luck and decides nothing."""
     missed = any(run.updates_to_reach is None for name in part["not_always"] for run in evidence.found[name])
     return ("holds" if missed and not evidence.changed else "open"), counted(part["not_always"], evidence)
 
 
 def counted(models: Sequence[str], evidence: Evidence) -> str:
-    """How many runs got there."""
+    """How many runs reached the level, in words."""
     words = []
     for name in models:
         runs = evidence.found[name]
@@ -274,7 +274,7 @@ def counted(models: Sequence[str], evidence: Evidence) -> str:
 
 
 def never_fails(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether no run of the first has failed, and some of the others have."""
+    """Whether no run of the first model has failed, but some of each of the others have."""
     first, others = part["never_fails"], part["others"]
     failed = {name: sum(run.failed for run in evidence.found[name]) for name in (first, *others)}
     because = ", ".join(f"{count} of {len(evidence.found[name])} runs of {name}" for name, count in failed.items())
@@ -284,7 +284,7 @@ def never_fails(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, s
 
 
 def rising(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether numbers that were found rise from the first to the last."""
+    """Whether the numbers in the findings rise from the first to the last."""
     found = {path: number_at(evidence.data, path) for path in part["rising"]}
     words = ", ".join(f"{readable(path)} {value:.4g}" for path, value in found.items())
     values = list(found.values())
@@ -292,32 +292,32 @@ def rising(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 
 def near(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether numbers that were found are those claimed, give or take `within`."""
+    """Whether the numbers in the findings are within `within` of the claimed ones."""
     found = {path: (number_at(evidence.data, path), wanted) for path, wanted in part["near"].items()}
     words = ", ".join(f"{readable(path)} {value:.4g} ({wanted:g} claimed)" for path, (value, wanted) in found.items())
     agree = all(abs(value - wanted) <= part["within"] for value, wanted in found.values())
-    return ("holds" if agree else "does not hold"), f"Found, give or take {part['within']:g}: {words}."
+    return ("holds" if agree else "does not hold"), f"Found, tolerance {part['within']:g}: {words}."
 
 
 def above(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether numbers that were found are all above those given."""
+    """Whether all numbers in the findings are above the given bounds."""
     found = {path: (min(numbers_at(evidence.data, path)), bound) for path, bound in part["above"].items()}
     words = ", ".join(f"{readable(path)} {value:.4g} (above {bound:g})" for path, (value, bound) in found.items())
     return ("holds" if all(value > bound for value, bound in found.values()) else "does not hold"), f"Found: {words}."
 
 
 def readable(path: str) -> str:
-    """The place of a number in words."""
+    """The path of a number in words."""
     return path.replace(".*", "").replace(".-1", " at the end").replace(".", " ").replace("_", " ")
 
 
 def number_at(data: Mapping[str, Any], path: str) -> float:
-    """A number inside plain data, or the mean of several."""
+    """The number at a path, or the mean if there are several."""
     return statistics.fmean(numbers_at(data, path))
 
 
 def numbers_at(data: Any, path: str) -> list[float]:
-    """Numbers inside plain data: names and places in lists, with dots between them; a star for all that there are."""
+    """The numbers at a dotted path of names and list indices; a star matches all entries."""
     found = [data]
     try:
         for name in path.split("."):
@@ -331,15 +331,15 @@ def numbers_at(data: Any, path: str) -> list[float]:
 
 
 def level(evidence: Evidence) -> Claim:
-    """Whether scores are those published, as far as the spread lets one say."""
-    words = "Numbers of the published level."
+    """Whether the scores agree with the published ones, given the spread of the runs."""
+    words = "The scores match the published ones."
     experiment = evidence.experiment
     published = experiment.published[experiment.report.score]
     measured = [name for name in published if evidence.scores(name)]
     if experiment.preset == "smoke":
-        return Claim(words, "not tested here", "The smoke preset only shows that everything works.")
+        return Claim(words, "not tested here", "The smoke preset only checks that everything runs.")
     if not measured:
-        return Claim(words, "not tested here", "No run of a model with a published number has ended.")
+        return Claim(words, "not tested here", "No run of a model with a published number has finished.")
     compared = {
         name: difference(
             Sample.of(evidence.scores(name)),
@@ -356,22 +356,22 @@ def level(evidence: Evidence) -> Claim:
     else:
         few = any(len(evidence.scores(name)) < FEWEST for name in measured)
         verdict = "open" if few or evidence.changed else "holds"
-        because = f"Here minus published: {values}; nowhere beyond the spread of the runs."
+        because = f"Here minus published: {values}; all within the spread of the runs."
         if few:
-            because += " There are too few of them to say more."
+            because += " There are too few runs to conclude more."
     return Claim(words, verdict, because)
 
 
 def how_decided(claims: Sequence[Claim], changed: str) -> str:
-    """What a reader has to know about verdicts that nobody has looked at."""
+    """How verdicts without a person's judgement were decided, in words."""
     if all(claim.verdict == "not tested here" for claim in claims):
         return ""
-    words = "Decided by tests on these numbers."
-    return f"{words} The runs are not as published: {changed}." if changed else words
+    words = "Decided by statistical tests on these numbers."
+    return f"{words} The runs differ from the published setup: {changed}." if changed else words
 
 
 def reached(updates: Sequence[int | None]) -> str:
-    """Updates of every run."""
+    """Updates to reach the level, for every run."""
     never = sum(update is None for update in updates)
     there = [f"{update:,}" for update in updates if update is not None]
     return ", ".join([*there, *([f"never in {never} run{'s' if never > 1 else ''}"] if never else [])])
@@ -399,6 +399,6 @@ KNOWN: dict[str, Test] = {
     "near": near,
     "above": above,
 }
-"""By the field of claims.yaml that asks for it."""
+"""Tests by their field in claims.yaml."""
 OF_DATA = ("rising", "near", "above")
-"""Tests that look at what was found, not at models."""
+"""Tests on the findings of an analysis or simulation, not on models."""

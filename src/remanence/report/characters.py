@@ -1,4 +1,4 @@
-"""Histograms drawn with characters, for a terminal and for a pipe."""
+"""Text histograms for a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy
 from ..analysis.arrays import Numbers
 
 WIDTH = 40
-"""Characters of the longest bar."""
+"""Length of the longest bar in characters."""
 MOST = 18
-"""Bins, unless values spread over more decades than that."""
+"""Maximum number of bins, unless the values span more decades."""
 
 
 def histogram(values: Numbers, edges: Sequence[float], bar: str = "#") -> list[str]:
-    """A line for every bin, and one for infinite values where there are some.
+    """One line per bin, and one for infinite values if there are any.
 
     Args:
-        values: finite or infinite, none below the first edge, none finite above the last.
-        edges: a bin begins with its left edge; the last one ends with its right edge, too.
-        bar: the character to draw with.
+        values: finite values between the first and the last edge, or infinite ones.
+        edges: a bin includes its left edge; the last bin also includes its right edge.
+        bar: character of the bars.
     """
     counts = numpy.histogram(values[numpy.isfinite(values)], edges)[0].tolist()
     rows = [(f"{low:,.6g} to {high:,.6g}", count) for (low, high), count in zip(pairwise(edges), counts, strict=True)]
@@ -36,7 +36,7 @@ def histogram(values: Numbers, edges: Sequence[float], bar: str = "#") -> list[s
 
 
 def round_edges(values: Numbers) -> list[float]:
-    """1, 2, 5, 10, ... around all values but the infinite; decades where these would be too many."""
+    """Edges 1, 2, 5, 10, ... around all finite values; only powers of ten if there would be too many."""
     known = values[numpy.isfinite(values) & (values > 0)]
     low, high = (known.min(), known.max()) if len(known) else (1.0, 1.0)
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -47,12 +47,12 @@ def round_edges(values: Numbers) -> list[float]:
         edges = marks[below : max(above, below + 1) + 1]
         if len(edges) - 1 <= MOST:
             break
-    if len(edges) == 1:  # all values are one and the same round number
+    if len(edges) == 1:  # all values are the same round number
         edges = [edges[0], 10 * edges[0]]
     return [0.0, *edges] if (values == 0).any() else edges
 
 
 def tenths(values: Numbers) -> list[float]:
-    """0, 0.1, 0.2, ... around all values."""
+    """Edges 0, 0.1, 0.2, ... around all values."""
     last = max(10, math.ceil(10 * float(values.max())))
     return [number / 10 for number in range(last + 1)]

@@ -1,4 +1,4 @@
-"""How far two means are apart, and how sure that is (Welch's t test: the spreads need not be equal)."""
+"""Difference of two means with a confidence interval (Welch's t test: the variances need not be equal)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Sample:
-    """Some runs of one model, summed up."""
+    """Summary statistics of the runs of one model."""
 
     mean: float
     std: float | None
-    """Sample standard deviation; None where it is not known."""
+    """Sample standard deviation; None if unknown."""
     count: int
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Sample:
-        """From single values."""
+        """Summarise single values."""
         return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
 
     @property
     def variance(self) -> float | None:
-        """Of the mean."""
+        """Variance of the mean."""
         return None if self.std is None or self.count < 2 else self.std**2 / self.count
 
 
@@ -37,28 +37,29 @@ class Difference:
 
     value: float
     error: float | None
-    """Its standard error; None where there is nothing to tell it from."""
+    """Its standard error; None if it cannot be estimated."""
     low: float | None
-    """The interval that holds the true difference in 95 of 100 cases, or in another share where that was asked for."""
+    """Lower end of the confidence interval, 95 % by default."""
     high: float | None
+    """Upper end of the confidence interval."""
     p: float | None
-    """Of there being no difference, two-sided."""
+    """Two-sided p value of no difference."""
     spread: Literal["both", "first", "none"]
-    """Whose spread is in the error. With "first" the second mean is taken as exact."""
+    """Whose spread the error includes. With "first" the second mean is treated as exact."""
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves 0 out."""
+        """Whether the interval excludes 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 def difference(first: Sample, second: Sample, level: float = LEVEL) -> Difference:
-    """The difference of two means with its interval.
+    """The difference of two means with its confidence interval.
 
     Args:
-        first: what was measured here; without a spread there is no interval.
-        second: what it is compared with; without a spread its mean is taken as exact.
-        level: the share of cases in which the interval holds the true difference.
+        first: the measured sample; without a spread there is no interval.
+        second: the sample to compare with; without a spread its mean is treated as exact.
+        level: confidence level of the interval.
     """
     from scipy import stats
 
@@ -67,7 +68,7 @@ def difference(first: Sample, second: Sample, level: float = LEVEL) -> Differenc
         return Difference(value, None, None, None, None, "none")
     error = math.sqrt(first.variance + (second.variance or 0.0))
     spread: Literal["both", "first"] = "first" if second.variance is None else "both"
-    if error == 0:  # all values of each are the same
+    if error == 0:  # both samples have no spread
         return Difference(value, 0.0, value, value, float(value == 0), spread)
     degrees = error**4 / sum(
         sample.variance**2 / (sample.count - 1) for sample in (first, second) if sample.variance is not None

@@ -1,4 +1,4 @@
-"""Figures as files: PNG or SVG, drawn with matplotlib."""
+"""Draw figures to PNG or SVG files with matplotlib."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from .. import files
 from .figure import Figure
-from .layout import Page
+from .layout import NORMAL, SMALL, Page
 from .look import Look, Theme, look_of, places_of
 from .panels import draw_panel
-from .text_size import NORMAL, SMALL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -25,11 +24,11 @@ def draw(
     """Write a figure to a file.
 
     Args:
-        figure: what to draw.
-        path: a file that ends in .png or .svg, written whole or not at all. The same figure gives the same file.
+        figure: The figure to draw.
+        path: A .png or .svg file, written atomically. The same figure gives the same bytes.
         theme: "light" or "dark".
-        resolution: dots per inch of a PNG.
-        colours: that a PNG may have; a file of 128 is a third as large. None for as many as there are.
+        resolution: Resolution of a PNG in dots per inch.
+        colours: Palette size of a PNG; 128 colours make the file three times smaller. None for full colour.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -41,26 +40,26 @@ def draw(
 
 
 def expect_format(name: str) -> str:
-    """Refuse a format that figures cannot have."""
+    """Refuse a format other than PNG and SVG."""
     if name not in FORMATS:
         raise ValueError(f"expected format {' or '.join(FORMATS)}, got {name!r}")
     return name
 
 
 def drawn(figure: Figure, format: str, theme: Theme = "light", *, resolution: int = 130) -> bytes:
-    """The content of a file with a figure: see `draw`."""
+    """A figure as the bytes of a PNG or SVG file, see `draw`."""
     import matplotlib
 
     content = io.BytesIO()
     with matplotlib.rc_context(settings(look_of(theme))):
-        # No date, and no random names in an SVG: the same figure gives the same file.
+        # No date and no random ids in an SVG: the same figure gives the same file.
         about = {"Title": f"{figure.id}: {figure.title}"} | ({"Date": None} if format == "svg" else {"Software": None})
         compose(figure, theme).savefig(content, format=format, dpi=resolution, metadata=about)
     return content.getvalue()
 
 
 def with_palette(content: bytes, colours: int) -> bytes:
-    """A PNG with so many colours, without what is written in it besides."""
+    """Reduce a PNG to a palette and drop its metadata."""
     from PIL import Image
 
     small = io.BytesIO()
@@ -70,7 +69,7 @@ def with_palette(content: bytes, colours: int) -> bytes:
 
 
 def compose(figure: Figure, theme: Theme = "light") -> Drawing:
-    """A figure as matplotlib has it, to be saved under the same `settings`."""
+    """A figure as a matplotlib figure, to be saved under the same `settings`."""
     import matplotlib
     from matplotlib.figure import Figure as Drawing
 
@@ -89,7 +88,7 @@ def compose(figure: Figure, theme: Theme = "light") -> Drawing:
 
 
 def settings(look: Look) -> Any:
-    """Everything matplotlib is told about the look."""
+    """The rcParams of a look."""
     ink = dict.fromkeys(
         ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "axes.titlecolor"), look.ink
     )
@@ -110,5 +109,5 @@ def settings(look: Look) -> Any:
         "grid.linewidth": 0.7,
         "lines.linewidth": 2.0,
         "svg.hashsalt": "remanence",
-        "text.parse_math": False,  # a dollar in a title is a dollar
+        "text.parse_math": False,  # a dollar sign in a title is literal
     }

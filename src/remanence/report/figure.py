@@ -1,6 +1,6 @@
-"""What a figure shows, as plain data: drawn by `matplotlib` for files and by `plotly` for the page.
+"""Figures as plain data, drawn with matplotlib for files and with plotly for the HTML page.
 
-A figure is made from result files by a function of `report.figures`; how it looks is decided in one place for all.
+Functions of `report.figures` make figures from result files; `report.look` defines the style of all figures.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Mark = Literal["line", "points", "line and points", "bars", "area"]
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers against numbers, under one name."""
+    """One named series of x and y values."""
 
     name: str
-    """In the legend; the same name has the same colour in all panels."""
+    """Name in the legend; the same name has the same colour in all panels."""
     x: Numbers
     y: Numbers
     low: Numbers | None = None
@@ -26,45 +26,45 @@ class Series:
     high: Numbers | None = None
     mark: Mark = "line"
     dashed: bool = False
-    """For what is derived, fitted or published beside what was measured."""
+    """For derived, fitted or published values next to measured ones."""
     like: str | None = None
-    """Drawn in the colour of the series of this name, and not in the legend."""
+    """Use the colour of the series of this name, without a legend entry."""
     faint: bool = False
-    """One of several that belong together, such as a single seed: thin, and not in the legend."""
+    """One of several that belong together, such as a single seed: a thin line without a legend entry."""
     shade: float | None = None
-    """Where the series are steps of one quantity: a place from 0 to 1 on a scale of colours."""
+    """Position from 0 to 1 on a colour scale, if the series are steps of one quantity."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A thin line across a panel with a word or two at it: chance, the signal, a published level."""
+    """A thin labelled line across a panel, such as chance level, the signal or a published value."""
 
     at: float
     words: str
     axis: Literal["x", "y"] = "y"
-    """"y": a level, drawn from left to right. "x": a place, drawn from bottom to top."""
+    """"y": a horizontal line. "x": a vertical line."""
 
 
 @dataclass(frozen=True)
 class Heat:
-    """A matrix of colours: rows from top to bottom."""
+    """A heat map, rows from top to bottom."""
 
     values: Sequence[Numbers]
     """`(rows, columns)`."""
     name: str
-    """What a colour means."""
+    """Label of the colour bar."""
     low: float | None = None
     high: float | None = None
     x: Numbers | None = None
-    """Where the columns are; counted from zero where not given."""
+    """Positions of the columns; 0, 1, ... if None."""
     rows: Sequence[str] | None = None
-    """A label for every row, or for some: empty ones are not shown."""
+    """Labels of the rows; empty ones are not shown."""
     columns: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One side of a panel."""
+    """One axis of a panel."""
 
     title: str
     """With its unit: "delay (steps)"."""
@@ -72,7 +72,7 @@ class Axis:
     low: float | None = None
     high: float | None = None
     ticks: Sequence[tuple[float, str]] | None = None
-    """Places and what is written there, where numbers would not do."""
+    """Positions and labels of the ticks, instead of numbers."""
 
 
 @dataclass(frozen=True)
@@ -91,17 +91,17 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a paper, remade."""
+    """A reproduced figure of a paper."""
 
     id: str
-    """Of the experiment, "plstm/copy-200", with "#name" behind it where an experiment has several."""
+    """Id of the experiment, "plstm/copy-200", followed by "#name" if the experiment has several figures."""
     title: str
     panels: Sequence[Panel]
     statement: str
-    """What was published."""
+    """The published claim."""
     made_from: Sequence[str] = field(default_factory=tuple)
-    """Folders and files, relative to the folder of results."""
+    """Folders and files it was made from, relative to the results folder."""
     columns: int = 3
-    """Panels side by side on a wide page."""
+    """Panels per row on a wide page."""
     note: str = ""
-    """How to read all panels, under them."""
+    """Note below the panels."""

@@ -1,4 +1,4 @@
-"""The files that an experiment left behind, for figures and reports. Nothing here trains or knows the experiments."""
+"""Result files of an experiment, for figures and reports. Independent of the experiments themselves."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..training.directory import read_result
 from ..training.files import read_lines
 
 
-class NotYetRun(ValueError):  # noqa: N818  nothing went wrong
-    """There is nothing to draw from."""
+class NotYetRun(ValueError):  # noqa: N818  not an error
+    """There are no results to draw."""
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The folder of one run, finished or not."""
+    """A run folder, finished or not."""
 
     folder: Path
     model: str
@@ -27,16 +27,16 @@ class RunFiles:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """What was written down during training, without a last line that was cut off."""
+        """The lines of metrics.jsonl, without a truncated last line."""
         return read_lines(self.folder, "metrics.jsonl")
 
     @cached_property
     def result(self) -> dict[str, Any] | None:
-        """What a finished run came to."""
+        """The result of a finished run."""
         return read_result(self.folder)
 
     def curve(self, score: str, split: str = "validation") -> dict[int, float]:
-        """A score by update. What was not finite is left out."""
+        """A score by update, without non-finite values."""
         return self.over("update", score, split)
 
     def over(self, axis: str, score: str, split: str = "validation") -> dict[Any, float]:
@@ -45,51 +45,51 @@ class RunFiles:
         return {at: float(value) for at, value in found.items() if value is not None}
 
     def test(self, score: str) -> float | None:
-        """A score on the test split, once the run has one."""
+        """A test score, if the run has one."""
         value = ((self.result or {}).get("test") or {}).get(score)
         return None if value is None else float(value)
 
     def reference(self, score: str) -> float | None:
-        """What a model that knows nothing scores, where the task says so."""
+        """Chance level of a score, if the task defines it."""
         value = ((self.result or {}).get("references") or {}).get(score)
         return None if value is None else float(value)
 
 
 @dataclass(frozen=True)
 class ResultFiles:
-    """What there is of one experiment and preset under a folder of results."""
+    """The results of one experiment and preset in a results folder."""
 
     root: Path
     id: str
     preset: str
     title: str = ""
     models: Sequence[str] = ()
-    """The order of the models; others come after them."""
+    """Order of the models; others come after them."""
     score: str = "accuracy"
-    """The score that the experiment is about."""
+    """The score that the experiment reports."""
     unit: str = ""
-    """Its unit: "%" shows a fraction times 100."""
+    """Its unit: "%" shows a fraction as a percentage."""
     reach: float | None = None
-    """Where given, a validation score that counts as having learned the task."""
+    """If given, the validation score that counts as having learned the task."""
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """Folder of its files."""
         return self.root / self.id / self.preset
 
     @property
     def place(self) -> str:
-        """The same, relative to the folder of results."""
+        """Its folder, relative to the results folder."""
         return f"{self.id}/{self.preset}"
 
     @property
     def scale(self) -> float:
-        """What a score is multiplied with when it is shown."""
+        """Factor by which a score is multiplied for display."""
         return 100.0 if self.unit == "%" else 1.0
 
     @cached_property
     def runs(self) -> dict[str, list[RunFiles]]:
-        """Runs that have metrics or a result, by model."""
+        """Runs with metrics or a result, by model."""
         found: dict[str, list[RunFiles]] = {}
         for path in self.folder.glob("*/seed-*"):
             seed = path.name.removeprefix("seed-")
@@ -100,7 +100,7 @@ class ResultFiles:
         return {name: sorted(found[name], key=lambda run: run.seed) for name in names}
 
     def expect_runs(self) -> dict[str, list[RunFiles]]:
-        """Runs with at least one evaluation, by model, or one sentence that there are none."""
+        """Runs with at least one evaluation, by model; raises NotYetRun if there are none."""
         found = {name: [run for run in runs if run.metrics] for name, runs in self.runs.items()}
         found = {name: runs for name, runs in found.items() if runs}
         if not found:
@@ -109,11 +109,11 @@ class ResultFiles:
 
     @property
     def has_found(self) -> bool:
-        """Whether an analysis or simulation has left its findings."""
+        """Whether there are findings of an analysis or simulation."""
         return "found" in (read_result(self.folder) or {})
 
     def expect_found(self) -> dict[str, Any]:
-        """What an analysis or simulation found, or one sentence that it has not run."""
+        """The findings of an analysis or simulation; raises NotYetRun if it has not run."""
         result = read_result(self.folder)
         if result is None or "found" not in result:
             raise self.nothing()
@@ -125,15 +125,15 @@ class ResultFiles:
         return read(self.folder / "summary.json")
 
     def nothing(self) -> NotYetRun:
-        """What to say where there is nothing to draw from."""
+        """The exception for missing results."""
         return NotYetRun(
             f"expected results of {self.id} in {self.folder}, got none; "
-            f"`remanence run {self.id} --preset {self.preset} --out {self.root}` makes them"
+            f"`remanence run {self.id} --preset {self.preset} --out {self.root}` creates them"
         )
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """A JSON file, None where there is none."""
+    """Read a JSON file; None if it does not exist."""
     try:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -144,5 +144,5 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def unreadable(path: Path) -> ValueError:
-    """What to say of a damaged file."""
-    return ValueError(f"expected JSON in {path}, got something else; remove that run and run it again")
+    """The exception for a damaged file."""
+    return ValueError(f"expected JSON in {path}, got a damaged file; remove that run and run it again")

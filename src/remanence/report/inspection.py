@@ -1,4 +1,4 @@
-"""The units of a trained model: tables, a picture in characters, and a figure."""
+"""Inspect the units of a trained model: tables, text histograms and a figure."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from .section import Section
 PERCENTILES = (5, 25, 50, 75, 95)
 AT = ("5 %", "25 %", "median", "75 %", "95 %")
 STEPS = 200
-"""Steps of silence that are watched."""
+"""Steps without input that are recorded."""
 SHOWN = (1, 10, 100, 1000, 10_000)
-"""Steps after which tables say what is left."""
+"""Steps after which tables show what remains."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is known of the units of a model."""
+    """Timescales, exponents, gates and decay of the units of a model."""
 
     title: str
-    """Which model, in a few words."""
+    """Short name of the model."""
     facts: Sequence[tuple[str, str]]
     distribution: TimescaleDistribution
     at_rest: Sequence[LayerAtRest]
     decay: analysis.FreeDecay | None = None
-    """What stays when the input is switched off, where the model was driven."""
+    """What remains after the input is switched off, if the model was driven by an input."""
     driven_by: str = ""
-    """What drove it, in words."""
+    """The input that drove it, in words."""
     notes: Sequence[str] = field(default_factory=tuple)
 
     @property
     def layers(self) -> list[LayerTimescales]:
-        """Layer by layer."""
+        """The timescales of every layer."""
         return self.distribution.layers
 
     def tables(self) -> list[Table]:
-        """Everything in numbers."""
+        """All tables."""
         found = [
             self._quantiles("timescales from biases (steps)", "from_biases"),
             self._quantiles(f"timescales from gates (steps), {self.driven_by}", "from_gates"),
@@ -61,7 +61,7 @@ class Inspection:
         return [table for table in found if table is not None]
 
     def histograms(self, bar: str = "#") -> list[str]:
-        """How timescales and exponents are distributed, drawn with a character."""
+        """Text histograms of timescales and exponents."""
         lines: list[str] = []
         for layer in self.layers:
             for values, words, edges in (
@@ -74,12 +74,12 @@ class Inspection:
         return lines[:-1]
 
     def figure(self) -> Figure:
-        """The picture."""
+        """The figure with all panels."""
         panels = [*self._sorted_timescales(), *self._sorted_exponents(), *self._sorted_gates(), *self._remanence()]
         return Figure("inspect", f"Units of {self.title}", panels, statement="", columns=2 if len(panels) == 4 else 3)
 
     def section(self) -> Section:
-        """For a page."""
+        """The section of the HTML page."""
         first, *_ = self.layers
         return Section(
             id=self.title,
@@ -108,7 +108,7 @@ class Inspection:
             for one in self.at_rest
             if one.ages is not None
         ]
-        note = "A unit that hears nothing decays as a power law up to that age, then exponentially."
+        note = "Without input, a unit decays as a power law up to that age, then exponentially."
         return Table("ages at rest (steps)", ("layer", "units", *AT), rows, notes=[note]) if rows else None
 
     def _gates(self) -> Table:
@@ -117,7 +117,7 @@ class Inspection:
             for one in self.at_rest
             for name, values in one.gates.items()
         ]
-        return Table("gates of units that hear nothing", ("layer", "gate", *AT), rows, words=2)
+        return Table("gates of units without input", ("layer", "gate", *AT), rows, words=2)
 
     def _decay(self) -> Table | None:
         if self.decay is None:
@@ -167,17 +167,17 @@ class Inspection:
         return [*panels, Panel("Exponents and ages", Axis("exponent p", low=0), y, points)]
 
     def _sorted_gates(self) -> list[Panel]:
-        """One panel for the gates of one layer; of several layers, one for every gate."""
+        """One panel with all gates for a single layer; one panel per gate for several layers."""
         x, y = Axis("units, most open first (%)", low=0, high=100), Axis("gate", low=0, high=1)
         if len(self.at_rest) == 1:
             gates = self.at_rest[0].gates
             series = [Series(name, ranks(values), falling(values)) for name, values in gates.items()]
-            return [Panel("Gates of units that hear nothing", x, y, series)]
+            return [Panel("Gates of units without input", x, y, series)]
         panels = []
         for name in dict.fromkeys(name for one in self.at_rest for name in one.gates):
             having = [one for one in self.at_rest if name in one.gates]
             series = [Series(one.name, ranks(one.gates[name]), falling(one.gates[name])) for one in having]
-            panels.append(Panel(f"Gate {name} of units that hear nothing", x, y, series))
+            panels.append(Panel(f"Gate {name} of units without input", x, y, series))
         return panels
 
     def _remanence(self) -> list[Panel]:
@@ -194,8 +194,8 @@ class Inspection:
                 series.append(Series(f"{layer.name}, fit", steps, values, dashed=True, like=layer.name))
         fits = [f"{layer.name} {layer.mean_fit.better[0]}" for layer in self.decay.layers if layer.mean_fit.better[0]]
         note = f"Dashed: the better fit ({', '.join(fits)})." if fits else ""
-        x, y = Axis("1 + steps without input", log=True), Axis("share left", log=True)
-        return [Panel("What stays", x, y, series, note=note)]
+        x, y = Axis("1 + steps without input", log=True), Axis("fraction remaining", log=True)
+        return [Panel("Decay without input", x, y, series, note=note)]
 
 
 def inspect(
@@ -207,15 +207,15 @@ def inspect(
     driven_by: str = "",
     steps: int = STEPS,
 ) -> Inspection:
-    """Look at the units of a model.
+    """Inspect the units of a model.
 
     Args:
-        model: any model whose layers have forget gates.
-        title: which model, in a few words.
-        facts: what else is known of it.
-        input: what to drive it with, for timescales from gates and for the decay that follows; None for neither.
-        driven_by: the same in words.
-        steps: steps of silence after it.
+        model: Any model whose layers have forget gates.
+        title: Short name of the model.
+        facts: Further names and values to show.
+        input: Input to drive the model with, for timescales from gates and the decay afterwards; None for neither.
+        driven_by: The input in words.
+        steps: Steps without input after it.
     """
     distribution = analysis.timescale_distribution(model, input, percentiles=PERCENTILES)
     decay = None
@@ -224,15 +224,15 @@ def inspect(
         try:
             decay = analysis.free_decay(model, input, steps=steps)
         except ValueError as reason:
-            notes.append(f"What stays is not shown: {reason}.")
+            notes.append(f"The decay without input is not shown: {reason}.")
     return Inspection(title, list(facts), distribution, gates_at_rest(model), decay, driven_by, notes)
 
 
 def save(found: Inspection, path: Path, theme: str = "light") -> None:
-    """Write the figure (.png, .svg) or a page with everything (.html), whole or not at all.
+    """Write the figure (.png, .svg) or a page with everything (.html), atomically.
 
     Raises:
-        ImportError: what draws is not installed.
+        ImportError: matplotlib or jinja2 is not installed.
     """
     expect_ending(path)
     if path.suffix.lower() == ".html":
@@ -246,30 +246,30 @@ def save(found: Inspection, path: Path, theme: str = "light") -> None:
 
 
 def expect_ending(path: Path) -> None:
-    """Refuse a file of another kind."""
+    """Refuse other file types."""
     if path.suffix.lower() not in (".png", ".svg", ".html"):
         raise ValueError(f"expected a file that ends in .png, .svg or .html, got {path}")
 
 
 def shown(value: float) -> str:
-    """A number with three digits; large ones in full."""
+    """A number with three significant digits; large ones in full."""
     if math.isinf(value):
         return "infinite"
     return f"{value:,.0f}" if 1000 <= value < 1e7 else f"{value:.3g}"
 
 
 def ranks(values: Numbers | None) -> list[float]:
-    """Places of units in percent, in the middle of what each takes."""
+    """Ranks of the units in percent, at the middle of each interval."""
     assert values is not None
     return [(place + 0.5) * 100 / len(values) for place in range(len(values))]
 
 
 def falling(values: Numbers | None) -> list[float]:
-    """Sorted from the largest; infinite ones leave a gap."""
+    """Sorted in descending order; infinite values become gaps."""
     assert values is not None
     return finite(-numpy.sort(-values))
 
 
 def finite(values: Numbers) -> list[float]:
-    """What is not a finite number is a gap."""
+    """Replace non-finite values by NaN, which is drawn as a gap."""
     return [float(value) if math.isfinite(value) else math.nan for value in values]

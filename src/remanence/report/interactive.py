@@ -1,4 +1,4 @@
-"""A figure for the page: what plotly draws, as plain data. Colours are put on in the page, where the theme switches."""
+"""Figures as plotly traces and layouts (plain data). The page sets the colours, because its theme can be switched."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .look import MARKERS, SCALE, colour_of, places_of, shown_in_legend
 from .panels import gaps, spacing
 
 MOST = 400
-"""Points of a series, and rows or columns of a heat map: a screen shows no more, and the page stays small."""
+"""Maximum points of a series, and rows or columns of a heat map: enough for a screen, and the page stays small."""
 FAINT = 150
-"""Points of one of several series that belong together."""
+"""Maximum points of a faint series."""
 WORDS = 20
-"""Letters beside a panel for which room is made: a panel on a phone has no more to give."""
+"""Maximum characters to reserve next to a panel: a phone has no space for more."""
 SYMBOLS = {
     "o": "circle",
     "s": "square",
@@ -29,13 +29,13 @@ SYMBOLS = {
     "X": "x",
     "*": "star",
 }
-"""Plotly's words for matplotlib's markers."""
+"""Plotly names of matplotlib markers."""
 MODES = {"line": "lines", "area": "lines", "points": "markers", "line and points": "lines+markers"}
 Spec = dict[str, Any]
 
 
 def library() -> str | None:
-    """The program that draws in the page, None where plotly is not installed."""
+    """The plotly.js library, None if plotly is not installed."""
     try:
         return (resources("plotly") / "package_data" / "plotly.min.js").read_text("utf-8")
     except (ImportError, OSError):
@@ -43,11 +43,11 @@ def library() -> str | None:
 
 
 def interactive(figure: Figure) -> Spec:
-    """A figure as plain data.
+    """Convert a figure to plain data for plotly.
 
     Returns:
-        `legend`: a name, a colour by theme and whether it is dashed, for every entry; `panels`: traces and
-        layout in plotly's words, but for the colours: a trace has those of both themes in its `meta`.
+        `legend`: name, colour by theme and dash style of every entry; `panels`: plotly traces and layout without
+        colours: a trace has those of both themes in its `meta`.
     """
     places = places_of(figure)
     legend = [
@@ -61,7 +61,7 @@ def panel_spec(panel: Panel, places: dict[str, int]) -> Spec:
     if panel.heat is not None:
         traces = [heat_trace(panel.heat, panel.x, panel.y)]
     else:
-        # Bands first, so that no line is under one.
+        # Bands first, so that they do not cover lines.
         traces = [band for one in panel.series if (band := band_trace(one, places)) is not None]
         traces += [series_trace(one, panel, places) for one in panel.series]
     layout: Spec = {
@@ -80,12 +80,12 @@ def panel_spec(panel: Panel, places: dict[str, int]) -> Spec:
 
 
 def axis_spec(axis: Axis) -> Spec:
-    """An axis; a bound that is not given follows the numbers."""
+    """An axis; a bound that is None follows the data."""
     spec: Spec = {"title": {"text": plain_text(axis.title)}, "type": "log" if axis.log else "linear"}
     low, high = (None if bound is None else math.log10(bound) if axis.log else bound for bound in (axis.low, axis.high))
     if low is not None and high is not None:
         spec["range"] = [low, high]
-    elif low is not None or high is not None:  # a range with one end does not survive a window that changes its size
+    elif low is not None or high is not None:  # a range with one end is lost when the window is resized
         spec["autorangeoptions"] = {"maxallowed": high} if low is None else {"minallowed": low}
     if axis.ticks is not None:
         spec["tickvals"] = [number(place) for place, _ in axis.ticks]
@@ -94,7 +94,7 @@ def axis_spec(axis: Axis) -> Spec:
 
 
 def series_trace(series: Series, panel: Panel, places: dict[str, int]) -> Spec:
-    """Numbers against numbers."""
+    """The trace of a series."""
     kept = thinned(len(series.x), FAINT if series.faint else MOST)
     trace: Spec = {
         "type": "bar" if series.mark == "bars" else "scatter",
@@ -132,12 +132,12 @@ def apart(upper: Numbers, lower: Numbers) -> list[float]:
 
 
 def has_band(series: Series) -> bool:
-    """Whether what is around a line is drawn as a band, not as error bars."""
+    """Whether low and high are drawn as a band and not as error bars."""
     return series.low is not None and series.high is not None and series.mark == "line" and not series.faint
 
 
 def band_trace(series: Series, places: dict[str, int]) -> Spec | None:
-    """What is around a line."""
+    """The band around a line."""
     if not has_band(series):
         return None
     assert series.low is not None
@@ -159,7 +159,7 @@ def band_trace(series: Series, places: dict[str, int]) -> Spec | None:
 
 
 def heat_trace(heat: Heat, x: Axis, y: Axis) -> Spec:
-    """A matrix of colours."""
+    """The trace of a heat map."""
     rows = thinned(len(heat.values))
     columns = thinned(len(heat.values[0]) if heat.values else 0)
     words = "<br>".join(
@@ -183,19 +183,19 @@ def heat_trace(heat: Heat, x: Axis, y: Axis) -> Spec:
 
 
 def heat_rows(heat: Heat) -> Spec:
-    """The vertical axis of a matrix: the first row on top."""
+    """The vertical axis of a heat map, first row on top."""
     spec: Spec = {"autorange": "reversed"}
     return spec | (labels(heat.rows, range(len(heat.rows))) if heat.rows is not None else {})
 
 
 def labels(words: Sequence[str], places: Numbers) -> Spec:
-    """Ticks with words, where there are some."""
+    """Ticks with the labels that are not empty."""
     shown = [(place, label) for place, label in zip(places, words, strict=True) if label]
     return {"tickvals": [number(place) for place, _ in shown], "ticktext": [plain_text(label) for _, label in shown]}
 
 
 def reference_shape(reference: Reference) -> Spec:
-    """The thin line of a level or a place."""
+    """The line of a reference."""
     along, across = ("x", "y") if reference.axis == "y" else ("y", "x")
     at = number(reference.at)
     ends = {f"{along}0": 0, f"{along}1": 1, f"{across}0": at, f"{across}1": at}
@@ -203,25 +203,25 @@ def reference_shape(reference: Reference) -> Spec:
 
 
 def reference_words(reference: Reference, panel: Panel) -> Spec:
-    """What is written at it."""
+    """The label of a reference."""
     level = reference.axis == "y"
     axis = panel.y if level else panel.x
     at = math.log10(reference.at) if axis.log and reference.at > 0 else reference.at
-    # Outside the panel, so that they cover nothing.
+    # Outside the panel, so that it covers nothing.
     place: Spec = {"xref": "x domain", "x": 1.01, "y": at} if level else {"yref": "y domain", "y": 1.01, "x": at}
     anchors = {"xanchor": "left" if level else "center", "yanchor": "middle" if level else "bottom"}
     return {"text": plain_text(reference.words), "showarrow": False, "font": {"size": 11}, **place, **anchors}
 
 
 def margin(panel: Panel) -> Spec:
-    """Room for the buttons and the words of references; that for the axes is found when they are drawn."""
+    """Margins for the buttons and reference labels; plotly adds those for the axes."""
     right = max((len(one.words) for one in panel.references if one.axis == "y"), default=0)
     top = any(one.axis == "x" for one in panel.references)
     return {"l": 8, "r": 12 + 7 * min(right, WORDS), "t": 48 if top else 32, "b": 8}
 
 
 def hover(series: Series, panel: Panel) -> str:
-    """What is said of a point."""
+    """The hover text of a point."""
     name = series.name or series.like
     head = f"<b>{plain_text(name)}</b><br>" if name else ""
     x, y = plain_text(panel.x.title), plain_text(panel.y.title)
@@ -240,25 +240,25 @@ def symbol(series: Series, places: dict[str, int]) -> str:
 
 
 def thinned(count: int, most: int = MOST) -> list[int]:
-    """Which of so many points are kept: all, or evenly some, the first and the last among them."""
+    """Indices of the points to keep: all, or `most` evenly spaced ones including the first and the last."""
     if count <= most:
         return list(range(count))
     return [round(index * (count - 1) / (most - 1)) for index in range(most)]
 
 
 def numbers(values: Numbers, kept: Sequence[int], log: bool = False) -> list[float | int | None]:
-    """Some of the values as JSON has them. There is nothing where a number is not finite or has no logarithm."""
+    """The kept values for JSON; None if a value is not finite or has no logarithm."""
     found = [number(values[index]) for index in kept]
     return [None if log and value is not None and value <= 0 else value for value in found]
 
 
 def number(value: float | None) -> float | int | None:
-    """One value as JSON has it: whole numbers as they are, others with six digits."""
+    """One value for JSON: integers unchanged, others with six significant digits."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) if float(value).is_integer() and abs(value) < 2**53 else float(f"{value:.6g}")
 
 
 def plain_text(words: str) -> str:
-    """Words as they are: plotly takes some tags for markup, and %{...} for a value."""
+    """Escape text for plotly, which interprets some tags as markup and %{...} as a value."""
     return html.escape(words, quote=False).replace("%{", "%\u200b{")

@@ -1,29 +1,59 @@
-"""Where title, legend and words of a figure stand: above and below the panels, never over data."""
+"""Where the title, legend and text of a figure go: above and below the panels, never over data."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .figure import Figure
-from .look import Look, colour_of, places_of, shown_in_legend
-from .series_style import dashes, marker_of
-from .text_size import BOLD, LARGE, LINE, NORMAL, SMALL, letter, line, lines_of, wrapped
+from .look import Look, colour_of, dashes, marker_of, places_of, shown_in_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+
+LARGE, NORMAL, SMALL = 11.0, 9.5, 8.5
+"""Font sizes in points."""
+LINE = 1.45
+"""Line height, relative to the font size."""
+BOLD = 1.12
+"""How much wider bold text is."""
+LETTER = 0.56
+"""Width of a letter relative to the font size, a little above the mean of the font."""
+
+
 WIDTH, HEIGHT = 4.4, 3.3
-"""Of one panel with its labels, in inches."""
+"""Size of one panel with its labels, in inches."""
 MARGIN = 0.12
 SAMPLE = 0.62
-"""Width of the sample of a line in the legend, with the room around it, in inches."""
+"""Width of a line sample in the legend with its padding, in inches."""
+
+
+def letter(size: float) -> float:
+    """Width of a letter in inches."""
+    return LETTER * size / 72
+
+
+def line(size: float) -> float:
+    """Height of a line of text in inches."""
+    return LINE * size / 72
+
+
+def wrapped(text: str, width: float, size: float) -> str:
+    """Wrap text to a width in inches."""
+    return "\n".join(textwrap.wrap(text, max(10, int(width / letter(size))), break_on_hyphens=False))
+
+
+def lines_of(text: str, size: float) -> float:
+    """Height of text in inches."""
+    return (text.count("\n") + 1) * line(size) if text else 0.0
 
 
 @dataclass(frozen=True)
 class Page:
-    """Where things are: all sizes in inches."""
+    """Layout of a figure, in inches."""
 
     figure: Figure
     rows: int
@@ -36,15 +66,15 @@ class Page:
 
     @classmethod
     def of(cls, figure: Figure) -> Page:
-        """Room for everything a figure has."""
+        """Compute the layout of a figure."""
         if not figure.panels:
             raise ValueError(f"expected a figure with panels, got {figure.id} without any")
         columns = min(figure.columns, len(figure.panels))
         width = max(WIDTH * columns, 1.35 * WIDTH)
         entries = [one.name for one in shown_in_legend(figure)]
         sizes = [SAMPLE + len(name) * letter(NORMAL) for name in entries]
-        room = width - 2 * MARGIN
-        legend_columns = len(entries) if sum(sizes) <= room else max(1, int(room / max(sizes)))
+        available = width - 2 * MARGIN
+        legend_columns = len(entries) if sum(sizes) <= available else max(1, int(available / max(sizes)))
         below = (figure.note, f"Published: {figure.statement}" if figure.statement else "")
         return cls(
             figure=figure,
@@ -59,23 +89,23 @@ class Page:
 
     @property
     def head(self) -> float:
-        """Title and legend."""
+        """Height of title and legend."""
         return 2 * MARGIN + lines_of(self.title, LARGE) + self.legend_rows * line(NORMAL) * 1.1
 
     @property
     def foot(self) -> float:
-        """What stands below: the note and what was published."""
+        """Height of the note and the published claim below the panels."""
         return MARGIN + lines_of(self.below, SMALL) if self.below else 0.0
 
     @property
     def height(self) -> float:
-        """Of everything."""
+        """Height of the whole figure."""
         notes = max((len(panel.note) for panel in self.figure.panels), default=0)
         note = line(SMALL) * math.ceil(notes * letter(SMALL) / (0.8 * WIDTH))
         return self.head + self.rows * (HEIGHT + note) + self.foot
 
     def write(self, drawing: Drawing, look: Look) -> None:
-        """Title, legend and what stands below; the panels get what is left."""
+        """Draw title, legend and the text below; the panels get the remaining space."""
         engine = drawing.get_layout_engine()
         assert engine is not None
         bottom, top = self.foot / self.height, 1 - self.head / self.height
@@ -104,7 +134,7 @@ class Page:
 
 
 def legend_handles(figure: Figure, look: Look) -> list[Any]:
-    """A sample of every entry."""
+    """Legend handles of all entries."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,14 +1,14 @@
-"""How figures look, in files and on the page: which colour, marker and line a series has.
+"""Style of figures, in files and on the page: colours, markers and line styles of series.
 
-Colours are after Okabe & Ito, moved a little to stand out from the paper: told apart with every kind of colour vision.
-Markers differ too, for print in grey.
+The colours are those of Okabe & Ito with slightly more contrast: distinct with every kind of colour vision. Markers
+differ too, for greyscale print.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ..names import lookup
 from .figure import Figure, Series
@@ -21,16 +21,16 @@ class Look:
     """The colours of a theme."""
 
     paper: str
-    """Behind everything."""
+    """Background."""
     ink: str
     """Text and axes."""
     quiet: str
     """Notes and reference lines."""
     grid: str
     colours: tuple[str, ...]
-    """Of series, one after the other."""
+    """Colours of the series, in order."""
     shades: tuple[str, ...]
-    """A scale from 0 to 1, every part of it visible on the paper."""
+    """Colour scale from 0 to 1, visible on the background everywhere."""
 
 
 KNOWN: dict[str, Look] = {
@@ -52,9 +52,9 @@ KNOWN: dict[str, Look] = {
     ),
 }
 SCALE = "cividis"
-"""The colours of heat maps, made to look alike with and without red-green colour blindness."""
+"""Colour map of heat maps; looks the same with and without red-green colour blindness."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""In matplotlib's words, one for every colour."""
+"""Matplotlib markers, one per colour."""
 
 OWNERS: dict[str, int] = {
     **dict.fromkeys(("lstm", "sigmoid", "baseline", "exponential"), 0),
@@ -65,7 +65,7 @@ OWNERS: dict[str, int] = {
     "nru": 5,
     "janet": 6,
 }
-"""Names that have the same colour in every figure."""
+"""Colour index of names that have the same colour in every figure."""
 
 
 def look_of(theme: str) -> Look:
@@ -74,7 +74,7 @@ def look_of(theme: str) -> Look:
 
 
 def places_of(figure: Figure) -> dict[str, int]:
-    """Which colour of the theme every name has: those of `OWNERS` their own, the others what is left, in turn."""
+    """Colour index of every name: fixed for names in `OWNERS`, the next free one for others."""
     names = names_of(series for panel in figure.panels for series in panel.series if series.shade is None)
     places: dict[str, int] = {}
     for name in names:
@@ -88,12 +88,12 @@ def places_of(figure: Figure) -> dict[str, int]:
 
 
 def names_of(series: Iterable[Series]) -> list[str]:
-    """Names that have a colour of their own, in order."""
+    """Names with their own colour, in order."""
     return list(dict.fromkeys(one.like or one.name for one in series))
 
 
 def shown_in_legend(figure: Figure) -> list[Series]:
-    """One series for every entry of the legend, in order."""
+    """The series in the legend, in order."""
     found: dict[str, Series] = {}
     for panel in figure.panels:
         for one in panel.series:
@@ -110,7 +110,7 @@ def colour_of(series: Series, places: dict[str, int], look: Look) -> str:
 
 
 def shade(place: float, scale: tuple[str, ...]) -> str:
-    """A colour between those of a scale, "#RRGGBB"."""
+    """Interpolate a colour scale, "#RRGGBB"."""
     at = min(1.0, max(0.0, place)) * (len(scale) - 1)
     low = min(int(at), len(scale) - 2)
     mixed = (
@@ -126,5 +126,25 @@ def parts(colour: str) -> tuple[int, int, int]:
 
 
 def ten_to(power: int) -> str:
-    """A power of ten as it is written."""
+    """Format a power of ten with superscripts."""
     return "10" + str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def dashes(series: Series) -> Any:
+    """Matplotlib line style: dashed for derived, fitted or published values."""
+    return (0, (4, 1.6)) if series.dashed else "-"
+
+
+def marker_of(series: Series, places: dict[str, int]) -> str | None:
+    """Every colour has its marker, also on lines, for greyscale print. Lines of a colour scale have none."""
+    if series.shade is not None:
+        return None if series.mark == "line" else "o"
+    if series.dashed and series.mark == "line":
+        return None
+    return MARKERS[places[series.like or series.name] % len(MARKERS)]
+
+
+def seldom(points: int, place: int) -> tuple[int, int]:
+    """Matplotlib `markevery`: a few markers, at different positions for every colour."""
+    every = max(1, points // 6)
+    return place * every // len(MARKERS), every

@@ -1,4 +1,4 @@
-"""One pair of axes: series or a heat map, with labels, ticks and reference lines."""
+"""Draw one panel with matplotlib: series or a heat map, with labels, ticks and reference lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .figure import Axis, Heat, Numbers, Panel, Reference, Series
-from .layout import HEIGHT, WIDTH
-from .look import SCALE, Look, colour_of, ten_to
-from .series_style import dashes, marker_of, seldom
-from .text_size import NORMAL, SMALL, letter, wrapped
+from .layout import HEIGHT, NORMAL, SMALL, WIDTH, letter, wrapped
+from .look import SCALE, Look, colour_of, dashes, marker_of, seldom, ten_to
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,13 +17,13 @@ if TYPE_CHECKING:
 
 FEW_DECADES, MANY_DECADES = 2.2, 6
 MANY_POINTS = 150
-"""From here on points are small."""
+"""With more points than this, markers are small."""
 
 
 def draw_panel(axes: Axes, panel: Panel, places: dict[str, int], look: Look) -> None:
-    """One pair of axes."""
+    """Draw one panel."""
     if panel.title:
-        above = any(one.axis == "x" for one in panel.references)  # the words of a reference stand between
+        above = any(one.axis == "x" for one in panel.references)  # its label is between title and panel
         axes.set_title(wrapped(panel.title, 0.85 * WIDTH, NORMAL), loc="left", pad=18 if above else None)
     if panel.heat is not None:
         draw_heat(axes, panel.heat, look)
@@ -52,7 +50,7 @@ def draw_panel(axes: Axes, panel: Panel, places: dict[str, int], look: Look) -> 
 
 
 def draw_series(axes: Axes, series: Series, places: dict[str, int], look: Look, others: Sequence[Series]) -> None:
-    """One series in its colour, beside the others of its panel."""
+    """Draw one series in its colour."""
     colour = colour_of(series, places, look)
     x, y = gaps(series.x), gaps(series.y)
     band = None if series.low is None or series.high is None else (gaps(series.low), gaps(series.high))
@@ -68,7 +66,7 @@ def draw_series(axes: Axes, series: Series, places: dict[str, int], look: Look, 
     if band is not None and series.mark == "line":
         axes.fill_between(x, *band, color=colour, alpha=0.18, linewidth=0)
     points = series.mark != "line"
-    # Where points mean something, lines have none.
+    # If points are data in this panel, lines have no markers.
     marker = None if not points and any(one.mark == "points" for one in others) else marker_of(series, places)
     style: Any = {
         "color": colour,
@@ -100,12 +98,12 @@ def around(middle: Sequence[float], band: tuple[Sequence[float], Sequence[float]
 
 
 def gaps(values: Numbers) -> list[float]:
-    """What is missing becomes a gap."""
+    """Replace None by NaN, which is drawn as a gap."""
     return [math.nan if value is None else float(value) for value in values]
 
 
 def draw_heat(axes: Axes, heat: Heat, look: Look) -> None:
-    """A matrix of colours, its first row at the top, with a bar that says what they mean."""
+    """Draw a heat map, first row on top, with a colour bar."""
     values = [gaps(row) for row in heat.values]
     columns = list(range(len(values[0]))) if heat.x is None else list(heat.x)
     mesh = axes.pcolormesh(
@@ -131,7 +129,7 @@ def draw_heat(axes: Axes, heat: Heat, look: Look) -> None:
 
 
 def set_axis(axes: Axes, which: str, axis: Axis, values: Sequence[Numbers]) -> None:
-    """Title, scale, limits and ticks. Where nothing is above zero, there is no logarithm to show."""
+    """Set title, scale, limits and ticks. The scale stays linear if no value is positive."""
     own = axes.xaxis if which == "x" else axes.yaxis
     own.set_label_text(wrapped(axis.title, 0.8 * (WIDTH if which == "x" else HEIGHT), NORMAL))
     log = axis.log and any(value > 0 for row in values for value in gaps(row))
@@ -155,7 +153,7 @@ def set_axis(axes: Axes, which: str, axis: Axis, values: Sequence[Numbers]) -> N
 
 
 def label_decades(axis: XAxis | YAxis) -> None:
-    """Plain numbers where they are short, also between powers of ten where there are few of those."""
+    """Label a log axis with plain numbers if they are short, also between powers of ten if there are few decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
@@ -172,7 +170,7 @@ def label_decades(axis: XAxis | YAxis) -> None:
 
 
 def draw_reference(axes: Axes, reference: Reference, look: Look, on_colours: bool) -> None:
-    """A thin line, its words outside the panel so that they cover nothing."""
+    """Draw a thin line, with its label outside the panel so that it covers nothing."""
     style: Any = {"color": look.quiet, "linewidth": 1.0, "linestyle": (0, (1, 1.5)), "zorder": 2}
     if on_colours:
         style |= {"color": "#FFFFFF", "linewidth": 1.6}

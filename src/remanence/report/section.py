@@ -1,4 +1,4 @@
-"""What the page shows of one experiment, as plain data: whoever knows the experiments fills it in."""
+"""A section of the report as plain data; `experiments.sections` fills it in."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ VERDICTS: dict[Verdict, str] = {
     "holds": "These runs confirm the claim.",
     "does not hold": "These runs contradict the claim.",
     "open": "These runs do not decide the claim.",
-    "not tested here": "Nothing in these runs says anything about the claim.",
+    "not tested here": "These runs do not test the claim.",
 }
-"""Every verdict, and what it means."""
+"""Every verdict and its meaning."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper, and what these runs say about it."""
+    """A claim of a paper with the verdict from these runs."""
 
     text: str
     verdict: Verdict
     because: str = ""
-    """The numbers that decide it, in a sentence."""
+    """The numbers that decide it, in one sentence."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment under one preset, or something else to show."""
+    """One experiment and preset, or other content of a page."""
 
     id: str
     preset: str
-    """Empty for what is no experiment: a page of that alone has no overview and no filter."""
+    """Empty for content other than experiments: a page without experiments has no overview and no filter."""
     title: str
     source: str = ""
-    """The figure or table of the paper it remakes."""
+    """The figure or table of the paper that it reproduces."""
     place: str = ""
     """The folder it was read from."""
     models: Sequence[str] = ()
     done: int = 0
-    """Runs that have ended."""
+    """Number of finished runs."""
     planned: int = 0
-    """Runs the experiment has in full."""
+    """Number of runs of the whole experiment."""
     published: Sequence[str] = ()
-    """What was published, in words."""
+    """The published claims."""
     claims: Sequence[Claim] = ()
     judged: str = ""
-    """What a person wrote about all of it."""
+    """Comment by a person on the whole section, or how the verdicts were decided."""
     tables: Sequence[Table] = ()
-    """What came out, beside what was published."""
+    """Results next to the published numbers."""
     figures: Sequence[Figure] = ()
     facts: Sequence[tuple[str, str]] = ()
-    """What was run: a name and a value in words."""
+    """Names and values that describe the runs."""
     runs: Table | None = None
     """Every single run."""
     configurations: Sequence[tuple[str, str]] = ()
-    """A name and the text of a file."""
+    """Names and texts of configuration files."""
     commands: Sequence[str] = ()
     notes: Sequence[str] = ()
-    """What a reader must know: what is missing, or was left out."""
+    """Warnings, such as missing runs or files that could not be read."""
 
     @property
     def status(self) -> str:
-        """How far it is, in a word or two."""
+        """Progress in a word or two."""
         if self.planned == 0:
             return "finished"
         return "finished" if self.done >= self.planned else "part" if self.done else "nothing finished"

@@ -1,23 +1,19 @@
 """Analyses of trained models: from the folders of finished runs to plain data and tables.
 
-Each takes the runs an experiment needs (see `Experiment.needs`) and what its file says under `arguments`.
+Each takes the runs that an experiment needs (see `Experiment.needs`) and the `arguments` in its file.
 """
 
 from collections.abc import Callable
 
-from .assigned_vs_estimated import assigned_vs_estimated
 from .attractors import attractors
 from .by_frequency import by_frequency
-from .fitted_timescales import fitted_timescales
+from .copy_task import generalisation, kt_and_p, unit_ablation
+from .estimated_timescales import assigned_vs_estimated, fitted_timescales
 from .forget_heatmaps import forget_heatmaps
-from .generalisation import generalisation
-from .kt_and_p import kt_and_p
-from .layer_choice import layer_choice
+from .perplexities import layer_choice, shape_sweep
 from .routing import routing
-from .shape_sweep import shape_sweep
 from .timescale_growth import timescale_growth
 from .trained import Findings, Trained
-from .unit_ablation import unit_ablation
 from .word_ablation import word_ablation
 
 KNOWN: dict[str, Callable[..., Findings]] = {

@@ -1,4 +1,4 @@
-"""How many starts a model of texts does not come back from."""
+"""Initial states from which a language model never recovers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...tasks import Text
 from .trained import Findings, Trained, by_need_and_model, keep
 
 STARTS = {"zeros": "zeros", "others": "another text's state"}
-"""What sequences begin with, by the name that `analysis.attractors` has for it."""
+"""Initial states, by their name in `analysis.attractors`."""
 
 
 def attractors(
@@ -30,21 +30,21 @@ def attractors(
     every: int = 25,
     at_once: int = 500,
 ) -> Findings:
-    """Pieces of the validation text, heard from their beginning and from another state: do both come together?
+    """Run chunks of the validation text from their beginning and from another state: do the states converge?
 
     Args:
-        runs: of a `Text`.
-        sequences: pieces, evenly over the text.
-        warm: symbols before the other start.
+        runs: runs on a `Text` task.
+        sequences: number of chunks, evenly spaced over the text.
+        warm: symbols before the second start.
         listened: symbols after it.
-        every: symbols from one comparison to the next; bits are those of the last quarter.
-        at_once: pieces heard at a time.
+        every: symbols between two comparisons; bits are measured over the last quarter.
+        at_once: chunks per batch.
     """
     data: dict[str, Any] = {}
     for run in runs:
         model = run.model()
-        pieces = texts(run, sequences, warm + listened)
-        keep(data, run, {start: from_start(model, pieces, start, warm, every, at_once) for start in STARTS})
+        chunks = texts(run, sequences, warm + listened)
+        keep(data, run, {start: from_start(model, chunks, start, warm, every, at_once) for start in STARTS})
     tables = []
     for need, models in by_need_and_model(runs).items():
         own = {name: [data[need][name][str(run.seed)] for run in group] for name, group in models.items()}
@@ -53,7 +53,7 @@ def attractors(
 
 
 def texts(run: Trained, count: int, length: int) -> Tensor:
-    """Pieces of the validation text with the symbol that comes after, `(length + 1, count)`."""
+    """Chunks of the validation text with the symbol that follows, `(length + 1, count)`."""
     task = run.task
     if not isinstance(task, Text):
         raise ValueError(f"expected runs on a text, got {task.name} in {run.directory}")
@@ -65,9 +65,9 @@ def texts(run: Trained, count: int, length: int) -> Tensor:
     return tokens[begins + torch.arange(length + 1, device=tokens.device).unsqueeze(1)].long()
 
 
-def from_start(model: SequenceModel, pieces: Tensor, start: str, warm: int, every: int, at_once: int) -> dict[str, Any]:
-    """Where all pieces have come to from a start."""
-    parts = torch.split(pieces, at_once, 1)
+def from_start(model: SequenceModel, chunks: Tensor, start: str, warm: int, every: int, at_once: int) -> dict[str, Any]:
+    """Run all chunks from one initial state."""
+    parts = torch.split(chunks, at_once, 1)
     parts = parts if len(parts) < 2 or parts[-1].shape[1] > 1 else (*parts[:-2], torch.cat(parts[-2:], 1))
     found = [analysis.attractors(model, part[:-1], warm=warm, start=start, every=every) for part in parts]  # type: ignore[arg-type]
     counts = [one.distance.shape[1] for one in found]
@@ -93,16 +93,16 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 @torch.no_grad()
-def bits_of(model: SequenceModel, pieces: Tensor) -> Tensor:
-    """Bits per symbol over the last quarter of every piece, read from zeros, `(B,)`."""
-    outputs, _ = model.eval()(pieces[:-1])
+def bits_of(model: SequenceModel, chunks: Tensor) -> Tensor:
+    """Bits per symbol over the last quarter of every chunk, from a zero state, `(B,)`."""
+    outputs, _ = model.eval()(chunks[:-1])
     late = 3 * len(outputs) // 4
-    losses = torch.nn.functional.cross_entropy(outputs[late:].transpose(1, 2), pieces[late + 1 :], reduction="none")
+    losses = torch.nn.functional.cross_entropy(outputs[late:].transpose(1, 2), chunks[late + 1 :], reduction="none")
     return losses.double().mean(0).cpu() / math.log(2)
 
 
 def table(title: str, found: dict[str, list[dict[str, Any]]]) -> Table:
-    """A row for every model."""
+    """One row per model."""
 
     def share(own: list[dict[str, Any]], start: str) -> str:
         return mean_and_std([100 * one[start]["locked"] / one[start]["sequences"] for one in own], 2)
@@ -121,5 +121,5 @@ def table(title: str, found: dict[str, list[dict[str, Any]]]) -> Table:
         )
         for name, own in found.items()
     ]
-    lost = [f"lost from {words}, %" for words in STARTS.values()]
-    return Table(title, ("model", "seeds", *lost, "bits of the lost (zeros)", "bits of the others"), rows)
+    lost = [f"never recovered from {words}, %" for words in STARTS.values()]
+    return Table(title, ("model", "seeds", *lost, "bits of these (zeros)", "bits of the others"), rows)

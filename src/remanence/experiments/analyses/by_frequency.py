@@ -1,4 +1,4 @@
-"""Perplexity by how often a word occurs, and whether one model is really better than another."""
+"""Perplexity by word frequency, and whether the difference between two models is significant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .trained import Findings, Trained, by_need_and_model
 from .words import Part, corpus_of, language_model, text_of
 
 COUNTINGS = {"train": "the training text", "all": "training, validation and test text"}
-"""In what the occurrences of a word are counted: as the paper says, and as the published tables are."""
+"""Texts in which word occurrences are counted: as the paper says, and as its tables were computed."""
 Losses = dict[str, dict[int, Numbers]]
 """-log p of every word of the text, by model and seed."""
 Binned = dict[str, dict[int, dict[str, analysis.BinnedPerplexity]]]
@@ -36,31 +36,31 @@ def by_frequency(
     length: int | None = None,
     chunk: int = 70,
 ) -> Findings:
-    """Perplexity of every run, overall and by frequency of the word, and a paired bootstrap against a reference.
+    """Perplexity of every run, overall and by word frequency, and a paired bootstrap against a reference.
 
     The data, by need, with C columns (bins, the most frequent first, and "all") and countings "train" and "all":
 
         corpus, part       names
         columns            C names
-        tokens             counting -> C numbers of words of the text
+        tokens             counting -> number of words of the text per column (C)
         models             model -> seed -> counting -> {columns, tokens, perplexity (C), bits}
         over_seeds         model -> counting -> {mean (C), std (C), standard_error (C)}; the last two None for one seed
-        left_out           runs whose loss is not finite somewhere in the text
-        reference          the model others are compared with
+        left_out           runs with a non-finite loss anywhere in the text
+        reference          the model that others are compared with
         comparisons        list of {model, seed, counting -> PairedBootstrap: difference, mean, std, low, high (95 %),
                            low_999, high_999, significant, first, second, each (C), and blocks, block, left_out,
                            resamples, seed}, where first is the reference: positive differences are in favour of model
 
     Args:
-        runs: models of words.
-        reference: the model that others are compared with, seed by seed; None, or one that is not there, for the first.
-        bounds: least number of occurrences in every bin but the last.
-        block: words in a block of the bootstrap.
-        resamples: of the bootstrap.
-        seed: which resamples.
-        part: of the corpus.
-        length: only the first so many words of it; None for all.
-        chunk: words run at a time.
+        runs: word-level language models.
+        reference: the model that others are compared with, seed by seed; None, or an unknown name, for the first.
+        bounds: minimum number of occurrences in every bin but the last.
+        block: words per block of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
+        part: split of the corpus.
+        length: use only the first `length` words; None for all.
+        chunk: words per forward pass.
     """
     data: dict[str, Any] = {}
     tables = []
@@ -109,7 +109,7 @@ def by_frequency(
 
 
 def finite(losses: Losses) -> tuple[Losses, list[str]]:
-    """The runs whose losses are all numbers, and words for those that have diverged."""
+    """The runs whose losses are all finite, and the names of the others."""
     good = {
         name: {seed: values for seed, values in seeds.items() if numpy.isfinite(values).all()}
         for name, seeds in losses.items()
@@ -119,19 +119,19 @@ def finite(losses: Losses) -> tuple[Losses, list[str]]:
 
 
 def one_corpus(need: str, models: Mapping[str, Sequence[Trained]]) -> Corpus:
-    """The corpus of all models that are compared."""
+    """The corpus that all compared models share."""
     every = [run for group in models.values() for run in group]
     tasks = {run.task for run in every}
     texts = {(getattr(task, "corpus", None), getattr(task, "markov", None)) for task in tasks}
     if len(texts) > 1:
-        raise ValueError(f"expected models of one text to compare in {need}, got {len(texts)} texts")
+        raise ValueError(f"expected models of one corpus to compare in {need}, got {len(texts)} corpora")
     return corpus_of(every[0])
 
 
 def comparisons(
     losses: Losses, reference: str, targets: Any, corpus: Corpus, **options: Any
 ) -> list[tuple[str, int, dict[str, analysis.PairedBootstrap]]]:
-    """Every other model against the reference of the same seed: model, seed, and by counting what was found."""
+    """Compare every other model with the reference of the same seed: model, seed, and the bootstrap by counting."""
     return [
         (
             name,
@@ -155,7 +155,7 @@ def comparisons(
 
 
 def tokens(found: Binned, counting: str) -> list[int]:
-    """Words of the text in every column, the same for all models."""
+    """Number of words in every column, the same for all models."""
     first = next(iter(next(iter(found.values())).values()))
     numbers: list[int] = first[counting].tokens.tolist()
     return numbers
@@ -185,7 +185,7 @@ def over_seeds(seeds: Mapping[int, Mapping[str, analysis.BinnedPerplexity]], cou
 
 
 def perplexities(title: str, found: Binned, counting: str, left_out: Sequence[str] = ()) -> Table:
-    """A row for every model."""
+    """One row per model."""
     first = next(iter(next(iter(found.values())).values()))[counting]
     rows = []
     for name, seeds in found.items():
@@ -195,14 +195,14 @@ def perplexities(title: str, found: Binned, counting: str, left_out: Sequence[st
     title = f"{title}, by occurrences of the word in {COUNTINGS[counting]}"
     notes = [f"Words: {words}."]
     if left_out:
-        notes.append(f"Left out, because a loss is not finite: {', '.join(left_out)}.")
+        notes.append(f"Left out because a loss is not finite: {', '.join(left_out)}.")
     return Table(title, ("model", "seeds", *first.columns), rows, notes=notes)
 
 
 def differences(
     title: str, reference: str, compared: Sequence[tuple[str, int, dict[str, analysis.PairedBootstrap]]], counting: str
 ) -> Table:
-    """Three rows for every pair of models: the difference and two intervals."""
+    """Three rows per pair of models: the difference and two intervals."""
     rows = []
     for name, seed, results in compared:
         one = results[counting]
@@ -227,5 +227,5 @@ def differences(
 
 
 def interval(low: float, high: float) -> str:
-    """Both ends."""
+    """Format an interval."""
     return f"[{low:.2f}, {high:.2f}]"

@@ -1,4 +1,4 @@
-"""Forget values of all units over a piece of text."""
+"""Heat maps of the forget values of all units over a passage of text."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from .words import corpus_of, is_assigned, language_model, rounded, steps, text_
 
 
 def forget_heatmaps(runs: Sequence[Trained], *, number: int = 6, chunk: int = 70, group: int = 10) -> Findings:
-    """Forget values in one chunk of the test text, units in groups from those that keep most to those that keep least.
+    """Forget values in one chunk of the test text, for groups of units sorted from long to short memory.
 
-    Of several seeds of a model, the first is shown. The data, by need and model, with T words and R rows of a layer:
+    Uses the first seed of every model. The data, by need and model, with T words and R rows per layer:
 
-        seed     of the model
+        seed     seed of the model
         offset   words of the test text before the chunk
         words    T words
-        layers   for every layer {values (R, T): forget values from 0 to 1, each the mean over a group; units (R): how
-                 many are in it; forget (R): mean over the words; assigned (R): mean timescale that was set, and
-                 assigned_median (R), None where timescales were not set}
+        layers   per layer {values (R, T): mean forget value of each group, 0 to 1; units (R): size of each group;
+                 forget (R): mean over the words; assigned (R), assigned_median (R): mean and median assigned
+                 timescale, None if timescales were not assigned}
 
     Args:
-        runs: models of words.
-        number: which chunk, counted from one. The model reads those before it as well, from zero state.
-        chunk: words in a chunk.
-        group: units in a row.
+        runs: word-level language models.
+        number: number of the chunk, from 1. The model also reads the chunks before it, from a zero state.
+        chunk: words per chunk.
+        group: units per row.
     """
     if min(number, chunk) < 1:
         raise ValueError(f"expected number and chunk to be at least 1, got {number} and {chunk}")
@@ -61,7 +61,7 @@ def forget_heatmaps(runs: Sequence[Trained], *, number: int = 6, chunk: int = 70
 
 
 def plain(model: LanguageModel, place: int, found: ForgetMap) -> dict[str, Any]:
-    """One layer, counted from one, for the result file."""
+    """One layer (counted from 1), for the result file."""
     own = numbers(timescales.of(model)[place - 1]) if is_assigned(model, place) else None
     return {
         "values": rounded(analysis.as_plain(found.values), 4),
@@ -73,7 +73,7 @@ def plain(model: LanguageModel, place: int, found: ForgetMap) -> dict[str, Any]:
 
 
 def row(found: dict[str, Any]) -> tuple[str, ...]:
-    """One layer of one model."""
+    """Table row of one layer of one model."""
     forget, assigned = found["forget"], found["assigned"]
     ends = ("-", "-") if assigned is None else (steps(assigned[0]), steps(assigned[-1]))
     return str(len(forget)), f"{forget[0]:.3f}", f"{forget[-1]:.3f}", *ends

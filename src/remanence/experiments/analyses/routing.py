@@ -1,4 +1,4 @@
-"""Which words suffer when units of one timescale are silenced."""
+"""Which words suffer when units of one timescale are silenced (set to zero)."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def routing(
     length: int | None = None,
     chunk: int = 70,
 ) -> Findings:
-    """Perplexity by frequency of the word without each group of units of a layer, over that of the whole model.
+    """Perplexity by word frequency without each group of units of a layer, relative to the whole model.
 
     The data, by need, model and seed, with G groups and C columns (bins, the most frequent first, and "all"):
 
-        layer       counted from one
-        groups      {means (G), longest (G), sizes (G)}: timescales in words, from long to short, and numbers of units
-        train, all  by what occurrences are counted in, {columns (C), tokens (C), intact (C), perplexity (G, C),
+        layer       number of the layer, from 1
+        groups      {means (G), longest (G), sizes (G)}: timescales in words, long to short, and numbers of units
+        train, all  by the text where occurrences are counted: {columns (C), tokens (C), intact (C), perplexity (G, C),
                     ratio (G, C): perplexity / intact, most (C): the group with the largest ratio}
 
     Args:
-        runs: models of words.
-        layer: counted from one at the input.
-        group: units in a group, consecutive in the order of their timescales.
-        bounds: least number of occurrences in every bin but the last.
-        part: of the corpus.
-        length: only the first so many words of it; None for all.
-        chunk: words run at a time.
+        runs: word-level language models.
+        layer: number of the layer, from 1 at the input.
+        group: units per group, consecutive in the order of their timescales.
+        bounds: minimum number of occurrences in every bin but the last.
+        part: split of the corpus.
+        length: use only the first `length` words; None for all.
+        chunk: words per forward pass.
     """
     data: dict[str, Any] = {}
     tables = []
@@ -74,10 +74,10 @@ def silenced(
     length: int | None,
     chunk: int,
 ) -> dict[str, Any]:
-    """One model: all groups as one batch, binned by both countings."""
+    """Run one model with all groups as one batch, and bin the losses by both countings."""
     own = timescales_of(layer_of(model, layer))
     groups = analysis.groups_of_units(own, group)
-    kept = torch.ones(len(groups.units) + 1, len(own), dtype=torch.bool)  # in the first row nothing is silent
+    kept = torch.ones(len(groups.units) + 1, len(own), dtype=torch.bool)  # nothing is silenced in the first row
     for row, units in zip(kept[1:], groups.units, strict=True):
         row[torch.from_numpy(units)] = False
     text = text_of(corpus, part, length)
@@ -104,7 +104,7 @@ def silenced(
 
 
 def table(need: str, model: str, layer: int, found: Mapping[str, dict[str, Any]], counting: str) -> Table:
-    """A row for every group, means over seeds."""
+    """One row per group, means over seeds."""
     seeds = list(found.values())
     first = seeds[0]
     ratios = numpy.stack([numpy.array(one[counting]["ratio"], dtype=numpy.float64) for one in seeds]).mean(0)
@@ -119,7 +119,7 @@ def table(need: str, model: str, layer: int, found: Mapping[str, dict[str, Any]]
         if not numpy.isnan(line).any()
     ]
     title = (
-        f"perplexity without a group of units of layer {layer} over that of the whole model, {need}, {model}, "
+        f"perplexity without a group of units of layer {layer}, relative to the whole model, {need}, {model}, "
         f"by occurrences in {COUNTINGS[counting]}"
     )
     notes = [f"Mean timescale of the group that costs most: {', '.join(most)}. Means over seeds: {len(seeds)}."]

@@ -1,4 +1,4 @@
-"""Timescales from the biases over the updates of training."""
+"""Timescales from the forget biases over the updates of training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .trained import Findings, Trained, by_need_and_model
 
 
 def timescale_growth(runs: Sequence[Trained]) -> Findings:
-    """How the timescales of every model grew."""
+    """Growth of the timescales of every model during training."""
     data: dict[str, Any] = {}
     tables = []
     headings = ("model", "seeds", "updates", "geometric mean, first", "last", "mean, first", "last")
@@ -29,7 +29,7 @@ def timescale_growth(runs: Sequence[Trained]) -> Findings:
 
 
 def row(name: str, seeds: Sequence[analysis.TimescaleGrowth]) -> tuple[str, ...]:
-    """One model, means over seeds."""
+    """Table row of one model, means over seeds."""
     first = seeds[0].updates
     numbers = [
         f"{statistics.fmean(float(getattr(one, kind)[at]) for one in seeds):.4g}"

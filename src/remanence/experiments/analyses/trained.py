@@ -1,4 +1,4 @@
-"""What analyses start from and end with: finished runs, and what was found in them."""
+"""Input and output of analyses: finished runs and findings."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..models import from_description, read_description
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A finished run that an analysis looks at."""
+    """A finished run that an analysis reads."""
 
     directory: Path
     need: str
-    """The name under which the analysis knows its experiment."""
+    """The name that the analysis uses for its experiment."""
     model_name: str
     seed: int
     result: Mapping[str, Any]
@@ -32,16 +32,16 @@ class Trained:
 
     @cached_property
     def task(self) -> Task:
-        """What it was trained on."""
+        """The task it was trained on."""
         return from_description(read_description(self.directory)).task
 
     @property
     def accuracy(self) -> float:
-        """The best in validation."""
+        """Best validation accuracy."""
         return float((self.result["best"] or {}).get("accuracy") or 0.0)
 
     def model(self) -> SequenceModel:
-        """The model with its best weights, of a task that is not language."""
+        """The model with its best weights, for a task other than language modelling."""
         model = load_model(self.directory, self.device)
         if not isinstance(model, SequenceModel):
             raise ValueError(f"expected a recurrent layer with a read-out, got the language model of {self.directory}")
@@ -55,18 +55,18 @@ class Trained:
         return model
 
     def metrics(self) -> list[dict[str, Any]]:
-        """What was written down during training."""
+        """The lines of metrics.jsonl."""
         return read_lines(self.directory, "metrics.jsonl")
 
     @property
     def who(self) -> dict[str, Any]:
-        """Which run it is, as plain data."""
+        """Need, model and seed as plain data."""
         return {"need": self.need, "model": self.model_name, "seed": self.seed}
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What an analysis or simulation found."""
+    """The result of an analysis or simulation."""
 
     data: dict[str, Any]
     """Plain data for the result file."""
@@ -74,17 +74,17 @@ class Findings:
 
 
 def in_order(runs: Iterable[Trained]) -> list[Trained]:
-    """Seeds of one model together, and models of one need."""
+    """Runs sorted so that the seeds of a model, and the models of a need, are together."""
     return [run for models in by_need_and_model(runs).values() for group in models.values() for run in group]
 
 
 def keep(data: dict[str, Any], run: Trained, found: Any) -> None:
-    """Put what was found in a run into data by need, model and seed."""
+    """Store the findings of a run in `data` by need, model and seed."""
     data.setdefault(run.need, {}).setdefault(run.model_name, {})[str(run.seed)] = found
 
 
 def by_need_and_model(runs: Iterable[Trained]) -> dict[str, dict[str, list[Trained]]]:
-    """Seeds of one model together."""
+    """Group runs by need and model."""
     groups: dict[str, dict[str, list[Trained]]] = {}
     for run in runs:
         groups.setdefault(run.need, {}).setdefault(run.model_name, []).append(run)

@@ -1,4 +1,4 @@
-"""How long a replaced word leaves a trace in the cells of language models."""
+"""How long a replaced word leaves a trace in the cell states of language models."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .trained import Findings, Trained, by_need_and_model
 from .words import corpus_of, is_assigned, language_model, rounded, steps, text_of
 
 SHOWN = (1, 5, 20, 50, 100, 200)
-"""Words after the replaced one that tables show."""
+"""Numbers of words after the replaced one that tables show."""
 FADED = 0.1
-"""A trace that is this small is called faded."""
+"""A trace below this value counts as faded."""
 
 
 def word_ablation(
@@ -32,31 +32,31 @@ def word_ablation(
     length: int | None = None,
     at_once: int = 100,
 ) -> Findings:
-    """Replace a word by the unknown token and compare the cells of the model with and without it, k words later.
+    """Replace a word by the unknown token and compare the cell states with and without it, k words later.
 
-    The data, by need, model and seed, with K + 1 steps, L layers and G groups of units of one layer, in groups where
-    its timescales were set:
+    The data, by need, model and seed, with K + 1 steps, L layers and G groups of units of one layer, if its timescales
+    were assigned:
 
         steps            0 ... K
         by_layer         (L, K + 1): D(k) / D(0)
         by_layer_first   (L): D(0)
-        layer            the one with groups, counted from one; None without
-        groups           {means (G), longest (G), sizes (G)}: timescales in words, long to short; None without
-        by_group         (G, K + 1): D(k) / D(0); empty without
-        by_group_first   (G)
-        positions        how many words were replaced, one at a time
-        faded            {by_layer (L), by_group (G)}: the first k at which D(k) / D(0) is below 0.1; None for none
+        layer            the layer with groups, from 1; None without groups
+        groups           {means (G), longest (G), sizes (G)}: timescales in words, long to short; None without groups
+        by_group         (G, K + 1): D(k) / D(0); empty without groups
+        by_group_first   (G): D(0)
+        positions        number of words that were replaced, one at a time
+        faded            {by_layer (L), by_group (G)}: the first k at which D(k) / D(0) is below 0.1, or None
 
     Args:
-        runs: models of words.
+        runs: word-level language models.
         words: words after the replaced one, K.
-        positions: how many random places of the test text.
-        warm_up: words before it, which the model reads from zero state.
-        layer: the layer to look at by groups, counted from one.
-        group: units in a group.
-        seed: which places.
-        length: only the first so many words of the test text; None for all.
-        at_once: places run at a time.
+        positions: number of random positions in the test text.
+        warm_up: words before the position, which the model reads from a zero state.
+        layer: number of the layer to split into groups, from 1.
+        group: units per group.
+        seed: seed of the positions.
+        length: use only the first `length` words of the test text; None for all.
+        at_once: positions per batch.
     """
     data: dict[str, Any] = {}
     tables = []
@@ -84,22 +84,22 @@ def word_ablation(
                 if found.groups is not None:
                     for mean, curve in zip(found.groups.means, found.by_group, strict=True):
                         by_group.setdefault(f"{name}, timescale {steps(mean)}", []).append(curve)
-        tables.append(table(f"what is left of a replaced word, {need}, k words after it", by_layer))
+        tables.append(table(f"trace of a replaced word, {need}, k words after it", by_layer))
         if by_group:
             tables.append(table(f"the same, {need}, by groups of units of layer {layer}", by_group))
     return Findings(data, tables)
 
 
 def unknown_word(corpus: Corpus) -> int:
-    """The number of the token that replaces a word."""
+    """Id of the unknown token, which replaces a word."""
     vocabulary = corpus.vocabulary
     if vocabulary.unknown is None:
-        raise ValueError(f"expected a text with an unknown word, got {corpus.name!r}, which has none")
+        raise ValueError(f"expected a corpus with an unknown token, got {corpus.name!r}, which has none")
     return vocabulary.index[vocabulary.unknown]
 
 
 def plain(found: analysis.WordAblation) -> dict[str, Any]:
-    """For the result file, without the numbers of units and places."""
+    """For the result file, without the indices of units and positions."""
     groups = found.groups
     whole: dict[str, Any] = rounded(
         analysis.as_plain(
@@ -129,13 +129,13 @@ def plain(found: analysis.WordAblation) -> dict[str, Any]:
 
 
 def faded(curve: Numbers) -> int | None:
-    """The first k at which a tenth is left, None where it is not reached."""
+    """The first k at which less than a tenth remains, or None."""
     below = numpy.flatnonzero(curve < FADED)
     return int(below[0]) if len(below) else None
 
 
 def table(title: str, curves: dict[str, list[Numbers]]) -> Table:
-    """A row for every curve, means over seeds."""
+    """One row per curve, means over seeds."""
     last = len(next(iter(curves.values()))[0]) - 1
     shown = [k for k in SHOWN if k <= last] or [last]
     rows = []
@@ -145,4 +145,4 @@ def table(title: str, curves: dict[str, list[Numbers]]) -> Table:
         after = f"more than {last}" if end is None else str(end)
         rows.append((name, str(len(seeds)), *(f"{mean[k]:.3g}" for k in shown), after))
     headings = ("", "seeds", *(f"k={k}" for k in shown), f"below {FADED:g} from k")
-    return Table(title, headings, rows, notes=["|c - c'| / |c| over its value at the replaced word, k = 0."])
+    return Table(title, headings, rows, notes=["|c - c'| / |c|, relative to its value at the replaced word, k = 0."])

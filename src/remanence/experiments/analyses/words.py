@@ -1,4 +1,4 @@
-"""Trained language models, and the texts they are looked at with."""
+"""Helpers for analyses of language models: models, corpora, texts and layers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def language_model(run: Trained) -> LanguageModel:
 
 
 def corpus_of(run: Trained) -> Corpus:
-    """What a model was trained on, its Markov copy where it was that."""
+    """The corpus that a model was trained on, or its Markov copy."""
     task = run.task
     if not isinstance(task, Text):
         raise ValueError(f"expected models trained on a text, got task {task.name!r}")
@@ -32,14 +32,14 @@ def corpus_of(run: Trained) -> Corpus:
 
 
 def text_of(corpus: Corpus, part: Part = "test", length: int | None = None) -> Tensor:
-    """The numbers of the first so many words of a part, all of them if None, int64 `(N,)` on the CPU."""
+    """Token ids of the first `length` words of a split, all of them if None; int64 `(N,)` on the CPU."""
     if length is not None and length < 2:
         raise ValueError(f"expected length to be at least two words, got {length}")
     return tokens_of(corpus.split(part)[:length], len(corpus.vocabulary), None)
 
 
 def layer(model: LanguageModel, number: int) -> Recurrent:
-    """A layer by its number, counted from one at the input as in the papers."""
+    """A layer by its number, counted from 1 at the input as in the papers."""
     if not 1 <= number <= len(model.layers):
         raise ValueError(f"expected a layer from 1 to {len(model.layers)}, got {number}")
     found = model.layers[number - 1]
@@ -48,12 +48,12 @@ def layer(model: LanguageModel, number: int) -> Recurrent:
 
 
 def is_assigned(model: LanguageModel, number: int) -> bool:
-    """Whether the timescales of a layer, counted from one, were set rather than learned from the start."""
+    """Whether the timescales of a layer (counted from 1) were assigned rather than learned."""
     return layer(model, number).timescales[0] is not None
 
 
 def rounded(values: Any, digits: int = 6) -> Any:
-    """Plain data with every number to so many significant digits: all digits of large arrays make large files."""
+    """Round every number to `digits` significant digits, which keeps the files of large arrays small."""
     if isinstance(values, dict):
         return {name: rounded(value, digits) for name, value in values.items()}
     if isinstance(values, list):
@@ -62,10 +62,10 @@ def rounded(values: Any, digits: int = 6) -> Any:
 
 
 def median(values: Tensor) -> float:
-    """Of an even number of values, the mean of the two in the middle."""
+    """Median; the mean of the two middle values for an even count."""
     return float(torch.quantile(values.double(), 0.5))
 
 
 def steps(value: float) -> str:
-    """A timescale in a table."""
+    """Format a timescale for a table."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

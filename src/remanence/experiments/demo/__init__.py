@@ -1,4 +1,4 @@
-"""The race of `remanence demo`: three models learn the same thing at once, and one sees who gets there."""
+"""The race of `remanence demo`: three models learn the same task at once, with live progress."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ..registry import find
 from ..schema import Experiment
 from ..sections import gather
 from .display import Board
-from .outcome import ABOUT_THE_FAST_GATE, WHERE_AN_LSTM_DOES_AS_WELL, conclusion, introduction, table
-from .picture import draw
+from .outcome import ABOUT_THE_FAST_GATE, WHERE_AN_LSTM_DOES_AS_WELL, conclusion, draw, introduction, table
 from .race import race
 from .standing import Standing, read
 
@@ -24,7 +23,7 @@ __all__ = ["ABOUT_THE_FAST_GATE", "WHERE_AN_LSTM_DOES_AS_WELL", "Demo", "conclus
 
 @dataclass
 class Demo:
-    """The runs of the demo and how far they are."""
+    """The runs of the demo and their progress."""
 
     experiment: Experiment
     out: Path
@@ -33,32 +32,32 @@ class Demo:
 
     @classmethod
     def of(cls, out: Path, quick: bool = False) -> Demo:
-        """The demo whose runs are kept in a folder, with whatever is there already."""
+        """The demo with its runs in a folder, including those that are already there."""
         experiment = find("own/demo", "smoke" if quick else "short")
         groups = runs.plan(experiment, out)
         return cls(experiment, out, groups, {name: read(experiment, group) for name, group in groups.items()})
 
     def run(self) -> None:
-        """Train what is not trained yet, all models at once, and show it.
+        """Train the unfinished runs, all models at once, and show their progress.
 
         Raises:
-            training.Stopped: a signal came. Everything is saved.
+            training.Stopped: A signal stopped it. Everything is saved.
         """
         left = {name: group for name, group in self.groups.items() if not all(map(runs.is_finished, group))}
         if left:
             first = next(iter(self.groups.values()))[0].config
             with Board(self.standings, first.epochs * (first.epoch_updates or 1)) as board:
                 race(left, board.lanes)
-        # Nothing is left to train: this refuses runs of another configuration and writes the summary.
+        # Everything is trained: this only refuses runs of another configuration and writes the summary.
         runs.train_models(self.experiment, runs.Way(self.out, torch.device("cpu")), (), ())
 
     @property
     def folder(self) -> Path:
-        """Where everything is."""
+        """Folder of the runs."""
         return results.folder_of(self.out, self.experiment)
 
     def report(self, introduction: Sequence[str]) -> Path:
-        """Write the page with everything: `remanence report` of these runs, below some paragraphs.
+        """Write the HTML report of these runs, as `remanence report` does, with an introduction.
 
         Raises:
             ImportError: jinja2 is not installed.
@@ -70,7 +69,7 @@ class Demo:
         return path
 
     def draw(self) -> Path:
-        """Write the learning curves.
+        """Plot the learning curves.
 
         Raises:
             ImportError: matplotlib is not installed.

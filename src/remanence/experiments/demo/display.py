@@ -1,4 +1,4 @@
-"""The race as a person sees it: a line for every model, or a log where nobody looks."""
+"""Progress display of the race: one live line per model on a terminal, a plain log elsewhere."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LOG_EVERY = 100
-"""Updates between two lines of the log."""
+"""Updates between two log lines."""
 
 
 class Lane(Silent):
-    """What there is to say about one model."""
+    """Progress of one model."""
 
     def __init__(self, standing: Standing, board: Board) -> None:
         self.standing, self.board = standing, board
 
     def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
         standing = self.standing
-        for run in runs:  # what came after the checkpoint is done again
+        for run in runs:  # updates after the checkpoint are repeated
             standing.curves[run.seed] = [point for point in standing.curves[run.seed] if point[0] <= update]
         standing.update = update
         if update:
-            self.say(f"goes on at update {update:,}")
+            self.say(f"resumes at update {update:,}")
 
     def step(self, update: int, loss: float | None = None) -> None:
         self.standing.update = update
@@ -51,14 +51,14 @@ class Lane(Silent):
 
     @property
     def running(self) -> list[int]:
-        """Seeds that have not ended."""
+        """Seeds that have not finished."""
         return [seed for seed in self.standing.curves if seed not in self.standing.ended]
 
 
 class Board:
-    """All lanes. Used as a context manager around a race.
+    """All lanes, as a context manager around a race.
 
-    On a terminal a line per model whose bar fills as it learns; elsewhere a plain log. Both go to standard error.
+    On a terminal, one line per model with a bar that fills as it learns; elsewhere a plain log. Both write to stderr.
     """
 
     def __init__(self, standings: Mapping[str, Standing], total: int) -> None:
@@ -83,19 +83,19 @@ class Board:
             self._live = None
 
     def log(self, message: str) -> None:
-        """Something the live lines show anyway."""
+        """Print a message that the live lines already show."""
         if self._live is None:
             print(message, file=sys.stderr, flush=True)
 
     def say(self, message: str) -> None:
-        """Something to know."""
+        """Print a message that is always shown."""
         if self._live is None:
             self.log(message)
         else:
             self.console.print(message, markup=False)
 
     def render(self) -> RenderableType:
-        """The lines as they are now."""
+        """The current state of all lines."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
@@ -119,7 +119,7 @@ class Board:
 
 
 def in_short(standing: Standing, total: int) -> str:
-    """Where a model is."""
+    """Progress of a model in a few words."""
     if len(standing.ended) < len(standing.curves):
         return f"update {standing.update:,} of {total:,}" if standing.update else "starts"
     if len(standing.solved) < len(standing.curves):

@@ -1,7 +1,7 @@
-"""Several models trained at once, each in a process of its own.
+"""Train several models at once, each in its own process.
 
-Small models gain nothing from more than one thread, but one core each. Every process trains the seeds of one model with
-`remanence.training.train`, and what it would show is sent here.
+Small models gain nothing from several threads, but do from a core each. Every process trains the seeds of one model
+with `remanence.training.train` and sends its progress to the parent through a pipe.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ...training.progress import Silent
 EVERY = 0.5
 """Seconds between two messages about updates."""
 Message = tuple[str, tuple[Any, ...]]
-"""A method of `Silent` and its arguments; or "stopped" or "refused" and a sentence."""
+"""A method of `Silent` and its arguments; or "stopped" or "refused" and a message."""
 
 
 class Messenger(Silent):
-    """Sends on what there is to show."""
+    """Sends progress to the parent process."""
 
     def __init__(self, send: Callable[[Message], None]) -> None:
         self._send = send
@@ -57,14 +57,14 @@ class Messenger(Silent):
     def _tell(self, method: str, *arguments: Any) -> None:
         try:
             self._send((method, arguments))
-        except OSError:  # nobody is there any more: save and stop
+        except OSError:  # the parent is gone: save and stop
             signal.raise_signal(signal.SIGTERM)
 
 
 def work(runs: Sequence[Run], pipe: Connection) -> None:
-    """What a process does."""
+    """Train the seeds of one model in a child process."""
     if hasattr(os, "setsid"):
-        os.setsid()  # Ctrl-C at a terminal goes to all its processes; only the first is to get it, and asks the others
+        os.setsid()  # Ctrl-C reaches all processes of a terminal; only the parent should get it, and stops the others
     torch.set_num_threads(1)
     with pipe:
         try:
@@ -72,7 +72,7 @@ def work(runs: Sequence[Run], pipe: Connection) -> None:
         except Stopped as stopped:
             last: Message = ("stopped", (stopped.reason,))
         except ValueError as error:
-            if not str(error).startswith("expected "):  # our sentences do; anything else is a mistake in the program
+            if not str(error).startswith("expected "):  # our own messages do; anything else is a bug
                 raise
             last = ("refused", (str(error),))
         else:
@@ -84,15 +84,15 @@ def work(runs: Sequence[Run], pipe: Connection) -> None:
 
 
 def race(groups: Mapping[str, Sequence[Run]], shown: Mapping[str, Silent]) -> None:
-    """Train every model, all at once.
+    """Train all models at once.
 
     Args:
-        groups: runs that differ in their seed alone, by model.
-        shown: who is told about each model.
+        groups: Runs that differ only in their seed, by model.
+        shown: Progress display of each model.
 
     Raises:
-        Stopped: a signal came; everything is saved, and the same call goes on.
-        RunError: what is in the folders makes it impossible.
+        Stopped: A signal stopped it. Everything is saved, and the same call resumes.
+        RunError: The contents of a run folder do not allow it.
     """
     context = get_context("spawn")
     asked: list[signal.Signals] = []
@@ -102,7 +102,7 @@ def race(groups: Mapping[str, Sequence[Run]], shown: Mapping[str, Silent]) -> No
 
     def stop() -> None:
         for process in processes.values():
-            process.terminate()  # it saves and ends
+            process.terminate()  # it saves and exits
 
     def ask(number: int, frame: FrameType | None) -> None:
         if asked:
@@ -112,7 +112,7 @@ def race(groups: Mapping[str, Sequence[Run]], shown: Mapping[str, Silent]) -> No
         stop()
 
     try:
-        with on_signals(signal.SIG_IGN, [signal.SIGINT]):  # a process that still imports is not to answer to Ctrl-C
+        with on_signals(signal.SIG_IGN, [signal.SIGINT]):  # a child that is still importing must not react to Ctrl-C
             for name, runs in groups.items():
                 ours, theirs = context.Pipe(duplex=False)
                 processes[name] = context.Process(target=work, args=(list(runs), theirs), name=name)
@@ -141,11 +141,11 @@ def race(groups: Mapping[str, Sequence[Run]], shown: Mapping[str, Silent]) -> No
     if refused:
         raise RunError(refused[0])
     if asked:
-        raise Stopped(f"stopped by {asked[0].name}; the same command goes on", 128 + asked[0])
+        raise Stopped(f"stopped by {asked[0].name}; the same command resumes", 128 + asked[0])
 
 
 def _messages(pipes: Mapping[Connection, str]) -> Iterator[tuple[str, Message | None]]:
-    """What the processes say, and None for each that has ended."""
+    """Messages of the processes, and None for each that has exited."""
     left = dict(pipes)
     while left:
         for pipe in wait(list(left)):

@@ -1,4 +1,4 @@
-"""How far a model is."""
+"""Progress of a model in the race."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from ..models import count_parameters
 from ..schema import Experiment, Model
 
 TITLES = {"lstm": "LSTM", "fast": "fast-gate LSTM", "plstm": "pLSTM"}
-"""What models are called here."""
+"""Display names of the models."""
 
 
 @dataclass
 class Standing:
-    """One model: every evaluation of each of its seeds."""
+    """One model with all evaluations of its seeds."""
 
     model: Model
     parameters: int
     solved_at: float
-    """The loss from which on the task counts as solved."""
+    """Loss at which the task counts as solved."""
     curves: dict[int, list[tuple[int, float]]]
     """Update and validation loss by seed."""
     update: int = 0
-    """Updates that are done."""
+    """Number of updates done."""
     ended: set[int] = field(default_factory=set)
-    """Seeds that have ended."""
+    """Seeds that have finished."""
 
     @property
     def title(self) -> str:
-        """Its name for people."""
+        """Its display name."""
         return TITLES.get(self.model.name, self.model.name)
 
     @property
@@ -49,18 +49,18 @@ class Standing:
 
     @property
     def learned(self) -> float:
-        """The share of the error of guessing that is gone: 0 for guessing, 1 for always right; the mean over seeds."""
+        """Fraction of the guessing error that is gone, mean over seeds: 0 for guessing, 1 for no error."""
         shares = [min(1.0, max(0.0, 1 - loss / self.guessing)) for loss in self.losses]
         return sum(shares) / len(shares) if shares else 0.0
 
     @property
     def error(self) -> float:
-        """How far answers are off, typically: the root of the mean squared error over seeds."""
+        """Typical error: root mean squared error over seeds."""
         return math.sqrt(sum(self.losses) / len(self.losses)) if self.losses else math.sqrt(self.guessing)
 
     @property
     def solved(self) -> dict[int, int]:
-        """The update at which each seed that has solved it did so."""
+        """Update at which each seed solved the task, for the seeds that did."""
         first = {
             seed: next((update for update, loss in curve if loss <= self.solved_at), None)
             for seed, curve in self.curves.items()
@@ -68,7 +68,7 @@ class Standing:
         return {seed: update for seed, update in first.items() if update is not None}
 
     def add(self, seed: int, line: dict[str, Any]) -> None:
-        """A new evaluation."""
+        """Add an evaluation."""
         loss = line["validation"]["loss"]
         if loss is not None:
             self.curves[seed].append((line["update"], loss))
@@ -76,7 +76,7 @@ class Standing:
 
 
 def read(experiment: Experiment, runs: Sequence[Run]) -> Standing:
-    """What the folders of the runs of a model hold."""
+    """Read the progress of a model from its run folders."""
     model = experiment.models[runs[0].model_name]
     level = experiment.report.reach
     if level is None:
@@ -91,10 +91,10 @@ def read(experiment: Experiment, runs: Sequence[Run]) -> Standing:
 
 
 def seconds(run: Run) -> float:
-    """How long a run was trained, over all its stretches."""
+    """Training time of a run, summed over interruptions."""
     return float(sum(line.get("seconds", 0.0) for line in read_lines(run.directory, "times.jsonl")))
 
 
 def listed(words: Sequence[str]) -> str:
-    """600, 650 and 700."""
+    """Join words as in "600, 650 and 700"."""
     return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)

@@ -1,4 +1,4 @@
-"""From folders of results to the sections of a report."""
+"""Sections of a report, from result folders."""
 
 from .gathering import gather
 from .run_folders import sweeps_in

@@ -1,4 +1,4 @@
-"""What was run, where, when and for how long."""
+"""Facts about the runs of an experiment: settings, hardware, versions, dates and run times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..verdicts import Judgement
 from .run_folders import RunFolder, busy
 
 LONGEST = 20_000
-"""Letters of a configuration that are shown."""
+"""Maximum number of characters of a configuration that are shown."""
 
 
 def facts(
@@ -20,7 +20,7 @@ def facts(
     changed: str,
     judgement: Judgement | None,
 ) -> list[tuple[str, str]]:
-    """What was run, where, when and for how long."""
+    """Names and values: settings, hardware, versions, dates and run times."""
     runs = [run for group in groups.values() for run in group]
     described = {"models": {name: group[0].description for name, group in groups.items()}}
     words = in_words(experiment, described)
@@ -28,7 +28,7 @@ def facts(
     days = sorted({str(run.machine["started"])[:10] for run in runs if "started" in run.machine})
     interrupted = sum(run.was_interrupted for run in runs)
     found = [
-        ("not as published", changed),
+        ("differs from the paper", changed),
         *words.items(),
         ("device", shared(runs, "{name} ({device})")),
         ("machine", shared(runs, "{system}, cores: {cores}, threads used: {threads}")),
@@ -43,7 +43,7 @@ def facts(
                 ]
             ),
         ),
-        ("stopped and continued", f"{interrupted} of {len(runs)} runs" if interrupted else ""),
+        ("stopped and resumed", f"{interrupted} of {len(runs)} runs" if interrupted else ""),
         ("conditions", "" if judgement is None else judgement.conditions),
         ("choices and deviations", " ".join(experiment.choices)),
     ]
@@ -51,14 +51,14 @@ def facts(
 
 
 def source(experiment: Experiment) -> str:
-    """Which figure or table of which paper."""
+    """The figure or table of the paper that is reproduced."""
     if experiment.paper == "own" or experiment.paper not in PAPERS:
         return ""
     return f"Reproduces {experiment.reproduces} of {PAPERS[experiment.paper]}."
 
 
 def shared(runs: Iterable[RunFolder], form: str) -> str:
-    """What machines say, every answer once."""
+    """A format string filled in for every machine, without duplicates."""
     found = []
     for run in runs:
         try:
@@ -69,7 +69,7 @@ def shared(runs: Iterable[RunFolder], form: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it."""
+    """Format a duration."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:
@@ -78,7 +78,7 @@ def duration(seconds: float) -> str:
 
 
 def configurations(groups: Mapping[str, Sequence[RunFolder]]) -> list[tuple[str, str]]:
-    """The configuration of every model, several where its runs differ."""
+    """The configuration of every model; several if its runs differ."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, group in groups.items():
         for run in group:

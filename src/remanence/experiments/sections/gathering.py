@@ -1,33 +1,34 @@
-"""From folders of results to what `remanence report` shows. What has not ended is shown as far as it is."""
+"""From result folders to the sections of `remanence report`, unfinished runs included."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...report.section import Section
+from ...table import Table
 from ...training.directory import read_result
-from ..registry import IDS
-from ..schema import PRESETS
-from ..verdicts import judgements
-from .looked_at import of_analysis
-from .pictures import UNREADABLE
+from ..configuration import listed, published_table
+from ..registry import IDS, find
+from ..schema import PRESETS, Experiment
+from ..verdicts import Evidence, Judgement, decide, how_decided, judgements
+from .facts import source
 from .run_folders import Key, RunFolder, search
-from .trained import of_runs
+from .trained import UNREADABLE, of_runs, section_figures
 
 
 def gather(folders: Sequence[Path], by_hand: bool = True, none: bool = False) -> list[Section]:
-    """Everything that is in some folders, in the order of the papers.
+    """Collect all results in some folders as sections, in the order of the papers.
 
     Args:
-        folders: of results, of an experiment, or of single runs. Those inside are found.
-        by_hand: whether what a person wrote about them comes before what tests decide.
-        none: whether there may be nothing in any of them.
+        folders: Folders of results, of an experiment or of single runs; searched recursively.
+        by_hand: Whether verdicts written by a person take precedence over those of the tests.
+        none: Whether folders without any results are allowed.
 
     Raises:
-        ValueError: a folder is not there, or there is nothing in any of them that can be read.
+        ValueError: A folder does not exist, or none of them has results that can be read.
     """
     runs: dict[Key, list[RunFolder]] = {}
     analyses: dict[Key, dict[str, Any]] = {}
@@ -49,7 +50,7 @@ def gather(folders: Sequence[Path], by_hand: bool = True, none: bool = False) ->
     if not runs and not analyses:
         places = ", ".join(map(str, folders))
         problem = f" ({problems[0]})" if problems else ""
-        raise ValueError(f"expected folders with results of `remanence run`, got {places} without any{problem}")
+        raise ValueError(f"expected folders with results of `remanence run`, got no results in {places}{problem}")
     judged = {root: judgements(root) for root, _, _ in (*runs, *analyses) if root is not None and by_hand}
     several = len({key[0] for key in (*runs, *analyses)}) > 1
     sections = []
@@ -71,7 +72,7 @@ def gather(folders: Sequence[Path], by_hand: bool = True, none: bool = False) ->
 
 
 def expect_folder(folder: Path) -> Path:
-    """A folder that is there."""
+    """Check that a folder exists."""
     if not folder.is_dir():
         raise ValueError(
             f"expected a folder of results, got {folder}, which is {'a file' if folder.exists() else 'not there'}"
@@ -80,14 +81,49 @@ def expect_folder(folder: Path) -> Path:
 
 
 def order(key: Key) -> tuple[int, str, int, str]:
-    """As in the papers; what they do not have comes last."""
+    """Sort key: the order of the papers, anything else last."""
     root, id, preset = key
     known = IDS.index(id) if id in IDS else len(IDS)
     return known, id, PRESETS.index(preset) if preset in PRESETS else len(PRESETS), str(root or "")
 
 
 def with_problems(sections: list[Section], problems: Sequence[str]) -> list[Section]:
-    """What could not be read is said at the first experiment, where nobody overlooks it."""
+    """Add a note about everything that could not be read to the first section, where it is easy to see."""
     first, *others = sections
     notes = [f"Left out: {problem}." for problem in problems]
     return [replace(first, notes=[*notes, *first.notes]), *others]
+
+
+def of_analysis(key: Key, result: Mapping[str, Any], judgement: Judgement | None) -> Section:
+    """The section of an analysis of trained models, or of a simulation."""
+    root, id, preset = key
+    known = id in IDS and preset in PRESETS
+    experiment = (
+        find(id, preset) if known else Experiment(id, id, str(result.get("reproduces", "")), preset, "analysis")
+    )
+    notes = [] if known else [f"This version of remanence has no {id} with preset {preset}."]
+    tables = [Table(**one) for one in result["tables"]]
+    if experiment.published:
+        tables.append(replace(published_table(experiment), title="Published"))
+    found = Evidence(experiment, {}, data=result.get("found") or {})
+    claims = decide(found) if judgement is None else judgement.claims
+    looked_at = [f"{one.get('need')} {one.get('model')} seed {one.get('seed')}" for one in result.get("runs") or []]
+    stated = [
+        ("function", f"{result['function']}: {listed(result.get('arguments') or {})}"),
+        ("runs analysed", ", ".join(looked_at)),
+        ("choices and deviations", " ".join(experiment.choices)),
+    ]
+    return Section(
+        id=id,
+        preset=preset,
+        title=experiment.title,
+        source=source(experiment),
+        models=list(dict.fromkeys(str(one.get("model")) for one in result.get("runs") or [])),
+        published=experiment.claims,
+        claims=claims,
+        judged=how_decided(claims, "") if judgement is None else judgement.because,
+        tables=tables,
+        figures=section_figures(experiment, root, notes),
+        facts=[(name, value) for name, value in stated if value],
+        notes=notes,
+    )

@@ -1,4 +1,4 @@
-"""Folders of runs, wherever they are, finished or not: what each was, where and how long it ran, how far it is."""
+"""Run folders, finished or not: configuration, hardware, run time and progress of every run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ..models import read_description
 from ..results import SWEEP
 
 SKIPPED = ("checkpoints",)
-"""Folders in which no run is looked for, besides hidden ones."""
+"""Folders that are not searched for runs, besides hidden ones."""
 Key = tuple[Path | None, str, str]
-"""Folder of results, experiment and preset: what runs of one section have in common."""
+"""Results folder, experiment and preset: the same for all runs of a section."""
 
 
 @dataclass(frozen=True)
@@ -31,29 +31,29 @@ class RunFolder:
 
     path: Path
     description: Mapping[str, Any]
-    """What config.yaml says."""
+    """Content of config.yaml."""
     problems: list[str] = field(default_factory=list)
-    """Damage to what is known of its time and its machine, which costs neither its table nor its figures."""
+    """Damaged files about times and hardware; tables and figures do not need them."""
 
     @classmethod
     def read(cls, path: Path) -> RunFolder:
-        """A run by its folder, or one sentence on why it cannot be read."""
+        """Read a run folder; a ValueError says why it cannot be read."""
         description = read_description(path)
         for name, kind in (("experiment", str), ("preset", str), ("model", str), ("seed", int), ("training", dict)):
             if not isinstance(description.get(name), kind):
                 raise ValueError(f"expected {name} in {path / 'config.yaml'}, got {description.get(name)!r}")
         run = cls(path, description)
-        _ = run.files.metrics, run.files.result, run.machine, run.times  # what cannot be read is answered here
+        _ = run.files.metrics, run.files.result, run.machine, run.times  # raise here for files that cannot be read
         return run
 
     @property
     def id(self) -> str:
-        """Of its experiment."""
+        """Id of its experiment."""
         return str(self.description["experiment"])
 
     @property
     def preset(self) -> str:
-        """Of its experiment."""
+        """Preset of its experiment."""
         return str(self.description["preset"])
 
     @property
@@ -68,23 +68,23 @@ class RunFolder:
 
     @property
     def root(self) -> Path | None:
-        """The folder of all results; None where it does not lie as `remanence run` puts it."""
+        """The folder of all results; None if the run is not where `remanence run` puts it."""
         tail = (*self.id.split("/"), self.preset, self.model, f"seed-{self.seed}")
         return self.path.parents[len(tail) - 1] if self.path.parts[-len(tail) :] == tail else None
 
     @cached_property
     def files(self) -> RunFiles:
-        """What it wrote during training and at the end."""
+        """Its metrics and result."""
         return RunFiles(self.path, self.model, self.seed)
 
     @property
     def ended(self) -> bool:
-        """Whether it has a result."""
+        """Whether it has finished."""
         return self.files.result is not None
 
     @cached_property
     def machine(self) -> dict[str, Any]:
-        """Where it was started; empty if that is not known."""
+        """Hardware, versions and start time; empty if unknown."""
         try:
             return Directory(self.path).machine
         except RunError as error:
@@ -93,7 +93,7 @@ class RunFolder:
 
     @cached_property
     def times(self) -> list[dict[str, Any]]:
-        """What was noted with a time; nothing where that cannot be read."""
+        """Lines of times.jsonl; empty if it cannot be read."""
         try:
             return read_lines(self.path, "times.jsonl")
         except RunError as error:
@@ -102,7 +102,7 @@ class RunFolder:
 
     @property
     def stretches(self) -> list[tuple[float, float]]:
-        """From when to when it was busy, in seconds since 1970."""
+        """Intervals in which it was running, in seconds since the epoch."""
         ends = [(line.get("at"), line.get("seconds")) for line in self.times]
         return [
             (stamp(at) - seconds, stamp(at))
@@ -112,19 +112,19 @@ class RunFolder:
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether it was stopped and went on."""
+        """Whether it was stopped and resumed."""
         return [line.get("what") for line in self.times].count("start") > 1
 
     @property
     def update(self) -> int:
-        """The last one that is known of."""
+        """The last known update."""
         result = self.files.result or {}
         lines = self.files.metrics
         return int(result.get("updates") or (lines[-1]["update"] if lines else 0))
 
     @property
     def share(self) -> float | None:
-        """How much of its training is done; None where nobody knows."""
+        """Fraction of its training that is done; None if unknown."""
         lines, epochs = self.files.metrics, self.description["training"].get("epochs")
         if not lines or not epochs or "epoch" not in lines[-1]:
             return None
@@ -132,18 +132,18 @@ class RunFolder:
 
     @property
     def text(self) -> str:
-        """Its configuration as it was written, without the seed: that of all seeds of a model."""
+        """Its configuration file without the seed, so that it is the same for all seeds of a model."""
         lines = (self.path / "config.yaml").read_text("utf-8").splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("seed:"))
 
     @property
     def command(self) -> str | None:
-        """As one would type it, without where its files went and how much it said; None for none of `remanence`."""
+        """The command to type, without --out and --quiet; None if it was not a `remanence` command."""
         if self.preset == "fit":
             return None
         try:
             words = shlex.split(str(self.machine.get("command", "")))[1:]
-        except ValueError:  # a quotation mark without its other
+        except ValueError:  # unbalanced quotation marks
             return None
         if "--out" in words:
             at = words.index("--out")
@@ -152,7 +152,7 @@ class RunFolder:
 
 
 def stamp(at: str) -> float:
-    """Seconds since 1970."""
+    """Seconds since the epoch."""
     try:
         return datetime.fromisoformat(at).timestamp()
     except ValueError:
@@ -160,7 +160,7 @@ def stamp(at: str) -> float:
 
 
 def busy(runs: Iterable[RunFolder]) -> float:
-    """Seconds in which at least one of these runs was busy: seeds trained side by side share their time."""
+    """Seconds in which at least one of these runs was running: seeds that train at once share their time."""
     total, until = 0.0, -math.inf
     stretches = [one for run in runs for one in run.stretches if not math.isnan(one[0])]
     for start, end in sorted(stretches):
@@ -170,17 +170,17 @@ def busy(runs: Iterable[RunFolder]) -> float:
 
 
 def search(folder: Path) -> Iterator[Path]:
-    """Every folder below, itself included, that may be one of a run or of an analysis; not those inside of sweeps."""
+    """Find every folder, including `folder`, that may hold a run or an analysis; sweeps are not searched."""
     return (place for place, names in _walked(folder) if "config.yaml" in names or "result.json" in names)
 
 
 def sweeps_in(folder: Path) -> Iterator[Path]:
-    """Every folder below, itself included, that is one of a sweep."""
+    """Find every folder of a sweep, including `folder`."""
     return (place for place, names in _walked(folder) if SWEEP in names)
 
 
 def _walked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Every folder below, itself included, with the names of its files; nothing inside of sweeps below."""
+    """Walk through all folders, including `folder`, with their file names; sweeps below are not entered."""
     for place, folders, names in os.walk(folder):
         inside = SWEEP in names and Path(place) != folder
         folders[:] = [] if inside else sorted(one for one in folders if one not in SKIPPED and not one.startswith("."))

@@ -1,25 +1,34 @@
-"""What a report says of an experiment that trains models."""
+"""The section of a report on an experiment that trains models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from ...report.difference import Sample, difference
+from ...report.figure import Figure
+from ...report.figures import KNOWN
+from ...report.figures.learning_curves import learning_curves
 from ...report.section import Section
 from ...table import Table
 from .. import results
-from ..configuration import published_table
-from ..models import from_description
+from ..configuration import flat, published_table
+from ..configuration import one as one_value
+from ..figures import files_of, statement_of
+from ..models import describe, from_description
 from ..registry import IDS, PAPERS, find
 from ..schema import PRESETS, Experiment, ReportedNumber
 from ..verdicts import Evidence, Judgement, decide, how_decided
-from .beside_published import table
-from .changes import changes
-from .facts import configurations, facts, source
-from .pictures import UNREADABLE, figures_of
-from .run_folders import Key, RunFolder
-from .single_runs import single_runs
+from .facts import configurations, duration, facts, source
+from .run_folders import Key, RunFolder, busy
+
+INTERVAL = "95 % interval"
+NO_MATTER = ("checkpoint_every", "evaluate_every", "evaluate_batch", "watch_timescales", "compile")
+"""Training settings that do not affect the result."""
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
+"""Exceptions that damaged files cause: one of them must not cost the whole page."""
 
 
 def of_runs(
@@ -28,7 +37,7 @@ def of_runs(
     judgement: Judgement | None,
     closing: Mapping[str, Any] | None = None,
 ) -> Section:
-    """An experiment whose models were trained, with the tables of the analysis that closes it, where it has one."""
+    """The section of an experiment that trains models, with the tables of its closing analysis, if any."""
     root, id, preset = key
     experiment, notes = experiment_of(id, preset, runs)
     notes += [f"{run.model}, seed {run.seed}: {problem}." for run in runs for problem in run.problems]
@@ -46,9 +55,9 @@ def of_runs(
     changed = changes(experiment, groups)
     paper = find(id, "paper") if id in IDS else experiment
     evidence = Evidence(experiment, found, changed, len(paper.seeds))
-    tables = [table(evidence, groups)] if found else []
+    tables = [beside_published(evidence, groups)] if found else []
     tables += [Table(**one) for one in closing["tables"]] if closing else []
-    figures = figures_of(experiment, root, notes)
+    figures = section_figures(experiment, root, notes)
     claims = decide(evidence) if judgement is None else judgement.claims
     rest = {name: numbers for name, numbers in experiment.published.items() if name != experiment.report.score}
     if rest:
@@ -58,10 +67,10 @@ def of_runs(
     going = [run for run in runs if not run.ended]
     if going:
         notes.append(
-            f"{len(going)} run{'s have' if len(going) > 1 else ' has'} not ended: "
+            f"{len(going)} run{'s have' if len(going) > 1 else ' has'} not finished: "
             + "; ".join(how_far(run) for run in going[:6])
             + ("; and others" if len(going) > 6 else "")
-            + ". Curves are drawn as far as they go; tables and verdicts take in what has ended."
+            + ". Their curves are drawn so far; tables and verdicts use finished runs only."
         )
     return Section(
         id=id,
@@ -85,13 +94,13 @@ def of_runs(
 
 
 def experiment_of(id: str, preset: str, runs: Sequence[RunFolder]) -> tuple[Experiment, list[str]]:
-    """The experiment that runs belong to, with all models they have; and what there is to say about that."""
+    """The experiment that runs belong to, with all their models; and notes about it."""
     notes = []
     if id in IDS and preset in PRESETS:
         experiment = find(id, preset)
     else:
         if id.split("/")[0] in PAPERS:
-            notes.append(f"This version of remanence knows no {id} with preset {preset}: shown is what its runs say.")
+            notes.append(f"This version of remanence has no {id} with preset {preset}: only its runs are shown.")
         experiment = Experiment(id, id, "", preset, seeds=sorted({run.seed for run in runs}))
     models = dict(experiment.models)
     for run in runs:
@@ -104,7 +113,7 @@ def experiment_of(id: str, preset: str, runs: Sequence[RunFolder]) -> tuple[Expe
 
 
 def by_model(experiment: Experiment, runs: Iterable[RunFolder]) -> dict[str, list[RunFolder]]:
-    """Runs by model and in the order of their seeds, models in the order of the experiment."""
+    """Runs by model, sorted by seed; models in the order of the experiment."""
     groups: dict[str, list[RunFolder]] = {name: [] for name in experiment.models}
     for run in sorted(runs, key=lambda run: run.seed):
         groups[run.model].append(run)
@@ -112,7 +121,146 @@ def by_model(experiment: Experiment, runs: Iterable[RunFolder]) -> dict[str, lis
 
 
 def how_far(run: RunFolder) -> str:
-    """Where a run that has not ended is."""
+    """Progress of a run that has not finished."""
     share = "" if run.share is None else f" ({run.share:.0%})"
-    where = f"at update {run.update:,}{share}" if run.update else "nothing evaluated yet"
+    where = f"at update {run.update:,}{share}" if run.update else "not evaluated yet"
     return f"{run.model}, seed {run.seed}, {where}"
+
+
+def beside_published(evidence: Evidence, groups: Mapping[str, Sequence[RunFolder]]) -> Table:
+    """The table of `remanence run` with parameters, the difference to the published number and its interval."""
+    experiment = evidence.experiment
+    known = results.table(experiment, evidence.found)
+    numbers = experiment.published.get(experiment.report.score, {})
+    at = list(known.headings).index("published") + 1
+    counts = [parameters_of(groups[row[0]]) for row in known.rows]
+    if not numbers:  # nothing to compare with
+        rows = [(row[0], count, *row[1 : at - 1], *row[at:]) for row, count in zip(known.rows, counts, strict=True)]
+        return titled(known, ("model", "parameters", *known.headings[1 : at - 1], *known.headings[at:]), rows, [])
+    rows = []
+    for row, count in zip(known.rows, counts, strict=True):
+        number = numbers.get(experiment.published_of(row[0]))
+        scores = evidence.scores(row[0])
+        apart, interval = "-", "-"
+        if number is not None and scores:
+            one = difference(Sample.of(scores), Sample(number.mean, number.std, evidence.published_runs))
+            apart = evidence.shown(one.value, "+")
+            if one.low is not None and one.high is not None:
+                interval = f"{evidence.shown(one.low, '+')} to {evidence.shown(one.high, '+')}"
+        rows.append((row[0], count, *row[1:at], apart, interval, *row[at:]))
+    width = len(known.headings)
+    found = {experiment.published_of(name) for name in evidence.found}
+    for name, number in numbers.items():
+        if name not in found:  # published but not run here
+            cells = ["-"] * width
+            cells[0], cells[at - 1] = name, results.published(number, experiment.report.digits)
+            cells[1] = cells[2] = ""
+            rows.append((cells[0], "-", *cells[1:at], "-", "-", *cells[at:]))
+    headings = ("model", "parameters", *known.headings[1:at], "difference", INTERVAL, *known.headings[at:])
+    notes = []
+    if found & numbers.keys():
+        exact = "A published number without a standard deviation is treated as exact"
+        if any(number.std is not None for number in numbers.values()):
+            exact = (
+                f"A published standard deviation is assumed to be over {evidence.published_runs} runs; "
+                "a published number without one is treated as exact"
+            )
+        notes.append(
+            f"Difference: here minus published. {INTERVAL} of that difference: from the spread over seeds "
+            f"(Welch's t). {exact}."
+        )
+    return titled(known, headings, rows, notes)
+
+
+def titled(known: Table, headings: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> Table:
+    """A copy of a table without the experiment in its title, which is in the heading above it."""
+    title = known.title.partition(": ")[2] or known.title
+    title = title[:1].upper() + title[1:]
+    return Table(title, headings, rows, words=known.words, text=known.text, notes=[*known.notes, *notes])
+
+
+def parameters_of(runs: Iterable[RunFolder]) -> str:
+    """Number of parameters of a model, from its first result."""
+    ended = (run.files.result for run in runs if run.files.result is not None)
+    count = next(ended, {}).get("parameters")
+    return "-" if count is None else f"{count:,}"
+
+
+def changes(experiment: Experiment, groups: Mapping[str, Sequence[RunFolder]]) -> str:
+    """How runs differ from the paper preset, in words."""
+    if experiment.id not in IDS or experiment.paper == "own":
+        return ""
+    paper = find(experiment.id, "paper")
+    found: dict[str, str] = {}
+    for name, group in groups.items():
+        if name in paper.models:
+            whole = flat(describe(paper, paper.models[name], 0))
+            for field, value in flat(group[0].description).items():
+                part, name_of = field.split(".")[0], field.split(".")[-1]
+                matters = part in ("task", "layer", "training") and name_of not in NO_MATTER and field in whole
+                if matters and whole[field] != value:
+                    found[field] = f"{field} {value_of(value)} instead of {value_of(whole[field])}"
+    words = list(found.values())
+    return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")
+
+
+def value_of(value: Any) -> str:
+    """A setting in words."""
+    return "none" if value is None else one_value(value)
+
+
+def single_runs(
+    experiment: Experiment, groups: Mapping[str, Sequence[RunFolder]], found: Mapping[str, Sequence[results.Outcome]]
+) -> Table:
+    """One row per run, with its status."""
+    report = experiment.report
+    rows = []
+    for name, group in groups.items():
+        outcomes = {one.seed: one for one in found.get(name, ())}
+        for run in group:
+            outcome = outcomes.get(run.seed)
+            curve = run.files.curve(report.score)
+            latest = list(curve.values())[-1] if curve else None
+            if outcome is not None:
+                status = outcome.status + (
+                    ", counts as failed" if outcome.failed and outcome.status not in results.FAILED else ""
+                )
+            else:
+                status = "not finished" if run.share is None else f"not finished, {run.share:.0%}"
+            rows.append(
+                (
+                    name,
+                    str(run.seed),
+                    status,
+                    f"{run.update:,}",
+                    results.shown(outcome.score if outcome else None, report),
+                    results.shown(latest, report),
+                    duration(busy([run])) if run.stretches else "-",
+                    str(run.machine.get("started", "-"))[:16].replace("T", " "),
+                )
+            )
+    unit = f", {report.unit}" if report.unit else ""
+    headings = (
+        *("model", "seed", "status", "updates", f"{report.split} {report.score}{unit}"),
+        *(f"latest validation {report.score}{unit}", "time", "started (UTC)"),
+    )
+    return Table("", headings, rows, words=1, text=0)
+
+
+def section_figures(experiment: Experiment, root: Path | None, notes: list[str]) -> list[Figure]:
+    """The figures of an experiment, or a note that says why there are none."""
+    if root is None:
+        notes.append(
+            "No figures: these runs are not in EXPERIMENT/PRESET/MODEL/seed-N, where `remanence run` puts them."
+        )
+        return []
+    make = KNOWN.get(experiment.id)
+    if make is None:
+        if experiment.kind != "training":
+            return []
+        make = learning_curves
+    try:
+        return make(files_of(experiment, root), statement_of(experiment))
+    except UNREADABLE as error:
+        notes.append(f"No figures yet: {error}.")
+        return []

@@ -1,7 +1,7 @@
-"""Every figure of the papers, made from the files that experiments leave behind.
+"""Every figure of the papers, made from the result files of experiments.
 
-A maker takes the files of an experiment and what was published, and gives figures as plain data, for `report.drawing`
-and for the page. It raises `NotYetRun` where there is nothing to draw from.
+A figure maker takes the result files and the published claims of an experiment and returns figures as plain data, for
+`report.drawing` and for the page. It raises `NotYetRun` if there are no results.
 """
 
 from __future__ import annotations
@@ -10,22 +10,13 @@ from collections.abc import Callable
 
 from ..figure import Figure
 from ..files import NotYetRun, ResultFiles
-from .assigned import assigned
 from .attractors import attractors
 from .by_bin import by_dependency, by_length
-from .fitted_timescales import fitted_timescales
-from .fixed_exponent import fixed_exponent
-from .forget_maps import forget_maps
-from .growth import growth
-from .layer_choice import layer_choice
+from .copy_task import fixed_exponent, over_delays, reset_times, unit_ablation
 from .learning_curves import learning_curves, loss_and_score, over_epochs
-from .over_delays import over_delays
-from .reset_times import reset_times
-from .routing import routing
-from .shape_sweep import shape_sweep
 from .simulated import decay, gate_functions, toy
-from .unit_ablation import unit_ablation
-from .word_traces import word_traces
+from .timescales import assigned, fitted_timescales, forget_maps, growth
+from .words import layer_choice, routing, shape_sweep, word_traces
 
 FigureMaker = Callable[[ResultFiles, str], list[Figure]]
 
@@ -62,6 +53,6 @@ KNOWN: dict[str, FigureMaker] = {
     "mts/layer-choice": layer_choice,
     "own/attractors": attractors,
 }
-"""The maker of the figures of an experiment by its id."""
+"""Figure makers by experiment id."""
 
 __all__ = ["KNOWN", "FigureMaker", "NotYetRun"]

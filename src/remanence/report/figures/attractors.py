@@ -1,17 +1,16 @@
-"""Sequences that have not come back, over the time since they began anew."""
+"""Sequences whose state has not recovered, over the time since the restart."""
 
 from __future__ import annotations
 
 from ..figure import Axis, Figure, Panel, Series
 from ..files import ResultFiles
-from .curves import mean_and_band
-from .pieces import figure
+from .shared import figure, mean_and_band
 
 STARTS = {"zeros": "from zeros", "others": "from another text's state"}
 
 
 def attractors(files: ResultFiles, statement: str) -> list[Figure]:
-    """Share of the sequences whose state is another than it would be, a panel for every start."""
+    """Fraction of sequences whose state differs from that without a restart, one panel per initial state."""
     panels = []
     for need, models in files.expect_found().items():
         for start, words in STARTS.items():
@@ -23,8 +22,8 @@ def attractors(files: ResultFiles, statement: str) -> list[Figure]:
             panels.append(
                 Panel(
                     title=f"{need}, {words}",
-                    x=Axis("symbols since the start", low=0),
-                    y=Axis("not come back (%)", low=0),
+                    x=Axis("symbols since the restart", low=0),
+                    y=Axis("not recovered (%)", low=0),
                     series=series,
                 )
             )

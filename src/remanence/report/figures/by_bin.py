@@ -1,4 +1,4 @@
-"""Test accuracy by a property of the sequence: by length of a review, by longest dependency of a string of brackets."""
+"""Test accuracy by a property of the sequence: length of a review, longest dependency in a string of brackets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ..figure import Axis, Figure, Panel, Series
 from ..files import ResultFiles, RunFiles
-from .curves import mean_and_band
 from .learning_curves import learning_curves
+from .shared import mean_and_band
 
 NAME = re.compile(r"_(?:(\d+)_(\d+)|over_(\d+))")
 
@@ -24,7 +24,7 @@ def by_dependency(files: ResultFiles, statement: str) -> list[Figure]:
 
 
 def in_bins(files: ResultFiles, statement: str, title: str, at_edge: bool) -> list[Figure]:
-    """A figure with accuracies in bins once runs are finished, and one with learning curves."""
+    """A figure with accuracies in bins, if runs have finished, and one with learning curves."""
     curves = learning_curves(files, statement)
     finished = {
         name: [run for run in runs if run.test(files.score) is not None] for name, runs in files.expect_runs().items()
@@ -50,7 +50,7 @@ def in_bins(files: ResultFiles, statement: str, title: str, at_edge: bool) -> li
 
 
 def bins_of(runs: Mapping[str, Sequence[RunFiles]], score: str) -> dict[str, tuple[int, int | None]]:
-    """Scores of bins that all runs have, by name, with their ends, in order."""
+    """Names and bounds of the bins that all runs have scores for, in order."""
     tests = [(run.result or {}).get("test") or {} for group in runs.values() for run in group]
     found = {}
     for name in tests[0] if tests else ():

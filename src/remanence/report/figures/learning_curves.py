@@ -1,4 +1,4 @@
-"""Scores over the updates of a training: what most experiments show."""
+"""Learning curves: scores over the updates of training."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from ..figure import Axis, Figure, Panel
 from ..files import ResultFiles, RunFiles
-from .curves import guessing, in_sight, titled, with_mean
+from .shared import guessing, in_sight, titled, with_mean
 
 TIMED = "-time"
-"""How the names of models end that see time as an input."""
+"""Suffix of the names of models that get time as an input."""
 SEEDS = "Thick: mean over seeds. Thin: single seeds."
 Groups = Mapping[str, Sequence[RunFiles]]
 
 
 def learning_curves(files: ResultFiles, statement: str) -> list[Figure]:
-    """Validation score and loss over updates, one panel each; models that see time in panels of their own."""
+    """Validation score and loss over updates, one panel each; models with time as an input in separate panels."""
     scores = [files.score] if files.score == "loss" else [files.score, "loss"]
     panels = [
         panel(files, group, score, words)
@@ -40,7 +40,7 @@ def loss_and_score(files: ResultFiles, statement: str) -> list[Figure]:
 
 
 def figure(files: ResultFiles, statement: str, panels: Sequence[Panel]) -> Figure:
-    """Panels of one experiment."""
+    """The figure with these panels; raises NotYetRun if they are empty."""
     if not panels or not any(one.series for one in panels):
         raise files.nothing()
     return Figure(
@@ -55,7 +55,7 @@ def figure(files: ResultFiles, statement: str, panels: Sequence[Panel]) -> Figur
 
 
 def by_inputs(runs: Groups) -> list[tuple[dict[str, Sequence[RunFiles]], str]]:
-    """Models without and with time as an input, under the same names, so that they have the same colours."""
+    """Models without and with time as an input, under the same names, so that their colours match."""
     timed = {name.removesuffix(TIMED): group for name, group in runs.items() if name.endswith(TIMED)}
     others = {name: group for name, group in runs.items() if not name.endswith(TIMED)}
     if not timed:
@@ -67,7 +67,7 @@ def by_inputs(runs: Groups) -> list[tuple[dict[str, Sequence[RunFiles]], str]]:
 def panel(
     files: ResultFiles, runs: Groups, score: str, words: str = "", *, split: str = "validation", axis: str = "update"
 ) -> Panel:
-    """One score of some models."""
+    """One score of several models."""
     own = score == files.score
     scale, unit = (files.scale, files.unit) if own else (1.0, "")
     series = [

@@ -1,4 +1,4 @@
-"""Figures of simulations, which train nothing: decay, gates as functions, and the toy problem."""
+"""Figures of simulations, without training: decay, gate functions and the toy problem."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from ..figure import Axis, Figure, Panel, Reference, Series
 from ..files import ResultFiles
 from ..look import ten_to
-from .pieces import figure
+from .shared import figure
 
 LATE = 10.0
-"""Where the slopes of the toy problem begin: the bounds are about late times."""
+"""Time from which slopes of the toy problem are shown: the bounds hold for late times."""
 LOWEST = -16
 """The lowest power of ten shown of 1 - phi."""
 
 
 def decay(files: ResultFiles, statement: str) -> list[Figure]:
-    """What stays of a memory that hears nothing (pLSTM figure 1)."""
+    """Decay of a memory without input (pLSTM figure 1)."""
     found = files.expect_found()
     crossing = found["crossing"]
     steps = found["steps"]
@@ -26,7 +26,7 @@ def decay(files: ResultFiles, statement: str) -> list[Figure]:
     panel = Panel(
         title="",
         x=Axis("time since the input was switched off (steps)", low=0, high=steps[-1]),
-        y=Axis("what stays of the memory", low=0, high=1.02),
+        y=Axis("fraction of the memory that remains", low=0, high=1.02),
         series=[Series("exponential", steps, found["exponential"]), Series("power law", steps, found["power_law"])],
         references=[Reference(crossing, f"equal after {crossing:.1f}", "x")] if seen else [],
     )
@@ -52,11 +52,11 @@ def gate_functions(files: ResultFiles, statement: str) -> list[Figure]:
             [Series(name, z, values) for name, values in found["slope"].items()],
         ),
         Panel(
-            "what is left to one",
+            "distance to one",
             Axis("pre-activation z", low=tail[0], high=tail[-1]),
             Axis("1 - φ(z)", low=LOWEST, high=0, ticks=[(at, ten_to(at)) for at in range(LOWEST, 1, 4)]),
             [Series(name, tail, values) for name, values in found["tail_log10"].items()],
-            note="The fast gate leaves the panel: log10(1 - φ) goes on to "
+            note="The fast gate leaves the panel: log10(1 - φ) continues to "
             f"{min(found['tail_log10'].get('fast', [0])):.0f} at z = {tail[-1]:g}.",
         ),
     ]
@@ -87,14 +87,14 @@ def toy(files: ResultFiles, statement: str) -> list[Figure]:
             distances,
         ),
         Panel(
-            "how fast it falls: a power of τ is a level line",
+            "rate of decay: a power of τ is a horizontal line",
             Axis("time τ", log=True, low=LATE, high=times[-1]),
             Axis("slope of log(1 - f) over log τ", low=-2, high=0),
             slopes,
             references=[Reference(found["printed_slope"], "as printed\nfor fast")],
         ),
     ]
-    note = "Lines: gradient flow. Points: gradient descent. Dashes: the derived bound for late times."
+    note = "Lines: gradient flow. Points: gradient descent. Dashed: the derived bound for late times."
     return [figure(files, statement, panels, note=note)]
 
 

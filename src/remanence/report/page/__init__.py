@@ -1,4 +1,4 @@
-"""One page with everything: HTML that needs no network, no server and no other file."""
+"""The report as one self-contained HTML page: no network, no server, no other files."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ from ..interactive import interactive, library
 from ..look import KNOWN as THEMES
 from ..section import VERDICTS, Section
 
-TITLE = "What was run, and what came out"
-NO_PLOTLY = (
-    "Figures are pictures without hover and zoom: plotly is not installed (pip install 'remanence-rnn[report]')."
-)
-NO_FIGURES = "There are no figures: neither plotly nor matplotlib is installed (pip install 'remanence-rnn[report]')."
+TITLE = "Experiments and results"
+NO_PLOTLY = "Figures are static images: plotly is not installed (pip install 'remanence-rnn[report]')."
+NO_FIGURES = "No figures: neither plotly nor matplotlib is installed (pip install 'remanence-rnn[report]')."
 
 
 def write(sections: Sequence[Section], path: Path, *, title: str = TITLE, introduction: Sequence[str] = ()) -> None:
     """Write the page.
 
     Args:
-        sections: what to show, in order.
-        path: an HTML file, written whole or not at all.
-        title: of the page.
-        introduction: paragraphs above everything else.
+        sections: Sections of the page, in order.
+        path: HTML file, written atomically.
+        title: Title of the page.
+        introduction: Paragraphs at the top of the page.
 
     Raises:
         ImportError: jinja2 is not installed.
@@ -44,7 +42,7 @@ def write(sections: Sequence[Section], path: Path, *, title: str = TITLE, introd
 
 
 def html(sections: Sequence[Section], *, title: str = TITLE, introduction: Sequence[str] = ()) -> str:
-    """The page as text."""
+    """The page as an HTML string."""
     from jinja2 import Environment, StrictUndefined
 
     program = library()
@@ -83,12 +81,12 @@ def html(sections: Sequence[Section], *, title: str = TITLE, introduction: Seque
 
 
 def resource(name: str) -> str:
-    """A file of this folder."""
+    """Read a file of this package."""
     return (resources(__package__) / name).read_text("utf-8")
 
 
 def for_script(data: Any) -> Any:
-    """Plain data inside a script element: nothing in it can end the element or begin another."""
+    """JSON for a script element, escaped so that nothing in it can end the element or start another."""
     from markupsafe import Markup
 
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -98,12 +96,12 @@ def for_script(data: Any) -> Any:
 
 
 def packed(program: str) -> str:
-    """A third as large; the page unpacks it when the first figure is drawn."""
+    """Compress a script to a third (gzip, base64); the page unpacks it for the first figure."""
     return base64.b64encode(gzip.compress(program.encode(), mtime=0)).decode()
 
 
 def as_picture(figure: Figure) -> str:
-    """A figure as the address of an image inside the page, empty where matplotlib is not installed."""
+    """A figure as a data URL of an SVG image; empty if matplotlib is not installed."""
     try:
         content = drawn(figure, "svg")
     except ImportError:
@@ -112,13 +110,13 @@ def as_picture(figure: Figure) -> str:
 
 
 def tally(section: Section) -> list[tuple[str, int]]:
-    """How many claims have which verdict, in the order of `VERDICTS`."""
+    """Number of claims per verdict, in the order of `VERDICTS`."""
     count = Counter(claim.verdict for claim in section.claims)
     return [(verdict, count[verdict]) for verdict in VERDICTS if count[verdict]]
 
 
 def anchors_of(sections: Sequence[Section]) -> list[str]:
-    """A name for every section that is in the page once."""
+    """A unique anchor for every section."""
     found: list[str] = []
     for section in sections:
         first = name = as_anchor(f"{section.id} {section.preset}")
@@ -131,5 +129,5 @@ def anchors_of(sections: Sequence[Section]) -> list[str]:
 
 
 def as_anchor(words: str) -> str:
-    """Words as part of an address."""
+    """Convert text to an anchor of a URL."""
     return re.sub(r"[^a-z0-9.]+", "-", words.lower()).strip("-")

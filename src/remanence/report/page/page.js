@@ -5,9 +5,9 @@
   const themes = JSON.parse(document.getElementById("themes").textContent);
   const plots = [...document.querySelectorAll(".plot")];
   const coarse = matchMedia("(pointer: coarse)").matches;
-  const PRINTED = 660; // pixels of a page's width
+  const PRINTED = 660; // width of a printed page in pixels
 
-  // The theme: the system's until somebody chooses.
+  // Theme: follows the system until the user chooses one.
   const system = matchMedia("(prefers-color-scheme: dark)");
   const button = document.getElementById("theme");
   const remembered = () => { try { return localStorage.getItem("remanence-theme"); } catch (error) { return null; } };
@@ -21,12 +21,12 @@
   }
   button.addEventListener("click", () => {
     const name = theme() === "dark" ? "light" : "dark";
-    try { localStorage.setItem("remanence-theme", name); } catch (error) { /* then it is not remembered */ }
+    try { localStorage.setItem("remanence-theme", name); } catch (error) { /* not remembered then */ }
     show(name);
   });
   system.addEventListener("change", () => { if (!remembered()) show(system.matches ? "dark" : "light"); });
 
-  // The filter: experiments that have all the words. A page of something else has none.
+  // Filter: shows the experiments that contain all words. Pages without experiments have no filter.
   const filter = document.getElementById("filter");
   const sections = [...document.querySelectorAll(".experiment")];
   const rows = new Map([...document.querySelectorAll("[data-section]")].map((row) => [row.dataset.section, row]));
@@ -43,7 +43,7 @@
   }
   filter?.addEventListener("input", choose);
 
-  // The program that draws comes packed and is unpacked once, for the first figure that is looked at.
+  // plotly.js is compressed in the page and unpacked once, for the first visible figure.
   let program = null;
   function unpack() {
     program ??= (async () => {
@@ -70,7 +70,7 @@
     if (trace.error_y) painted.error_y = { ...trace.error_y, color: trace.type === "bar" ? look.ink : colour };
     return painted;
   }
-  // On a logarithmic axis over one to three decades ticks at 1, 2 and 5: all digits are too many, decades too few.
+  // Log axes over one to three decades get ticks at 1, 2 and 5: all digits are too many, powers of ten too few.
   function logarithmic(data, side) {
     const values = data.flatMap((trace) => trace[side] || []).filter((value) => value > 0);
     if (!values.length) return {};
@@ -97,7 +97,7 @@
       hoverlabel: { align: "left", bgcolor: theme() === "dark" ? "#2a2f37" : "#ffffff", font: { color: look.ink } },
       hovermode: "closest", showlegend: false,
       modebar: { bgcolor: "rgba(0, 0, 0, 0)", color: faded(look.ink, 0.5), activecolor: look.ink, orientation: "h" },
-      // A finger on a figure scrolls the page; the buttons above the figure zoom.
+      // On touch screens, dragging scrolls the page; the buttons above the figure zoom.
       dragmode: coarse ? false : "zoom",
     };
   }
@@ -106,7 +106,7 @@
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
     toImageButtonOptions: { format: "svg", filename: "remanence" },
   };
-  // What somebody has zoomed to stays when the theme changes.
+  // Keep the zoom when the theme changes.
   function kept(plot) {
     const found = {};
     for (const name of ["xaxis", "yaxis"]) {
@@ -137,11 +137,11 @@
       plot.dataset.ready = "yes";
     } catch (error) {
       delete plot.dataset.drawn;
-      plot.textContent = `This figure cannot be drawn here: ${error.message}. A browser of 2023 or later is needed.`;
+      plot.textContent = `This figure cannot be drawn: ${error.message}. A browser from 2023 or later is required.`;
     }
   }
 
-  // A legend for all panels of a figure; an entry hides and shows its series in all of them.
+  // One legend for all panels of a figure; an entry shows or hides its series in all of them.
   function paintLegend(name) {
     const legend = document.querySelector(`#${CSS.escape(name)} .legend`);
     if (!legend) return;
@@ -165,13 +165,13 @@
 
   show(remembered() || (system.matches ? "dark" : "light"));
 
-  // Only what is looked at is drawn: a page with a hundred figures opens as fast as one with a single figure.
+  // Only visible figures are drawn: a page with a hundred figures opens as fast as one with a single figure.
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
   }, { rootMargin: "400px" });
   for (const plot of plots) watcher.observe(plot);
 
-  // On paper: light, everything open, figures as wide as the paper.
+  // Printing: light theme, all details open, figures as wide as the paper.
   let before = null;
   addEventListener("beforeprint", () => {
     if (before) return;
@@ -193,6 +193,6 @@
     show(before.theme);
     before = null;
   });
-  // Paper cannot wait for a program to be unpacked: it is, as soon as there is time.
+  // Printing cannot wait for plotly.js to be unpacked, so unpack it when the browser is idle.
   if (plots.length) (window.requestIdleCallback || setTimeout)(() => unpack().catch(() => {}));
 })();
