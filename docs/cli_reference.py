@@ -65,7 +65,9 @@ def typed(name: str, info: OptionInfo | ArgumentInfo, flag: bool) -> str:
     """A parameter as a user types it, such as `--out DIR`."""
     if isinstance(info, ArgumentInfo):
         return f"`{info.metavar or name.upper()}`"
-    names = info.param_decls or (f"--{name.rstrip('_').replace('_', '-')}",)
+    # In `Annotated[..., typer.Option("--name")]` typer takes the first name as the default.
+    first = (info.default,) if isinstance(info.default, str) and info.default.startswith("-") else ()
+    names = (*first, *(info.param_decls or ())) or (f"--{name.replace('_', '-')}",)
     placeholder = "" if flag else f" {info.metavar or 'VALUE'}"
     return ", ".join(f"`{one}{placeholder}`" for one in names)
 

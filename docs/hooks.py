@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import cli_reference  # noqa: E402
+import cli_reference
 
 NOTEBOOK = "tutorials/first_model.ipynb"
 LINK = re.compile(r"(\]\([\w./-]*first_model)\.ipynb\)")

@@ -2,8 +2,8 @@
 
     python docs/tutorial.py [--out FILE]
 
-overwrites docs/tutorials/first_model.ipynb, or writes another file. A failing cell is an error. Time stamps, which would
-differ between runs, are not stored.
+overwrites docs/tutorials/first_model.ipynb, or writes another file. A failing cell is an error. Time stamps, which
+would differ between runs, are not stored.
 """
 
 from __future__ import annotations
