@@ -97,10 +97,11 @@ def content(name: str) -> str:
         return cpu().markdown()
     if name == "profile":
         return profile()
-    if name == "h200-layers":
-        return every_layer()
+    if name == "layers":
+        return every_layer(bench.load(BENCH / "h200-layers.json")).markdown()
     report = bench.load(BENCH / f"{name}.json")
-    tables = "\n\n".join(table.markdown() for table in bench.tables(report))
+    chosen = [every_layer(report)] if name == "h200-layers" else bench.tables(report)
+    tables = "\n\n".join(table.markdown() for table in chosen)
     return f"{where(report.machine)}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
 
 
@@ -160,16 +161,14 @@ def goals() -> Table:
     return Table("", ("torch over ours", "at least", "aim", "TF32", "bfloat16", "full float32"), rows)
 
 
-def every_layer() -> str:
+def every_layer(report: BenchReport) -> Table:
     """Every layer at every shape with the engine `auto`."""
-    report = bench.load(BENCH / "h200-layers.json")
     chosen = [row for row in report.timings if row.engine == "auto" and row.training_ratio is not None]
     shapes = list(dict.fromkeys(row.shape for row in chosen))
     found = {(row.layer, row.shape): f"{row.training_ratio:.2f} / {row.forward_ratio:.2f}" for row in chosen}
     layers = dict.fromkeys(row.layer for row in chosen)
     rows = [(layer, *(found.get((layer, shape), "-") for shape in shapes)) for layer in layers]
-    headings = ("training / inference", *(f"{shape.name}: {shape.sizes}" for shape in shapes))
-    return f"{where(report.machine)}\n\n    {report.command}\n\n{Table('', headings, rows, words=1).markdown()}"
+    return Table("", ("training / inference", *(f"{shape.name}: {shape.sizes}" for shape in shapes)), rows, words=1)
 
 
 def measured(goal: Goal, report: BenchReport) -> list[float | None]:

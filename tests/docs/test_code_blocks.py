@@ -2,9 +2,9 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ NEEDED = {
     "docs/how-to/report.md": ["run", "plstm/copy-200", "--preset", "smoke", "--models", "plstm", "--seeds", "1"],
 }
 """Commands that have to run before the blocks of a page."""
+PACKAGES = {"docs/how-to/report.md": ["jinja2"], "docs/figures.md": ["matplotlib"]}
 
 
 def blocks(text, language):
@@ -46,27 +47,25 @@ def run(folder, *words):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def write_letters(folder):
-    """Texts for the page on corpora."""
-    (folder / "letters").mkdir()
-    for year in (1898, 1899, 1900, 1901):
-        (folder / "letters" / f"{year}.txt").write_text("dear friend I write to you\nyour friend\n" * 9)
-    shutil.copytree(ROOT / "results/mts/routing-ptb/short", folder / "runs/mts/routing-ptb/short")
+def prepare(name, folder):
+    """Make what the blocks of a page need."""
+    if name in NEEDED:
+        run(folder, "-m", "remanence", *NEEDED[name])
+    (folder / "results").symlink_to(ROOT / "results")
+    if name == "docs/reference/corpora.md":
+        (folder / "letters").mkdir()
+        for year in (1898, 1899, 1900, 1901):
+            (folder / "letters" / f"{year}.txt").write_text("dear friend I write to you\nyour friend\n" * 9)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", sorted(RUNNABLE))
-def test_python_blocks_run(name, tmp_path, request):
-    if name in NEEDED:
-        run(tmp_path, "-m", "remanence", *NEEDED[name])
-    if name == "docs/how-to/report.md":
-        pytest.importorskip("jinja2", reason="jinja2 is not installed: pip install 'remanence-rnn[report]'")
-    if name == "docs/reference/corpora.md":
-        write_letters(tmp_path)
-        with request.getfixturevalue("real_data")("ptb"):
-            run(tmp_path, "-c", "\n".join(blocks(PAGES[name].read_text("utf-8"), "python")))
-        return
-    run(tmp_path, "-c", "\n".join(blocks(PAGES[name].read_text("utf-8"), "python")))
+def test_python_blocks_run(name, tmp_path, real_data):
+    for package in PACKAGES.get(name, ()):
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install 'remanence-rnn[report]'")
+    prepare(name, tmp_path)
+    with real_data("ptb") if name == "docs/reference/corpora.md" else nullcontext():
+        run(tmp_path, "-c", "\n".join(blocks(PAGES[name].read_text("utf-8"), "python")))
 
 
 @pytest.mark.parametrize("name", sorted(name for name in PAGES if WRITTEN.match(name)))
