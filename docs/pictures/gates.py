@@ -106,7 +106,7 @@ def draw_all(figure: Figure) -> None:
     right.plot(refine.z[after], np.log10(1 - refine.forget[after]), color=ORANGE, linestyle=DASHES[1])
     titled(left, "the gate", "forget value f", SPAN)
     titled(middle, "its slope", "df/dz", SPAN)
-    titled(right, "how it comes near one", "1 - f", (0, 6))
+    titled(right, "how it approaches one", "1 - f", (0, 6))
     middle.set_ylim(bottom=0)
     right.set_ylim(-6, 0)
     right.set_yticks(range(-6, 1, 2), ["$10^{-6}$", "$10^{-4}$", "$10^{-2}$", "1"])
