@@ -64,13 +64,13 @@ GOALS = (
     Goal("memory, 512 units", 1, 1, "pixel-512", "memory_ratio"),
     Goal("memory, 716 units", 1, 1, "char-ptb", "memory_ratio"),
     Goal("memory, 1150 units", 1, 1, "word-ptb", "memory_ratio"),
-    Goal("eight layers side by side over one", 2, 1.3, "", "ratio", small=True),
-    Goal("the same as a CUDA graph", 2, 1.3, "", "replayed_ratio", small=True),
+    Goal("eight layers in one launch over one", 2, 1.3, "", "ratio", small=True),
+    Goal("the same, replayed from a CUDA graph", 2, 1.3, "", "replayed_ratio", small=True),
 )
 TASKS = ("copy-200", "digits", "frequency")
 LOOPS = (
     *(Goal(f"training loop, {task}: eight seeds over one", 2, 1.3, task, "seeds", small=True) for task in TASKS),
-    *(Goal(f"training loop, {task}: bare update over it", 0.9, 0.97, task, "ratio") for task in TASKS),
+    *(Goal(f"training loop, {task}: bare update over the whole", 0.9, 0.97, task, "ratio") for task in TASKS),
 )
 MODELS = ("fast", "plstm")
 """The names of the gates in the training loop."""
