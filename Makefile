@@ -48,7 +48,7 @@ docs: $(STAMP)
 tutorial: $(STAMP)
 	$(BIN)/python docs/tutorial.py
 
-# The table and the picture of docs/irregular.md.
+# The table and the plot of docs/tutorials/irregular.md.
 irregular: $(STAMP)
 	$(BIN)/python docs/irregular.py
 

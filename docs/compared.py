@@ -1,4 +1,4 @@
-"""Two versions of the package on one GPU: is what kernels are derived from as fast as what was there before?
+"""Two versions of the package on one GPU: are generated kernels as fast as the hand-written ones before?
 
     git worktree add ../before COMMIT
     PYTHONPATH=../before/src python docs/compared.py > before.txt
@@ -38,13 +38,13 @@ BESIDE = {
     "proj fast": "torch proj",
     "proj power_law": "torch proj",
 }
-"""Gates and cells of one's own, and the nearest of the package."""
+"""Custom gates and cells, and the nearest of the package."""
 ENOUGH = 0.3
-"""Seconds of measuring."""
+"""Seconds per measurement."""
 
 
 def layers(inputs: int, units: int, own: bool) -> dict[str, Callable[[], torch.nn.Module]]:
-    """What is timed, by name."""
+    """The layers that are timed, by name."""
     import remanence as rm
 
     found: dict[str, Callable[[], torch.nn.Module]] = {
@@ -68,7 +68,7 @@ def layers(inputs: int, units: int, own: bool) -> dict[str, Callable[[], torch.n
 
 
 def own_cells() -> dict:
-    """Cells of the package as if somebody else had written them, so that all of them is derived; and a new one."""
+    """Cells of the package as custom cells, so that everything is generated; and a new one."""
     from remanence.cells import GRUCell, JANETCell, LSTMCell, Step
     from remanence.gates import Fast, Sigmoid
 
@@ -101,7 +101,7 @@ def own_cells() -> dict:
 
 
 def own_gates() -> tuple:
-    """One without state, and one with two carried values and two weights a unit."""
+    """A custom gate without state, and one with two carried values and two parameters per unit."""
     from remanence.gates import Forgetting, Gate
 
     class Cauchy(Gate):
@@ -148,7 +148,7 @@ def median(call: Callable[[], object]) -> float:
 
 
 def measure(own: bool) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    """Training step and inference of everything, by shape and name."""
+    """Training step and inference of every layer, by shape and name."""
     for steps, batch, inputs, units in SHAPES:
         x, w = torch.randn(steps, batch, inputs, device="cuda"), torch.randn(steps, batch, units, device="cuda")
 
@@ -167,7 +167,7 @@ def measure(own: bool) -> Iterator[tuple[str, dict[str, list[float]]]]:
             infer(layer)
 
         made = {name: make().to("cuda") for name, make in layers(inputs, units, own).items()}
-        with ThreadPoolExecutor(8) as pool:  # kernels compile side by side
+        with ThreadPoolExecutor(8) as pool:  # compile kernels in parallel
             list(pool.map(once, made.values()))
         yield (
             f"{steps}, {batch}, {inputs}, {units}",
@@ -182,7 +182,7 @@ def measure(own: bool) -> Iterator[tuple[str, dict[str, list[float]]]]:
 
 
 def table(paths: list[str]) -> str:
-    """Time before over time after, training / inference; of one's own, over the nearest before."""
+    """Time before over time after, training / inference; for custom ones, over the nearest before."""
     *before, after = (dict(map(json.loads, Path(path).read_text("utf-8").splitlines())) for path in paths)
     names = [name for name in next(iter(after.values())) if not name.startswith("torch")]
     lines = [f"| T, B, I, H | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]

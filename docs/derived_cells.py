@@ -1,4 +1,4 @@
-"""Cells derived as a whole against the same by hand, on a CPU.
+"""Fully generated cells against hand-written ones, on a CPU.
 
     python docs/derived_cells.py
 
@@ -49,11 +49,11 @@ PAIRS: dict[str, tuple[type[GatedCell], type[GatedCell], str]] = {
     "JANET, fast": (JANETCell, OwnJANET, "fast"),
     "JANET, power law": (JANETCell, OwnJANET, "power_law"),
 }
-"""By hand, and a subclass that changes nothing but the name, so that all of it is derived."""
+"""The hand-written cell, and a subclass that changes only the name, so that everything is generated."""
 
 
 def compared(calls: list[Callable[[], object]]) -> float:
-    """The first one's time over that of the second."""
+    """Time of the first over that of the second."""
     times: list[list[float]] = [[], []]
     for _ in range(ROUNDS + 2):
         for call, took in zip(calls, times, strict=True):
@@ -65,7 +65,7 @@ def compared(calls: list[Callable[[], object]]) -> float:
 
 
 def ratios(name: str, engine: str) -> str:
-    """Of a cell on an engine."""
+    """The ratios of a cell on an engine."""
     *cells, gate = PAIRS[name]
     layers = [rm.nn.Recurrent(cell(gate_named(gate)), INPUTS, UNITS, engine=engine) for cell in cells]
     inputs = torch.randn(STEPS, BATCH, INPUTS)

@@ -1,10 +1,10 @@
-"""An irregular series from the raw table to what the units remember: the numbers and the picture of docs/irregular.md.
+"""The table and the plot of docs/tutorials/irregular.md: an irregular series, from raw data to what units remember.
 
-    python docs/irregular.py [--seeds 5] [--epochs 30] [--train 2000] [--runs runs] [--page docs/irregular.md]
+    python docs/irregular.py [--seeds 5] [--epochs 30] [--train 2000] [--runs runs] [--page FILE]
 
-trains what is not trained yet in RUNS, and writes the table into the page and the picture beside it, in `pictures`. The
-data are docs/co2.csv: weekly carbon dioxide at Mauna Loa, 1958 to 2001, in parts per million, with weeks missing
-(Keeling and Whorf 2004, public domain, as statsmodels ships it).
+trains the models that are missing in RUNS, writes the table into the page, and the plot into the folder `pictures` next
+to the folder of the page. The data are docs/tutorials/co2.csv: weekly carbon dioxide at Mauna Loa, 1958 to 2001, in
+parts per million, with weeks missing (Keeling and Whorf 2004, public domain, as shipped with statsmodels).
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from remanence.tasks import SequenceData
 
 HERE = Path(__file__).parent
 SAMPLES = 20
-"""Samples of a sequence."""
+"""Samples per sequence."""
 GAP = 5
 """Weeks between two samples on average; the unit of time of all models."""
 AHEAD = 8
-"""Weeks from the last sample to the value to be told."""
+"""Weeks from the last sample to the target."""
 SCALE = 3.0
-"""Parts per million that are one in inputs and targets."""
+"""Scale of inputs and targets: parts per million per unit."""
 UNITS = 32
 YEARS = {"train": (1958, 1984), "validation": (1984, 1991), "test": (1991, 2002)}
 
 
 def series() -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Week of every measurement, counted from the first, and parts per million; missing weeks are not there."""
-    with (HERE / "co2.csv").open(encoding="utf-8") as file:
+    """Week of every measurement, counted from the first, and parts per million; without missing weeks."""
+    with (HERE / "tutorials" / "co2.csv").open(encoding="utf-8") as file:
         rows = [(row["date"], row["co2"]) for row in csv.DictReader(file) if row["co2"]]
     days = [date(int(day[:4]), int(day[4:6]), int(day[6:])) for day, _ in rows]
     weeks = numpy.array([(day - days[0]).days / 7 for day in days])
@@ -63,7 +63,7 @@ def sequences(split: str, count: int) -> SequenceData:
         end = at[-1] + AHEAD
         if end >= last or any(week not in known for week in (*at, end)):
             continue  # a week without a measurement
-        start = known[at[0]]  # the level of the year is no matter: it is not known beforehand
+        start = known[at[0]]  # relative to the start: the level of the year is unknown
         inputs.append([(known[week] - start) / SCALE for week in at])
         targets.append((known[end] - start) / SCALE)
         times.append([week / GAP for week in at])
@@ -71,7 +71,7 @@ def sequences(split: str, count: int) -> SequenceData:
 
 
 def models() -> dict[str, tuple[str, Callable[[], SequenceModel]]]:
-    """What is compared: where dt goes, and what makes a model."""
+    """The models: where dt goes, and how to construct one."""
 
     def one(make: Callable[[int], torch.nn.Module], dt_input: bool) -> Callable[[], SequenceModel]:
         return lambda: SequenceModel(make(1 + dt_input), 1, readout="last", dt_input=dt_input)
@@ -88,7 +88,7 @@ def models() -> dict[str, tuple[str, Callable[[], SequenceModel]]]:
 
 
 def trained(seeds: int, epochs: int, count: int, runs: Path) -> dict[str, list[Fitted]]:
-    """Every model with every seed. What is there already is not trained again."""
+    """Every model with every seed. Finished runs are not trained again."""
     data = {split: sequences(split, size) for split, size in (("train", count), ("validation", 500), ("test", 1000))}
     found: dict[str, list[Fitted]] = {}
     for name, (_, make) in models().items():
@@ -113,7 +113,7 @@ def trained(seeds: int, epochs: int, count: int, runs: Path) -> dict[str, list[F
 
 
 def table(found: dict[str, list[Fitted]]) -> str:
-    """A row for every model, and what needs no model, as markdown."""
+    """A row for every model and for the guesses, as Markdown."""
     test = sequences("test", 1000).batch
     guesses = {"the last sample": test.inputs[-1, :, 0], "the first sample": torch.zeros(1)}
     lines = ["| model | dt goes to | weights | test error, ppm | single seeds |", "|---|---|---|---|---|"]
@@ -129,7 +129,7 @@ def table(found: dict[str, list[Fitted]]) -> str:
 
 
 def picture(found: dict[str, list[Fitted]], path: Path) -> None:
-    """One sequence of the test, what the units of a power law hold of it, and how long units of both kinds hold."""
+    """A test sequence, the ages of power-law units, and the forget values of an LSTM."""
     test = sequences("test", 1000)
     batch = test[[0]].batch
     assert batch.dt is not None
@@ -167,13 +167,14 @@ def picture(found: dict[str, list[Fitted]], path: Path) -> None:
 
 
 def main() -> None:
-    """Train, write the table, draw the picture."""
-    parser = argparse.ArgumentParser(description="Make the numbers and the picture of docs/irregular.md.")
+    """Train, write the table, draw the plot."""
+    parser = argparse.ArgumentParser(description="Make the table and the plot of docs/tutorials/irregular.md.")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--train", type=int, default=2000, help="training sequences")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs")
-    parser.add_argument("--page", type=Path, default=HERE / "irregular.md", help="page to write the table into")
+    page = HERE / "tutorials" / "irregular.md"
+    parser.add_argument("--page", type=Path, default=page, help="page to write the table into")
     given = parser.parse_args()
     torch.set_num_threads(1)  # small models
     found = trained(given.seeds, given.epochs, given.train, given.runs)
@@ -184,7 +185,7 @@ def main() -> None:
     if not rest or not after:
         raise SystemExit(f"expected {begin.strip()} and {end.strip()} in {given.page}, got a page without")
     files.write(given.page, (before + begin + table(found) + end + after).encode())
-    picture(found, given.page.parent / "pictures" / "irregular.png")
+    picture(found, given.page.resolve().parents[1] / "pictures" / "irregular.png")
 
 
 if __name__ == "__main__":

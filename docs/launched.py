@@ -1,10 +1,10 @@
-"""What launchers of sweeps cost: to start, and for every unit of work.
+"""The overhead of the launchers of sweeps: to start, and per unit of work.
 
     python docs/launched.py plain local ray slurm
 
 Two sweeps of the same small units, one with twice as many as the other, are timed for each launcher with one unit at a
 time, and for `local` with one for every core. What the additional units take is what a unit takes; `plain` is one
-`remanence run` of all, and comes first. The numbers are in docs/many.md.
+`remanence run` of all, and comes first. The numbers are in docs/how-to/many-gpus.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 UNITS = 6
 """Units of the smaller sweep."""
 SIZES = ["train.epochs=30", "task.train_size=320"]
-"""Of a unit: a second or two."""
+"""Settings of a unit: it takes a second or two."""
 LAUNCHERS = {
     "plain": [],
     "local": ["--launcher", "local"],
@@ -36,16 +36,16 @@ class Cost(NamedTuple):
     start: float
     """Before and after all units."""
     unit: float
-    """Of a unit, with what the launcher does around it."""
+    """Per unit, including the overhead of the launcher."""
 
     @classmethod
     def of(cls, few: float, many: float, units: int = UNITS) -> Cost:
-        """From what so many units take, and twice as many."""
+        """From the seconds of so many units, and of twice as many."""
         return cls(2 * few - many, (many - few) / units)
 
 
 def command(launcher: str, units: int, workers: int, out: Path) -> list[str]:
-    """What is timed."""
+    """The command that is timed."""
     common = ["plstm/copy-200", "--preset", "smoke", "--models", "plstm", "--seeds", f"1-{units}", "--out", str(out)]
     common += [word for size in SIZES for word in ("--set", size)]
     if launcher == "plain":
@@ -66,7 +66,7 @@ def timed(launcher: str, units: int, workers: int = 1) -> float:
 
 
 def line(name: str, cost: Cost, plain: Cost | None) -> str:
-    """A line of the table; what a launcher adds to a unit, and how much that is of one that takes a minute."""
+    """A row of the table: what a launcher adds to a unit, also relative to a unit of one minute."""
     if plain is None:
         return f"| {name} | {cost.start:.1f} | {cost.unit:.2f} | | |"
     more = cost.unit - plain.unit

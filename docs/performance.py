@@ -1,8 +1,8 @@
-"""Put the numbers of results/bench into docs/performance.md.
+"""Write the tables of docs/performance.md and docs/developers/*.md from the files in results/bench.
 
     python docs/performance.py
 
-The page is written by hand but for what stands between `<!-- NAME -->` and `<!-- end -->`: tables, made here.
+Each table is between `<!-- NAME -->` and `<!-- end -->`. The rest of the pages is written manually.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ from remanence.bench import BenchReport
 from remanence.table import Table
 
 DOCS = Path(__file__).resolve().parent
-PAGE = DOCS / "performance.md"
+PAGES = (DOCS / "performance.md", *(DOCS / "developers" / f"{name}.md" for name in ("kernels", "tried", "benchmarks")))
 BENCH = DOCS.parent / "results" / "bench"
 PLACE = re.compile(r"(<!-- (?P<name>(?!end)[a-z0-9-]+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 GATES = ("fast", "power_law")
-PRECISIONS = ("tf32", "bf16", "full")
+PRECISIONS = {"tf32": "TF32", "bf16": "bfloat16", "full": "full float32"}
+CPUS = {"two-cpu-cores": "2 ARM cores", "two-x86-cores": "2 x86 cores", "sixteen-x86-cores": "16 x86 cores"}
+"""Files with a table of the page for users, and what their machines are called there."""
 
 
 class Goal(NamedTuple):
-    """A line of the first table."""
+    """A row of the table of goals."""
 
     what: str
     least: float
     aim: float
     shape: str
-    """What is timed, or the task of the training loop; nothing where replicas are."""
+    """The shape that is timed, or the task of the training loop; empty for replicas."""
     ratio: str
-    """Which one of a timing, of replicas or of the training loop."""
+    """The ratio of a timing, of replicas or of the training loop."""
     small: bool = False
-    """Whether it is to be small: eight over one."""
+    """Whether smaller is better: the time of eight over that of one."""
 
     def bound(self, value: float) -> str:
-        """A bound in words."""
+        """A bound as text."""
         return f"under {value:g}" if self.small else f"{value:g}"
 
     def reached(self, value: float) -> bool:
-        """Whether it is what is asked for at least."""
+        """Whether a value reaches the target."""
         return value < self.least if self.small else value >= self.least
 
 
@@ -62,48 +64,92 @@ GOALS = (
     Goal("memory, 512 units", 1, 1, "pixel-512", "memory_ratio"),
     Goal("memory, 716 units", 1, 1, "char-ptb", "memory_ratio"),
     Goal("memory, 1150 units", 1, 1, "word-ptb", "memory_ratio"),
-    Goal("eight layers side by side over one", 2, 1.3, "", "ratio", small=True),
-    Goal("the same as a CUDA graph", 2, 1.3, "", "replayed_ratio", small=True),
+    Goal("eight layers in one launch over one", 2, 1.3, "", "ratio", small=True),
+    Goal("the same, replayed from a CUDA graph", 2, 1.3, "", "replayed_ratio", small=True),
 )
 TASKS = ("copy-200", "digits", "frequency")
 LOOPS = (
     *(Goal(f"training loop, {task}: eight seeds over one", 2, 1.3, task, "seeds", small=True) for task in TASKS),
-    *(Goal(f"training loop, {task}: bare update over it", 0.9, 0.97, task, "ratio") for task in TASKS),
+    *(Goal(f"training loop, {task}: bare update over the whole", 0.9, 0.97, task, "ratio") for task in TASKS),
 )
 MODELS = ("fast", "plstm")
-"""What the gates are called in the training loop."""
+"""The names of the gates in the training loop."""
 
 
 def main() -> None:
-    """Make the tables anew."""
-    files.write(PAGE, filled(PAGE.read_text("utf-8")).encode())
+    """Write all pages."""
+    for page in PAGES:
+        files.write(page, filled(page.read_text("utf-8")).encode())
 
 
 def filled(page: str) -> str:
-    """The page with every table as the files say."""
+    """The page with current tables."""
     return PLACE.sub(lambda place: f"{place[1]}\n{content(place['name'])}\n\n", page)
 
 
 def content(name: str) -> str:
-    """What belongs into a place."""
+    """The text of a place."""
     if name == "goals":
         return goals().markdown()
+    if name == "gpu":
+        return gpu().markdown()
+    if name == "cpu":
+        return cpu().markdown()
     if name == "profile":
         return profile()
-    if name == "h200-layers":
-        return every_layer()
+    if name == "layers":
+        return every_layer(bench.load(BENCH / "h200-layers.json")).markdown()
     report = bench.load(BENCH / f"{name}.json")
-    tables = "\n\n".join(table.markdown() for table in bench.tables(report))
+    chosen = [every_layer(report)] if name == "h200-layers" else bench.tables(report)
+    tables = "\n\n".join(table.markdown() for table in chosen)
     return f"{where(report.machine)}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
 
 
 def where(machine: Mapping[str, str]) -> str:
-    """The machine in a line."""
+    """The machine in one line."""
     return "; ".join(f"{key}: {value}" for key, value in machine.items() if key != "load")
 
 
+def gpu() -> Table:
+    """Both gates at every shape, as `auto` runs them."""
+    reports = {name: bench.load(BENCH / f"h200-{name}.json") for name in PRECISIONS}
+    shapes = dict.fromkeys(row.shape for row in reports["tf32"].timings)
+    rows = [
+        (f"{shape.name}: {shape.sizes}", *(both(reports[name], shape.name, ratio) for _, name, ratio in COLUMNS))
+        for shape in shapes
+    ]
+    return Table("", ("torch over ours", *(f"{what}, {PRECISIONS[name]}" for what, name, _ in COLUMNS)), rows, words=1)
+
+
+COLUMNS = (
+    *(("training", name, "training_ratio") for name in PRECISIONS),
+    *(("inference", name, "forward_ratio") for name in ("tf32", "bf16")),
+    *(("memory", name, "memory_ratio") for name in ("tf32", "bf16")),
+)
+
+
+def both(report: BenchReport, shape: str, ratio: str) -> str:
+    """A ratio of both gates at a shape; a dash if it was not measured."""
+    return shown(measured(Goal("", 0, 0, shape, ratio), report), lambda _: True)
+
+
+def cpu() -> Table:
+    """Every layer on every CPU at the smallest and the largest shape: training / inference."""
+    reports = {label: bench.load(BENCH / f"{name}.json") for name, label in CPUS.items()}
+    timings = [(label, row) for label, report in reports.items() for row in report.timings if row.engine == "auto"]
+    shapes = [shape for shape in dict.fromkeys(row.shape for _, row in timings) if shape.name != "cpu-128"]
+    found = {
+        (row.layer, label, row.shape): f"{row.training_ratio:.2f} / {row.forward_ratio:.2f}" for label, row in timings
+    }
+    places = [(label, shape) for label in reports for shape in shapes]
+    layers = dict.fromkeys(row.layer for _, row in timings)
+    rows = [(layer, *(found.get((layer, *place), "-") for place in places)) for layer in layers]
+    headings = (f"{label}, B{shape.batch} H{shape.units}" for label, shape in places)
+    return Table("", ("training / inference", *headings), rows, words=1)
+
+
 def goals() -> Table:
-    """Goals, and what was measured for them."""
+    """Goals and measured values."""
     reports = [bench.load(BENCH / f"h200-{precision}.json") for precision in PRECISIONS]
     training = bench.load(BENCH / "h200-training.json")
     found = [(goal, [measured(goal, report) for report in reports]) for goal in GOALS]
@@ -115,20 +161,18 @@ def goals() -> Table:
     return Table("", ("torch over ours", "at least", "aim", "TF32", "bfloat16", "full float32"), rows)
 
 
-def every_layer() -> str:
-    """Every layer at every shape, as `auto` runs it."""
-    report = bench.load(BENCH / "h200-layers.json")
+def every_layer(report: BenchReport) -> Table:
+    """Every layer at every shape with the engine `auto`."""
     chosen = [row for row in report.timings if row.engine == "auto" and row.training_ratio is not None]
     shapes = list(dict.fromkeys(row.shape for row in chosen))
     found = {(row.layer, row.shape): f"{row.training_ratio:.2f} / {row.forward_ratio:.2f}" for row in chosen}
     layers = dict.fromkeys(row.layer for row in chosen)
     rows = [(layer, *(found.get((layer, shape), "-") for shape in shapes)) for layer in layers]
-    headings = ("training / inference", *(f"{shape.name}: {shape.sizes}" for shape in shapes))
-    return f"{where(report.machine)}\n\n    {report.command}\n\n{Table('', headings, rows, words=1).markdown()}"
+    return Table("", ("training / inference", *(f"{shape.name}: {shape.sizes}" for shape in shapes)), rows, words=1)
 
 
 def measured(goal: Goal, report: BenchReport) -> list[float | None]:
-    """Of both gates."""
+    """A ratio of both gates."""
     if not goal.shape:
         eight = {row.layer: getattr(row, goal.ratio) for row in report.replicas if row.count == 8}
         return [eight.get(gate) for gate in GATES]
@@ -137,7 +181,7 @@ def measured(goal: Goal, report: BenchReport) -> list[float | None]:
 
 
 def looped(goal: Goal, report: BenchReport) -> list[float | None]:
-    """The same of the training loop."""
+    """A ratio of both models in the training loop."""
     rows = {(row.layer, row.replicas): row for row in report.programs if row.task == goal.shape}
     if goal.ratio == "seeds":
         return [rows[model, 8].whole_ms / rows[model, 1].whole_ms for model in MODELS]
@@ -145,11 +189,11 @@ def looped(goal: Goal, report: BenchReport) -> list[float | None]:
 
 
 NOTHING: list[float | None] = [None, None]
-"""What was not measured, of both gates."""
+"""Not measured, for both gates."""
 
 
 def shown(values: list[float | None], holds: Callable[[float], bool]) -> str:
-    """Both, a miss in bold; a dash if nothing was measured."""
+    """Both values, missed targets in bold; a dash if neither was measured."""
     if all(value is None for value in values):
         return "-"
     texts = [f"{value:.2f}" if value is not None else "-" for value in values]
@@ -159,7 +203,7 @@ def shown(values: list[float | None], holds: Callable[[float], bool]) -> str:
 
 
 def profile() -> str:
-    """What a profiler saw."""
+    """The table of the profiler."""
     found = json.loads((BENCH / "h200-ncu.json").read_text("utf-8"))
     rows = []
     for kernel in found["kernels"]:

@@ -1,10 +1,10 @@
-"""One training step of a few layers, for a profiler, and what it saw as a file.
+"""One training step of a few layers for a profiler, and its output as a file.
 
     ncu --csv --print-units base --metrics "$(python docs/profiled.py metrics)" \
         -k 'regex:^(whole_|wide_)?(forward|backward)$' python docs/profiled.py > profile.csv
     python docs/profiled.py kept profile.csv results/bench/h200-ncu.json
 
-The file is what docs/performance.md shows.
+docs/developers/kernels.md shows the file.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ METRICS = {
     "registers": "launch__registers_per_thread",
     "warps_per_processor": "sm__warps_active.avg.per_cycle_active",
 }
-"""What is kept of a kernel, and ncu's name for it; times come in nanoseconds."""
+"""The stored metrics and their names in ncu; times are in nanoseconds."""
 STALLS = ("wait", "short_scoreboard", "long_scoreboard", "barrier", "mio_throttle", "math_pipe_throttle")
-"""What warps wait for."""
+"""Stall reasons."""
 NAMES = "'regex:^(whole_|wide_)?(forward|backward)$'"
 KEPT = f"ncu --csv --print-units base --metrics METRICS -k {NAMES} python docs/profiled.py"
 
 
 class Layer(NamedTuple):
-    """A layer, or several of its kind side by side."""
+    """A layer, or several of its kind in one launch."""
 
     model: str
     units: int
@@ -60,7 +60,7 @@ GATES = {"fast": "fast", "plstm": "power_law"}
 
 
 def stall(reason: str) -> str:
-    """ncu's name of the number of warps that wait for something, at every issue."""
+    """ncu's name of the number of warps that stall for a reason, per issue."""
     return f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
 
 
@@ -79,7 +79,7 @@ def step() -> None:
 
 
 def kernels(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """What ncu said of every kernel, in the order of `LAYERS`, forward and backward."""
+    """The metrics of every kernel, in the order of `LAYERS`, forward and backward."""
     found: dict[str, dict[str, float]] = {}
     names: dict[str, str] = {}
     for row in csv.DictReader(line for line in lines if line.startswith('"')):
@@ -101,7 +101,7 @@ def kernels(lines: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def keep(profile: Path, file: Path) -> None:
-    """Write what a profile says, with the machine, to a file."""
+    """Write a profile, with the machine, to a file."""
     import torch
 
     from remanence import files
@@ -114,7 +114,7 @@ def keep(profile: Path, file: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """As above."""
+    """The commands of the module docstring."""
     match arguments:
         case []:
             step()

@@ -1,9 +1,9 @@
-"""Inference in float32 beside torch's LSTM with int8 weights (dynamic quantisation), on one thread of a CPU.
+"""Inference in float32 against torch's LSTM with int8 weights (dynamic quantisation), on one thread of a CPU.
 
     python docs/quantised.py
 
-Milliseconds of CPU time, the least of several calls: other work on the machine is not counted. The table is in
-docs/deploy.md.
+Milliseconds of CPU time, the minimum of several calls: other work on the machine does not count. The table is in
+docs/how-to/deploy.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PATIENCE = 5.0
 
 
 def measured(steps: int, rows: int, units: int) -> str:
-    """A line of the table."""
+    """A row of the table."""
     x = torch.randn(steps, rows, units)
     theirs = nn.LSTM(units, units).eval()
     with warnings.catch_warnings():
@@ -42,7 +42,7 @@ def measured(steps: int, rows: int, units: int) -> str:
 
 
 def milliseconds(call: Callable[[], object]) -> float:
-    """Of CPU time, the least of several calls."""
+    """CPU time, the minimum of several calls."""
     call()
     found, end = [], time.monotonic() + PATIENCE
     while len(found) < 30 and (not found or time.monotonic() < end):

@@ -1,8 +1,8 @@
-"""What a training step needs with and without `recompute`, each in a process of its own.
+"""Memory and time of a training step with and without `recompute`, each in its own process.
 
     python docs/recomputed.py [cpu|cuda]
 
-The tables are in docs/performance.md.
+The tables are in docs/developers/kernels.md.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import torch
 
 SIZES = {"cpu": (2000, 64, 8, 128), "cuda": (5000, 100, 1, 256)}
-"""Of a device: steps, sequences, inputs and units."""
+"""By device: steps, sequences, inputs and units."""
 KINDS = {"torch's LSTM": None, "fast": 0, "fast, recompute=4": 4, "fast, recompute=8": 8, "fast, recompute=16": 16}
 
 
 def measured(device: str, kind: str) -> str:
-    """MiB by which the most that was ever in use grows in one step, and milliseconds of a later one."""
+    """Growth of the peak memory in one step in MiB, and milliseconds of a later step."""
     import torch
 
     import remanence as rm
@@ -55,7 +55,7 @@ def _step(layer: torch.nn.Module, sequences: torch.Tensor) -> float:
 
 
 def _most(device: str) -> float:
-    """MiB that were in use at once so far, those of the process on a CPU (Linux counts them in KiB)."""
+    """Peak memory so far in MiB; on a CPU that of the process (in KiB on Linux)."""
     import torch
 
     if device == "cuda":

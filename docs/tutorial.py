@@ -1,9 +1,9 @@
-"""Run the tutorial notebook and keep what its cells print and draw.
+"""Run the tutorial notebook and store its outputs.
 
     python docs/tutorial.py [--out FILE]
 
-writes docs/tutorial.ipynb anew, or another file. A cell that fails is an error. Times of day, which would differ from
-one run to the next, are not kept.
+overwrites docs/tutorials/first_model.ipynb, or writes another file. A failing cell is an error. Time stamps, which
+would differ between runs, are not stored.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from nbclient import NotebookClient
 
 from remanence import files
 
-NOTEBOOK = Path(__file__).parent / "tutorial.ipynb"
+NOTEBOOK = Path(__file__).parent / "tutorials" / "first_model.ipynb"
 
 
 def executed(path: Path) -> nbformat.NotebookNode:
-    """The notebook after all of its cells ran in order, in a kernel of its own."""
+    """Run all cells in order in a new kernel and return the notebook."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, kernel_name="python3", timeout=600, record_timing=False, coalesce_streams=True)
     return client.execute()
@@ -28,11 +28,11 @@ def executed(path: Path) -> nbformat.NotebookNode:
 
 def main() -> None:
     """Run it and write it."""
-    parser = argparse.ArgumentParser(description="Run the tutorial notebook and keep its outputs.")
+    parser = argparse.ArgumentParser(description="Run the tutorial notebook and store its outputs.")
     parser.add_argument("--out", type=Path, default=NOTEBOOK, help="file to write")
     out = parser.parse_args().out
     notebook = executed(NOTEBOOK)
-    # Versions of the kernel say nothing about the tutorial and would change the file.
+    # Kernel versions are irrelevant to the tutorial and would change the file.
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
     files.write(out, (nbformat.writes(notebook) + "\n").encode())
 

@@ -110,7 +110,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 def test_the_distribution_has_the_name_that_hints_say():
     assert PROJECT["name"] == rm.version.DISTRIBUTION
     extras = set(PROJECT["optional-dependencies"])
-    texts = [path.read_text("utf-8") for path in (*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))]
+    texts = [
+        path.read_text("utf-8") for path in (*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))
+    ]
     hints = {hint for text in texts for hint in re.findall(r"pip install ['\"]([\w.-]+)\[([\w,]+)\]", text)}
     assert len(hints) > 5
     assert {name for name, _ in hints} <= {rm.version.DISTRIBUTION, "."}

@@ -28,7 +28,7 @@ from remanence import analysis, files, gates
 SPAN = (-6.0, 6.0)
 COLOURS = {"sigmoid": BLUE, "fast": VERMILION, "softsign": PURPLE, "refine": ORANGE, "ur": ORANGE, "power_law": GREEN}
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1.2)))
-"""Curves of one gate are told apart by these."""
+"""Line styles of the curves of one gate."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def curve(gate: gates.Gate, label: str, *, refine: float | None = None, age: flo
 
 
 def curves_of(name: str) -> list[Curve]:
-    """What is shown of a gate."""
+    """The curves of a gate."""
     if name == "refine":
         shown = ((math.inf, "r = 1"), (0.0, "r = 1/2: a sigmoid"), (-math.inf, "r = 0"))
         return [curve(gates.Refine(), label, refine=z) for z, label in shown]
@@ -85,13 +85,13 @@ def draw_gate(figure: Figure, name: str) -> None:
         right.plot(each.z, each.slope, color=COLOURS[name], linestyle=dashes)
     left.set(xlim=SPAN, ylim=(0, 1.02), xlabel=row, ylabel="forget value f")
     right.set(xlim=SPAN, xlabel=row, ylabel="slope df/dz")
-    if name != "power_law":  # there a reset lets go, so the slope is negative
+    if name != "power_law":  # there a reset forgets, so the slope is negative
         right.set_ylim(bottom=0)
     figure.legend(frameon=False, fontsize=8.5, handlelength=2.6, loc="outside upper left", ncols=4)
 
 
 def draw_all(figure: Figure) -> None:
-    """All gates that depend on the present pre-activation alone: phi, slope, and what is left to one."""
+    """All gates that depend only on the current pre-activation: phi, slope, and 1 - phi."""
     left, middle, right = figure.subplots(1, 3)
     names = ("fast", "sigmoid", "softsign")
     found = analysis.gate_functions(names, span=SPAN)
@@ -106,7 +106,7 @@ def draw_all(figure: Figure) -> None:
     right.plot(refine.z[after], np.log10(1 - refine.forget[after]), color=ORANGE, linestyle=DASHES[1])
     titled(left, "the gate", "forget value f", SPAN)
     titled(middle, "its slope", "df/dz", SPAN)
-    titled(right, "how it comes near one", "1 - f", (0, 6))
+    titled(right, "how it approaches one", "1 - f", (0, 6))
     middle.set_ylim(bottom=0)
     right.set_ylim(-6, 0)
     right.set_yticks(range(-6, 1, 2), ["$10^{-6}$", "$10^{-4}$", "$10^{-2}$", "1"])
@@ -129,7 +129,7 @@ def write(figure: Figure, file: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw all pictures."""
+    """Draw all figures."""
     parser = argparse.ArgumentParser(description="Draw every gate and its slope.")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder to write to")
     out = parser.parse_args(arguments).out

@@ -1,4 +1,4 @@
-"""What stays of a unit's memory under each gate.
+"""What remains of a unit's memory under each gate.
 
 A unit holds one, then hears nothing: all weights are zero, and only the bias of its gate, or its exponent p, says how
 it forgets. Left: Figure 1 of "Slower is Better: Revisiting the Forgetting Mechanism in LSTM for Slower Information
@@ -104,12 +104,12 @@ def draw_figure_1(axes: Axes) -> None:
     note = {"textcoords": "offset points", "va": "bottom"}
     axes.annotate(f"equal after {meet:.1f} steps", (meet, height), (10, 3), **note)
     axes.annotate(
-        f"power law, p = 0.3\n{power[-1]:.4f} stays", (steps, power[-1]), (0, 7), color=GREEN, ha="right", **note
+        f"power law, p = 0.3\n{power[-1]:.4f} remains", (steps, power[-1]), (0, 7), color=GREEN, ha="right", **note
     )
     axes.annotate(
-        f"exponential, f = {forget}\n{exponential[-1]:.5f} stays", (steps, 0), (0, 9), color=BLUE, ha="right", **note
+        f"exponential, f = {forget}\n{exponential[-1]:.5f} remains", (steps, 0), (0, 9), color=BLUE, ha="right", **note
     )
-    axes.set(xlim=(0, steps), ylim=(0, 1), xlabel="steps without input", ylabel="share of the memory that stays")
+    axes.set(xlim=(0, steps), ylim=(0, 1), xlabel="steps without input", ylabel="fraction of memory that remains")
     axes.set_xticks(range(0, steps + 1, 50))
     axes.set_title("200 steps: Figure 1 of the pLSTM paper", loc="left")
 
@@ -157,7 +157,7 @@ def write(figure: Figure, file: Path) -> None:
 
 def main() -> None:
     """Draw both panels and write them."""
-    parser = argparse.ArgumentParser(description="Draw what stays of a unit's memory under each gate.")
+    parser = argparse.ArgumentParser(description="Draw what remains of a unit's memory under each gate.")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder to write to")
     out = parser.parse_args().out
     try:

@@ -1,9 +1,15 @@
-"""What takes long is made once, also where several processes share the tests."""
+"""Slow results are made once, also if several processes share the tests."""
 
+import importlib.util
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +29,24 @@ def made_once(tmp_path_factory):
         return folder
 
     return folder_of
+
+
+@pytest.fixture(scope="session")
+def site(made_once):
+    """The folder of the site."""
+    for package in ("mkdocs", "material", "mkdocstrings", "griffe"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: pip install 'remanence-rnn[docs]'")
+    return made_once("site", build)
+
+
+def build(folder):
+    # In a subprocess, because importing the theme raises a warning.
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr

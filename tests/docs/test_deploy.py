@@ -1,4 +1,4 @@
-"""The page about deploying: what it says to run runs."""
+"""The page on deployment: its code blocks and commands run."""
 
 import importlib.util
 import re
@@ -11,7 +11,7 @@ import pytest
 
 from remanence.engines.cpp.engine import lacks
 
-PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "deploy.md").read_text("utf-8")
 NEEDED = {"ONNX": ("onnxscript", "onnxruntime"), "The command": ("onnxscript", "onnxruntime")}
 
 

@@ -1,4 +1,4 @@
-"""The pages about your own data: what they say to run runs, and the table is the one that the script makes."""
+"""The pages on your own data: their code blocks and commands run, and the script writes the table."""
 
 import os
 import re
@@ -37,8 +37,8 @@ def rows(text):
 
 @pytest.mark.long
 def test_what_own_data_says_runs(tmp_path):
-    run(tmp_path, "-c", "\n".join(blocks("own_data.md")))
-    text = (DOCS / "own_data.md").read_text("utf-8")
+    run(tmp_path, "-c", "\n".join(blocks("how-to/own-data.md")))
+    text = (DOCS / "how-to/own-data.md").read_text("utf-8")
     commands = [line.split() for line in re.findall(r"^remanence (.*)$", text, re.MULTILINE)]
     assert ["run", "sines.yaml"] in commands
     assert len(commands) == 5
@@ -51,13 +51,12 @@ def test_what_own_data_says_runs(tmp_path):
 @pytest.mark.slow
 def test_what_the_guide_says_runs_and_its_table_is_the_scripts(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence[report]'")
-    shutil.copy(DOCS / "co2.csv", tmp_path)
-    shutil.copy(DOCS / "irregular.md", tmp_path)
-    run(tmp_path, "-c", "\n".join(blocks("irregular.md")))
-    few = ("--seeds", 1, "--epochs", 1, "--train", 64, "--runs", "few", "--page", "irregular.md")
+    shutil.copytree(DOCS / "tutorials", tmp_path / "tutorials")
+    run(tmp_path / "tutorials", "-c", "\n".join(blocks("tutorials/irregular.md")))
+    few = ("--seeds", 1, "--epochs", 1, "--train", 64, "--runs", "few", "--page", "tutorials/irregular.md")
     run(tmp_path, DOCS / "irregular.py", *few)
-    kept = (DOCS / "irregular.md").read_text("utf-8")
-    made = (tmp_path / "irregular.md").read_text("utf-8")
+    kept = (DOCS / "tutorials/irregular.md").read_text("utf-8")
+    made = (tmp_path / "tutorials/irregular.md").read_text("utf-8")
     assert rows(made) == rows(kept)
     assert len(rows(kept)) == 11
     assert made != kept
@@ -66,7 +65,7 @@ def test_what_the_guide_says_runs_and_its_table_is_the_scripts(tmp_path):
 
 def test_the_table_of_the_guide_says_what_the_text_says():
     """Five seeds each; time as an input is better than time in a gate alone, and that than none."""
-    text = (DOCS / "irregular.md").read_text("utf-8")
+    text = (DOCS / "tutorials/irregular.md").read_text("utf-8")
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
     found = {row[0]: row for row in cells if "+-" in row[3]}
     errors = {name: [float(one) for one in row[4].split(",")] for name, row in found.items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-NOTEBOOK = DOCS / "tutorial.ipynb"
+NOTEBOOK = DOCS / "tutorials" / "first_model.ipynb"
 
 
 def code_cells(notebook: dict) -> list[dict]:
@@ -86,6 +86,6 @@ def test_outputs_in_the_repository_are_whole_and_small(kept):
 
 def test_links_of_the_text_lead_to_pages(kept):
     text = "".join("".join(cell["source"]) for cell in kept["cells"] if cell["cell_type"] == "markdown")
-    links = re.findall(r"\]\(([\w./]+)\)", text)
+    links = re.findall(r"\]\(([\w./-]+)\)", text)
     assert links
-    assert all((DOCS / link).is_file() for link in links)
+    assert all((NOTEBOOK.parent / link).is_file() for link in links)
