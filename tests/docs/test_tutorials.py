@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +62,57 @@ def test_a_gate_can_be_taken_from_idea_to_kernel(tmp_path):
     assert float(losses["stretched"]) < 0.02 < 0.1 < float(losses["lstm"])
     assert (tmp_path / "remanence.png").stat().st_size > 10_000
     assert (tmp_path / "runs/mine/stretched/short/summary.json").is_file()
+
+
+# How-to guides for contributors: files to write, changes as diffs, commands. Followed word for word in a copy.
+
+HOW_TO = sorted(path.stem for path in (DOCS / "how-to").glob("add-a*.md"))
+COPIED = ("src", "tests", "docs", "results", "pyproject.toml")
+
+
+def change(folder, diff):
+    """Apply a diff by what its lines say: the lines of a hunk that are there must be in the file, once."""
+    for part in re.split(r"^--- a/", diff, flags=re.MULTILINE)[1:]:
+        head, *hunks = re.split(r"^@@.*\n", part, flags=re.MULTILINE)
+        path = folder / head.split("\n")[0]
+        text = path.read_text("utf-8")
+        for hunk in hunks:
+            lines = hunk.splitlines(keepends=True)
+            old = "".join(line[1:] for line in lines if line[0] in " -")
+            assert text.count(old) == 1, f"{path.name} should have this once:\n{old}"
+            text = text.replace(old, "".join(line[1:] for line in lines if line[0] in " +"))
+        path.write_text(text, "utf-8")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", HOW_TO)
+def test_a_contributor_can_follow_the_page(page, tmp_path):
+    for name in COPIED:
+        source = DOCS.parent / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tmp_path)
+    found = blocks(f"how-to/{page}.md")
+    for language, text in found:
+        if language == "diff":
+            change(tmp_path, text)
+        elif name := file_of(text):
+            assert not (tmp_path / name).exists()
+            (tmp_path / name).write_text(text.split("\n", 1)[1] if name.endswith(".py") else text, "utf-8")
+    commands = [line for language, text in found if language == "bash" for line in text.splitlines()]
+    assert any("pytest" in command for command in commands)
+    for command in commands:
+        program, *words = shlex.split(command)
+        if program == "ruff" and shutil.which("ruff", path=Path(sys.executable).parent) is None:
+            continue
+        call = words if program == "python" else ["-m", program, *words]
+        done = subprocess.run(
+            [sys.executable, *call],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
