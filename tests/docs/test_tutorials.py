@@ -25,20 +25,22 @@ def file_of(text):
 
 
 def follow(page, folder):
-    """Save the files of a page, run its Python as one script, then its `remanence` commands. Gives what was printed."""
-    found = blocks(page)
-    for _, text in found:
+    """Save the files of a page, then run its Python and its `remanence` commands in order, as one script.
+
+    Gives what was printed.
+    """
+    script = ["import subprocess, sys"]
+    for language, text in blocks(page):
         if name := file_of(text):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, "utf-8")
-    script = "\n".join(text for language, text in found if language == "python" and not file_of(text))
-    printed = run(folder, "-c", script)
-    commands = [line for language, text in found if language == "bash" for line in text.splitlines()]
-    for command in commands:
-        program, *words = shlex.split(command)
-        if program == "remanence":
-            printed += run(folder, "-m", "remanence", *words)
-    return printed
+        elif language == "python":
+            script.append(text)
+        elif language == "bash":
+            for command in map(shlex.split, text.splitlines()):
+                assert command[0] == "remanence"
+                words = ["-W", "ignore", "-m", *command]
+                script.append(f"subprocess.run([sys.executable, *{words}], check=True)")
+    return run(folder, "-u", "-c", "\n".join(script))
 
 
 def run(folder, *words):
@@ -62,6 +64,22 @@ def test_a_gate_can_be_taken_from_idea_to_kernel(tmp_path):
     assert float(losses["stretched"]) < 0.02 < 0.1 < float(losses["lstm"])
     assert (tmp_path / "remanence.png").stat().st_size > 10_000
     assert (tmp_path / "runs/mine/stretched/short/summary.json").is_file()
+
+
+@pytest.mark.long
+def test_a_language_model_keeps_the_timescales_that_were_set(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence-rnn[report]'")
+    printed = follow("tutorials/language_model.md", tmp_path)
+    assert float(re.search(r"rank correlation of set and measured timescales (\S+)", printed)[1]) > 0.8
+    perplexities = re.findall(r"^epoch \d: validation perplexity (\S+)$", printed, re.MULTILINE)
+    assert float(perplexities[-1]) < 1723 / 4  # of the size of the vocabulary
+    assert (tmp_path / "traces.png").stat().st_size > 10_000
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", ["forgetting", "kernels", "repeatable"])
+def test_what_an_explanation_shows_runs(page, tmp_path):
+    assert follow(f"explanation/{page}.md", tmp_path)
 
 
 # How-to guides for contributors: files to write, changes as diffs, commands. Followed word for word in a copy.
@@ -116,3 +134,33 @@ def test_a_contributor_can_follow_the_page(page, tmp_path):
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize("page", HOW_TO)
+def test_a_page_for_contributors_says_how_long_it_takes_and_is_in_the_index(page):
+    text = (DOCS / f"how-to/{page}.md").read_text("utf-8")
+    assert re.search(r"^\*\*Time:\*\* from a clean clone with the environment installed, \d+ minutes?\b", text, re.M)
+    assert f"(docs/how-to/{page}.md)" in (DOCS.parent / "CONTRIBUTING.md").read_text("utf-8")
+
+
+# Pictures by scripts without matplotlib.
+
+
+@pytest.mark.parametrize("name", ["kernels", "house"])
+def test_drawings_are_what_their_script_draws(name, tmp_path):
+    run(DOCS / "pictures", f"{name}.py", "--out", str(tmp_path))
+    drawn = {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()}
+    assert drawn
+    for file, content in drawn.items():
+        kept = (DOCS / "pictures" / file).read_text("utf-8")
+        assert content == kept, f"docs/pictures/{file} is old: run python docs/pictures/{name}.py"
+
+
+@pytest.mark.long
+def test_remanence_curves_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence-rnn[report]'")
+    run(DOCS / "pictures", "forgetting.py", "--out", str(tmp_path))
+    text = (DOCS / "explanation/forgetting.md").read_text("utf-8")
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert len(drawn) == 3
+    assert all(f"(../pictures/{name})" in text and (DOCS / "pictures" / name).is_file() for name in drawn)
