@@ -41,6 +41,9 @@ class TorchRandom:
 
 TORCH = TorchRandom()
 hypothesis.register_random(TORCH)
+# No deadlines: a busy machine would fail tests that are right.
+hypothesis.settings.register_profile("remanence", deadline=None)
+hypothesis.settings.load_profile("remanence")
 
 
 def pytest_addoption(parser):
