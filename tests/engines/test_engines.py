@@ -464,10 +464,13 @@ class Centred(Gate):
 
 
 REFUSED_BY_CPU: dict[str, tuple[Callable[[str], rm.nn.Recurrent], str]] = {
-    "nru": (lambda engine: rm.NRU(2, 3, memory_size=4, heads=1, engine=engine), "one recurrent product .* nru is none"),
+    "nru": (
+        lambda engine: rm.NRU(2, 3, memory_size=4, heads=1, engine=engine),
+        "one recurrent matmul .* nru is not one",
+    ),
     "gate": (
         lambda engine: rm.LSTM(2, 3, gate=Centred(), engine=engine),
-        "no formula of gate 'centred': .* torch.mean",
+        "no formula for gate 'centred': .* torch.mean",
     ),
     "bfloat16": (lambda engine: rm.LSTM(2, 3, dtype=torch.bfloat16, engine=engine), "float32 and float64"),
     "float16": (lambda engine: rm.LSTM(2, 3, dtype=torch.float16, engine=engine), "float32 and float64"),

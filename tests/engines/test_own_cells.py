@@ -337,7 +337,7 @@ def test_what_cannot_be_derived_runs_on_the_loop_with_one_warning(monkeypatch: p
         output, _ = layer(torch.randn(4, 2, 3))
     layer.engine = "loop"
     torch.testing.assert_close(layer(torch.zeros(4, 2, 3))[0].shape, output.shape)
-    with pytest.raises(ValueError, match="engine='cpu' can run, but it has no formula of cell 'bad': it calls torch"):
+    with pytest.raises(ValueError, match="engine='cpu' can run, but it has no formula for cell 'bad': it calls torch"):
         Recurrent(Normed(Sigmoid()), 3, 5, engine="cpu")(torch.zeros(4, 2, 3))
 
 

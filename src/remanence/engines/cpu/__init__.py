@@ -1,15 +1,15 @@
-"""The fast engine for CPUs: backpropagation through time written out, in buffers made once, without a compiler.
+"""The fast engine for CPUs: backpropagation through time in preallocated buffers, with torch operations alone.
 
-The projected inputs of many steps are one product, and so is each weight's gradient. What is left for every step of
-the forward pass is the recurrent product and the pointwise update, in place; what is left for every step of the
-backward pass is the recurrent product and a few multiplications, see `cells.base`.
+The input projections of many steps are one matmul, and so is the gradient of each weight. Each step of the forward pass
+is only the recurrent matmul and the pointwise update, in place; each step of the backward pass is only the recurrent
+matmul and a few multiplications, see `cells.base`. No compiler is needed.
 
-    __init__    what it refuses, and running a task
-    autograd    the engine as one operation of autograd
-    forward, backward    all stretches of a sequence, and the products outside the loop
-    cells       a step forward, and the coefficients of a step back: of LSTM and GRU by hand, of others from formulas
-    gate        the same of any gate, from its formula; program: formulas as torch's operations
-    history, buffers    where things lie
+    __init__    which tasks it refuses, and running a task
+    autograd    the engine as one autograd function
+    forward, backward    loops over the stretches (chunks of time steps) of a sequence, and the matmuls outside the loop
+    cells       a forward step and the coefficients of a backward step: hand-written for LSTM and GRU, others derived
+    gate        the same for any gate, from its formula; program: formulas as torch operations
+    history, buffers    memory layout
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ DTYPES = (torch.float32, torch.float64)
 
 
 def refuses(task: EngineTask) -> str | None:
-    """Why it cannot run a task: it knows these cells and gates, in float32 and float64 on the CPU."""
+    """Why it cannot run a task; None if it can. It runs in float32 and float64 on the CPU."""
     cell, inputs = task.cell, task.inputs
     if not isinstance(cell, PointwiseCell):
-        return f"it takes cells with one recurrent product and a pointwise update, and {cell.name} is none"
+        return f"it runs cells with one recurrent matmul and a pointwise update, and {cell.name} is not one"
     if inputs.dtype not in DTYPES:
         return f"it runs in float32 and float64, and the input is {inputs.dtype}"
     reason = no_formula(cell, inputs.dtype, task.dt is not None)
     if reason is not None:
-        return f"it has no formula of {derivation(cell).subject}: {reason}"
+        return f"it has no formula for {derivation(cell).subject}: {reason}"
     if "weight_hr" in task.weights:
-        return "it does not project the hidden state (proj_size)"
+        return "it does not support projections (proj_size)"
     if inputs.device.type != "cpu":
         return f"it runs on the CPU, and the input is on {inputs.device}"
     return obstacle(() if torch.compiler.is_compiling() else task.tensors)
 
 
-@untraced  # a compiler can add nothing, and would unroll the loop
+@untraced  # torch.compile would gain nothing, and would unroll the loop
 def run(task: EngineTask) -> EngineResult:
-    """CellRun a task."""
+    """Run a task."""
     with torch.autocast("cpu", enabled=False):
         plan, given = _arrange(task)
         tensors = flatten(given)
@@ -86,7 +86,7 @@ def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
 
 
 def _padding(task: EngineTask) -> Tensor | None:
-    """`(T, B, 1)`: whether a step lies past the end of its sequence; None where none does."""
+    """`(T, B, 1)`: whether a step lies past the end of its sequence; None if no step does."""
     if task.lengths is None:
         return None
     steps = torch.arange(len(task.inputs), device="cpu").unsqueeze(-1)

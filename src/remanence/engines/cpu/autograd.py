@@ -1,4 +1,4 @@
-"""The engine as one operation of autograd."""
+"""The engine as one autograd function."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ FIELDS = ("inputs", "dt", "weight_ih", "weight_hh", "bias", "bias_hh")
 
 
 class Recurrence(Function):
-    """The hidden state after every step, `(T, B, H)`, and the state after the last one, `(B, H)` each.
+    """The hidden state after every step, `(T, B, H)`, and the final state, `(B, H)` each.
 
-    It is given the tensors of the task twice: arranged, by which it differentiates, and as they are, by which the loop
-    does where gradients are to be differentiated again.
+    It receives the tensors of the task twice: rearranged, for its own backward pass, and unchanged, for the loop
+    engine, which computes gradients that support double backward.
     """
 
     @staticmethod
@@ -32,7 +32,7 @@ class Recurrence(Function):
         history, state = forward(plan, given, keep=True)
         output = history.output(plan)
         ctx.plan, ctx.outline, ctx.count = plan, outline, count
-        # The output is saved so that autograd notices if it is changed, although it has no memory of its own.
+        # The output shares its memory with `hidden`. It is saved so that autograd detects changes in place.
         ctx.save_for_backward(*tensors, output, history.hidden, history.pre, *history.state, *history.kept)
         return (output, *state)
 
@@ -41,7 +41,7 @@ class Recurrence(Function):
         plan: CellRun = ctx.plan
         names = (*FIELDS, *plan.units)
         needs, count = ctx.needs_input_grad[3:], ctx.count
-        saved = ctx.saved_tensors  # which torch.utils.checkpoint gives once
+        saved = ctx.saved_tensors  # torch.utils.checkpoint allows a single access
         if torch.is_grad_enabled():
             own = slice(count, len(needs))
             compute = partial(_by_the_loop, ctx.outline)
@@ -62,7 +62,7 @@ def _by_the_loop(outline: Outline, tensors: Fields) -> tuple[Tensor, ...]:
 
 
 def flatten(given: Arguments) -> tuple[Tensor | None, ...]:
-    """Tensors in the order autograd sees them."""
+    """The tensors in the order in which autograd sees them."""
     return (*given[:6], *given.units, *given.state)
 
 

@@ -14,7 +14,7 @@ from .history import Arguments, CellRun, History
 
 
 class ArgumentGradients(NamedTuple):
-    """Gradients of a run, in the order of `Arguments`; None for those not wanted."""
+    """Gradients of a run, in the order of `Arguments`; None for those that are not requested."""
 
     inputs: Tensor | None
     dt: Tensor | None
@@ -32,9 +32,9 @@ def backward(
     """Gradients of a run.
 
     Args:
-        by_output: gradients of the output, `(T, B, H)`.
-        by_state: gradients of the state after the last step, `(B, H)` each, hidden first.
-        names: fields of `Arguments` and per-unit weights whose gradients are wanted.
+        by_output: Gradients of the output, `(T, B, H)`.
+        by_state: Gradients of the final state, `(B, H)` each, hidden first.
+        names: Fields of `Arguments` and per-unit weights whose gradients are requested.
     """
     kernel = plan.kernel
     steps, batch = given.inputs.shape[:2]
@@ -50,7 +50,7 @@ def backward(
     state = dict(zip(kernel.state, by_others, strict=True))
     total = _start(plan, given, names)
     for stretch in reversed(list(stretches(steps, plane, plan.reverse))):
-        # Slots of the hidden state: the one after the last step carries what later stretches left there.
+        # Slots of the hidden state: the one after the last step holds the gradient from later stretches.
         slots, local = hidden[: len(stretch) + 1], stretch.local
         local.after(slots).copy_(stretch.of(by_output).unsqueeze(2))
         slots[local.last].add_(by_last)
@@ -58,7 +58,7 @@ def backward(
         gradients = Gradients(order, extra, planes[: len(stretch)], slots, dict(state))
         kernel.backward(history.track(plan, given, stretch, stretch), gradients, given.weight_hh, scratch)
         _add(total, plan, given, history, stretch, gradients)
-        # What the next stretch starts from, out of buffers that it uses again.
+        # Copies for the next stretch, because it reuses the buffers.
         by_last.copy_(slots[local.first])
         for name, part in gradients.state.items():
             state[name].copy_(part)
@@ -66,7 +66,7 @@ def backward(
 
 
 def _start(plan: CellRun, given: Arguments, names: Set[str]) -> ArgumentGradients:
-    """Gradients at zero; those that are not sums over time as empty room."""
+    """Gradients initialised to zero, or uninitialised if they are not sums over time."""
     return ArgumentGradients(
         torch.empty_like(given.inputs, memory_format=torch.contiguous_format) if "inputs" in names else None,
         torch.empty_like(given.dt) if given.dt is not None and "dt" in names else None,
@@ -85,10 +85,10 @@ def _start(plan: CellRun, given: Arguments, names: Set[str]) -> ArgumentGradient
 def _add(
     total: ArgumentGradients, plan: CellRun, given: Arguments, history: History, stretch: Stretch, gradients: Gradients
 ) -> None:
-    """Add what the steps of a stretch contribute: one product for each weight."""
+    """Add the contribution of a stretch: one matmul for each weight."""
     by_inputs = gradients.rows(plan.kernel.input_blocks).flatten(0, 1)
     by_recurrent = gradients.rows(plan.kernel.recurrent_planes).flatten(0, 1)
-    ones = by_inputs.new_ones(len(by_inputs))  # sums as products with ones: several times faster than `sum`
+    ones = by_inputs.new_ones(len(by_inputs))  # reductions as matmuls with ones: several times faster than `sum`
     if total.inputs is not None:
         torch.mm(by_inputs, given.weight_ih, out=stretch.of(total.inputs).flatten(0, 1))
     if total.weight_ih is not None:

@@ -1,7 +1,7 @@
-"""Memory of the engine: stretches of time, and buffers that are made once and used again.
+"""Memory of the engine: stretches (chunks of time steps), and buffers that are allocated once and reused.
 
-The engine works through a sequence in stretches of a few steps. What a stretch needs fits into cache, and what is not
-kept for the backward pass is needed for one stretch only, so memory does not grow with the length of the sequence.
+The engine processes a sequence in stretches of a few steps. The working set of a stretch fits into cache, and values
+that are not saved for the backward pass live for one stretch only, so they do not grow with the sequence length.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 PLANE = 1 << 18
-"""Numbers per plane `(steps, B, H)` of a stretch. One megabyte in float32: smaller ones pay for calls, larger ones
-fall out of cache."""
+"""Elements per plane `(steps, B, H)` of a stretch. One megabyte in float32: with smaller planes call overhead
+dominates, larger ones fall out of cache."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Steps `start` to `stop` of a sequence, worked through backwards if `reverse`.
+    """Steps `start` to `stop` of a sequence, processed from the end if `reverse`.
 
-    Values that exist at every step are `(T, ...)`. Values of the state are `(T + 1, ...)`: one slot before and one
-    after every step, in the order of time. Going forward, slot 0 holds the initial state; in reverse slot T does.
+    Values per step are `(T, ...)`. Values of the state are `(T + 1, ...)`: one slot before and one after every step, in
+    time order. Slot 0 holds the initial state, or slot T if `reverse`.
     """
 
     start: int
@@ -44,7 +44,7 @@ class Stretch:
 
     @property
     def local(self) -> Stretch:
-        """The same steps in buffers that hold this stretch alone."""
+        """The same steps in buffers that hold only this stretch."""
         return Stretch(0, len(self), self.reverse)
 
     def of(self, values: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class Stretch:
         return state[self.start + (not self.reverse) : self.stop + (not self.reverse)]
 
     def in_turn(self, values: Tensor) -> tuple[Tensor, ...]:
-        """One view per step (or slot), in the order in which they are worked through."""
+        """One view per step (or slot), in processing order."""
         views = values.unbind(0)
         return views[::-1] if self.reverse else views
 
@@ -74,7 +74,7 @@ class Stretch:
 
 
 def stretches(steps: int, plane: int, reverse: bool) -> Iterator[Stretch]:
-    """Cut T steps, of which each has planes of this many numbers, in the order in which they are worked through."""
+    """Split T steps, with planes of this many elements each, into stretches, in processing order."""
     size = stretch_size(steps, plane)
     starts = range(0, steps, size)
     for start in reversed(starts) if reverse else starts:
@@ -82,12 +82,12 @@ def stretches(steps: int, plane: int, reverse: bool) -> Iterator[Stretch]:
 
 
 def stretch_size(steps: int, plane: int) -> int:
-    """The most steps a stretch has."""
+    """The maximum number of steps of a stretch."""
     return max(1, min(steps, PLANE // max(1, plane)))
 
 
 class Scratch:
-    """Buffers of one shape, by name. Their contents last until the next one who asks for that name."""
+    """Buffers of one shape, by name. Their contents are valid until the next request for that name."""
 
     def __init__(self, shape: tuple[int, ...], like: Tensor) -> None:
         self._shape = shape
@@ -96,14 +96,14 @@ class Scratch:
         self._full: dict[float, Tensor] = {}
 
     def __call__(self, name: str, steps: int | None = None, dtype: torch.dtype | None = None) -> Tensor:
-        """The buffer, or its first steps; of another dtype than the others, if one is given."""
+        """The buffer, or its first steps; `dtype` overrides the common dtype."""
         buffer = self._made.get(name)
         if buffer is None:
             buffer = self._made[name] = torch.empty(self._shape, dtype=dtype or self._like.dtype)
         return buffer if steps is None else buffer[:steps]
 
     def full(self, value: float, steps: int | None = None) -> Tensor:
-        """A buffer full of this number, to be read only: torch takes longer over a number than over a small tensor."""
+        """A read-only buffer filled with this value: torch is slower with a scalar than with a small tensor."""
         buffer = self._full.get(value)
         if buffer is None:
             buffer = self._full[value] = torch.full(self._shape, value, dtype=self._like.dtype)

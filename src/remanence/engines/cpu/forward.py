@@ -10,13 +10,13 @@ from .history import Arguments, CellRun, History
 
 
 def forward(plan: CellRun, given: Arguments, keep: bool) -> tuple[History, tuple[Tensor, ...]]:
-    """CellRun a kernel over a sequence.
+    """Run a kernel over a sequence.
 
     Args:
-        keep: whether to keep the history of all steps for a backward pass.
+        keep: Whether to keep the history of all steps for a backward pass.
 
     Returns:
-        The history, and the state after the last step, `(B, H)` each, hidden first.
+        The history, and the final state, `(B, H)` each, hidden first.
     """
     steps, batch = given.inputs.shape[:2]
     plane = batch * given.width

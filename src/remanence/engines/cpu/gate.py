@@ -1,4 +1,4 @@
-"""What a gate contributes to the engine, from its formula: one step, and its slopes over a stretch."""
+"""A gate on this engine, from its derived formula: one step, and its slopes over a stretch."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from .program import FormulaProgram, program
 
 
 class Reading(NamedTuple):
-    """What a gate reads and writes: at one step, `(B, H)` each, or over a stretch, `(steps, B, H)` each."""
+    """The tensors that a gate reads and writes: at one step, `(B, H)` each, or over a stretch, `(steps, B, H)` each."""
 
     rows: tuple[Tensor, ...]
-    """The gate's pre-activations, times `signs`, those in `logistic` already through the sigmoid. A step may leave
-    something better there, see `Gate.kept`."""
+    """The gate's pre-activations, times `signs`, with the sigmoid already applied to those in `logistic`. A step may
+    overwrite them with a more useful value, see `Gate.kept`."""
     before: tuple[Tensor, ...]
     """The gate's state before the step."""
     after: tuple[Tensor, ...]
-    """The gate's state after the step, which a step writes."""
+    """The gate's state after the step, written by the step."""
     kept: tuple[Tensor, ...]
-    """What else a step leaves for its slopes, see `GateKernel.kept`."""
+    """Other values that a step saves for its slopes, see `GateKernel.kept`."""
     units: Mapping[str, Tensor]
-    """What its weights come to, `(H,)` each."""
+    """The values that depend only on its weights, `(H,)` each."""
     dt: Tensor | None
     """`(B, 1)` or `(steps, B, 1)`; None for unit steps."""
 
 
 class Decision(NamedTuple):
-    """What a gate decides, in the shape of what it read."""
+    """The results of a gate, in the shape of its inputs."""
 
     forget: Tensor
     complement: Tensor | None = None
-    """One minus it, where the gate was made with `complement`."""
+    """1 - forget, if the gate was created with `complement`."""
 
     @property
     def written(self) -> Tensor:
-        """The complement, by one who knows that it is there."""
+        """The complement, which must exist."""
         assert self.complement is not None
         return self.complement
 
@@ -55,32 +55,32 @@ class Decision(NamedTuple):
 class GateSlopes:
     """Partial derivatives that a gate fills in for a stretch, each `(steps, B, H)`.
 
-    Sources are the names of its rows, of its state before the step, of what its weights come to, and "dt". Where a
-    source is missing, nobody asks for its gradient. Derivatives of the complement are those of the forget value,
-    negative.
+    Sources are the names of its rows, of its state before the step, of the values that depend only on its weights, and
+    "dt". A missing source does not need a gradient. Derivatives of the complement are the negative of those of the
+    forget value.
     """
 
     forget: Mapping[str, Tensor]
-    """Of the forget value, by source."""
+    """Derivatives of the forget value, by source."""
     state: Mapping[str, Mapping[str, Tensor]]
-    """Of each part of the state after the step, by source."""
+    """Derivatives of each part of the state after the step, by source."""
 
 
 Decide = Callable[[int], Decision]
-"""What a gate decides at a step, by its number."""
+"""Evaluates a gate at a step, by its index."""
 
 SMOOTH = frozenset({"add", "mul", "neg", "where", "lt", "le"})
-"""Operations that lose nothing where sigmoid(z) is computed as 1 - sigmoid(-z)."""
+"""Operations that lose no precision if sigmoid(z) is computed as 1 - sigmoid(-z)."""
 
 
 class GateKernel:
-    """The two functions of a gate.
+    """A gate: one step, and its slopes.
 
     Args:
-        gate: the gate whose equation it is.
-        complement: whether `1 - forget` is needed, precise where forget rounds to one.
-        dt: whether times between steps are given.
-        dtype: of all tensors.
+        gate: Gate to evaluate.
+        complement: Whether `1 - forget` is needed, precise also where forget rounds to one.
+        dt: Whether times between steps are given.
+        dtype: Dtype of all tensors.
     """
 
     def __init__(self, gate: Gate, complement: bool, dt: bool, dtype: torch.dtype) -> None:
@@ -91,24 +91,24 @@ class GateKernel:
         parts = _programs(self.derived, complement)
         self.signs, self.logistic = parts.signs, parts.logistic
         self.kept = ("complement",) if parts.keeps_complement else ()
-        """Names of what a step leaves beside its state."""
+        """Names of the values that a step saves besides its state."""
         self._parts = parts
         self._names = {variable: name for name, variable in self._variables().items()}
         self.depends = {
             state: tuple(dict.fromkeys([*(self._names[source] for source in by if source != "dt"), state]))
             for state, by in zip(gate.carries, self.derived.by_carried, strict=True)
         }
-        """For every part of its state, the sources that part depends on (besides dt), and the part itself: after the
-        end of a sequence it stays as it is."""
+        """For every part of its state, the sources that it depends on (besides dt), and the part itself, which does not
+        change after the end of a sequence."""
 
     def _variables(self) -> dict[str, str]:
-        """Variables of the formula by what they are called here."""
+        """Variables of the formula, by their names on this engine."""
         named = {name: f"z{i}" for i, name in enumerate(self.gate.rows)}
         named |= {name: f"carried{i}" for i, name in enumerate(self.gate.carries)}
         return named | {f"fixed{i}": f"fixed{i}" for i in range(len(self.derived.fixed))} | {"dt": "dt"}
 
     def units(self, weights: Weights) -> dict[str, Tensor]:
-        """What its weights come to, by operations that autograd knows."""
+        """The values that depend only on its weights, computed by differentiable operations."""
         own = {f"own{i}": weights[name].to(self.dtype) for i, name in enumerate(self.gate.per_unit)}
         if not self.derived.fixed:
             return {}
@@ -116,12 +116,12 @@ class GateKernel:
         return {f"fixed{i}": value for i, value in enumerate(values)}
 
     def stepper(self, read: Reading, turn: Callable[[Tensor], Sequence[Tensor]], scratch: Scratch) -> Decide:
-        """A function that goes a step of a stretch, by its number in turn, in these buffers.
+        """A function that runs one step of a stretch in these buffers, by its index in processing order.
 
         Args:
-            read: the whole stretch.
-            turn: its steps, in turn.
-            scratch: of one step.
+            read: Tensors of the whole stretch.
+            turn: Splits a tensor into steps, in processing order.
+            scratch: Buffers of one step.
         """
         run = self._parts.forward.bound(scratch)
         given = self._given(read)
@@ -137,7 +137,7 @@ class GateKernel:
         return decide
 
     def slopes(self, read: Reading, slopes: GateSlopes, scratch: Scratch) -> Decision:
-        """Derivatives of all steps of a stretch, and what was decided at them."""
+        """Fill the derivatives of all steps of a stretch; returns the results of the gate at these steps."""
         variables = self._variables()
         wanted: list[tuple[Expression, Tensor]] = []
         for by, places in (
@@ -166,19 +166,19 @@ class GateKernel:
         given = {f"z{i}": row for i, row in enumerate(read.rows)}
         given |= {f"carried{i}": part for i, part in enumerate(read.before)}
         given |= dict(zip(self.kept, read.kept, strict=True))
-        # In the shape of all else: what depends on these alone goes into the same buffers.
+        # Expanded to the common shape, because values that depend on these alone use the same buffers.
         given |= {name: value.expand_as(read.rows[0]) for name, value in read.units.items()}
         return given if read.dt is None else given | {"dt": read.dt.expand_as(read.rows[0])}
 
 
 class _Programs(NamedTuple):
     signs: tuple[int, ...]
-    """The factor, 1 or -1, with which the engine hands over each row. It costs nothing: weights are turned."""
+    """The factor, 1 or -1, that the engine applies to each row. It costs nothing, because the weights are negated."""
     logistic: tuple[bool, ...]
-    """Which rows come through the sigmoid, in one call with those of the cell."""
+    """Rows to which the engine applies the sigmoid beforehand, in one call with those of the cell."""
     keeps_complement: bool
     leaves_row: bool
-    """Whether a step leaves in the place of its row what slopes are computed from."""
+    """Whether a step overwrites its row with the value that slopes are computed from."""
     forward: FormulaProgram
     decided: tuple[Expression, ...]
     slopes: tuple[Expression, ...]
@@ -203,7 +203,7 @@ def _programs(gate: DerivedGate, complement: bool) -> _Programs:
             passed, other = ("sigmoid", "sigmoid_complement") if sign > 0 else ("sigmoid_complement", "sigmoid")
             replaced = {apply(passed, z): z, apply(other, z): constant(1.0) - z}
             forward, backward = substituted(forward, replaced), substituted(backward, replaced)
-    # Of a power the complement has all digits, and what is forgotten follows from it without another logarithm.
+    # For a power, the complement has full precision, and the forget value follows from it without another logarithm.
     power = forward[1].inputs[0] if complement and forward[1].operation == "neg" else None
     keeps = power is not None and power.operation == "expm1"
     if keeps and power is not None:
@@ -222,7 +222,7 @@ def _programs(gate: DerivedGate, complement: bool) -> _Programs:
 
 
 def logistic_sign(row: Expression, outputs: list[Expression]) -> int | None:
-    """With which sign a row can come through the sigmoid beforehand; None if it is needed otherwise."""
+    """The sign with which the sigmoid can be applied to a row beforehand; None if the row is also used otherwise."""
     nodes = ordered(outputs)
     users = {node for node in nodes if row in node.inputs}
     kinds = {node.operation for node in users}

@@ -1,4 +1,4 @@
-"""What a run works on: the tensors it is given, and the history it leaves for the backward pass.
+"""The tensors of a run: its arguments, and the history that it saves for the backward pass.
 
 T steps, B sequences, I input features, H units, G blocks of pre-activations.
 """
@@ -16,14 +16,14 @@ from .cells import CellKernel, Track
 
 @dataclass(frozen=True)
 class CellRun:
-    """How to run, apart from the tensors that gradients may flow to."""
+    """Settings of a run, apart from the tensors that may receive gradients."""
 
     kernel: CellKernel
     reverse: bool
     padded: Tensor | None
-    """`(T, B, 1)`: whether a step lies past the end of its sequence; None where none does."""
+    """`(T, B, 1)`: whether a step lies past the end of its sequence; None if no step does."""
     units: tuple[str, ...]
-    """Names of what weights of a number a unit come to."""
+    """Names of the values that depend only on per-unit weights."""
 
 
 class Arguments(NamedTuple):
@@ -37,11 +37,11 @@ class Arguments(NamedTuple):
     weight_hh: Tensor
     bias: Tensor
     bias_hh: Tensor
-    """These four as in `cells.Arranged`."""
+    """The weights and biases are as in `cells.Arranged`."""
     units: tuple[Tensor, ...]
     """`(H,)` each."""
     state: tuple[Tensor, ...]
-    """State before the first step, `(B, H)` each, hidden first."""
+    """Initial state, `(B, H)` each, hidden first."""
 
     @property
     def width(self) -> int:
@@ -50,20 +50,20 @@ class Arguments(NamedTuple):
 
 
 class History(NamedTuple):
-    """What happened. Without a backward pass it holds one stretch at a time, except for the hidden state."""
+    """Values of all steps. Without a backward pass, only the hidden state is complete; the rest holds one stretch."""
 
     hidden: Tensor
     """`(T + 1, B, H)`."""
     pre: Tensor
-    """`(T, B, G, H)`: pre-activations, overwritten by what the backward pass needs of them."""
+    """`(T, B, G, H)`: pre-activations, overwritten by the values that the backward pass needs."""
     state: tuple[Tensor, ...]
     """`(T + 1, B, H)` each: the state besides hidden."""
     kept: tuple[Tensor, ...]
-    """`(T, B, H)` each: what else the kernel wants to find again."""
+    """`(T, B, H)` each: other values that the kernel saves."""
 
     @classmethod
     def empty(cls, plan: CellRun, given: Arguments, steps: int) -> History:
-        """Room for the hidden state of all steps, and for this many steps of everything else."""
+        """Allocate the hidden state of all steps, and `steps` steps of everything else."""
         total, batch = given.inputs.shape[:2]
         new = given.inputs.new_empty
         return cls(
@@ -76,14 +76,14 @@ class History(NamedTuple):
     def output(self, plan: CellRun) -> Tensor:
         """The hidden state after every step, `(T, B, H)`.
 
-        In the memory of `hidden`, but no view of it: autograd forbids changing views in place that come out of an
-        operation of one's own, and users may well do that to an output.
+        It shares the memory of `hidden` but is not a view: autograd forbids changing a view in place if a custom
+        function returned it, and users may well change an output in place.
         """
         after = self.hidden[:-1] if plan.reverse else self.hidden[1:]
         return after.new_empty(0).set_(after.untyped_storage(), after.storage_offset(), after.shape, after.stride())
 
     def track(self, plan: CellRun, given: Arguments, stretch: Stretch, own: Stretch) -> Track:
-        """A stretch of it, which lies at `own` where the history is short."""
+        """The views of a stretch, whose position in the saved values is `own`."""
         return Track(
             stretch.local,
             own.of(self.pre),

@@ -1,4 +1,4 @@
-"""Formulas as straight lines of torch's operations, each into a buffer that is made once."""
+"""Formulas compiled to straight-line sequences of torch operations that write into preallocated buffers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..kernels.derive.expression import Expression, constant, ordered
 from .buffers import Scratch
 
 Bound = Callable[..., tuple[Tensor, ...]]
-"""A program with its buffers: takes the variables by name, and places for outputs as `place0`, ..."""
+"""A program bound to its buffers. Arguments are the variables, sorted by name, then `place0`, ... for outputs."""
 
 
 class FormulaProgram:
-    """What some formulas take.
+    """A generated function that evaluates some formulas.
 
     Args:
-        outputs: what is computed.
-        placed: which of them go to a place that the caller gives, by number; the others to buffers.
-        name: of its buffers: programs whose results are needed at the same time have different ones.
+        outputs: Formulas to evaluate.
+        placed: Indices of the outputs that go to tensors of the caller; the others go to buffers.
+        name: Prefix of its buffers. Programs whose results are needed at the same time have different names.
     """
 
     def __init__(self, outputs: Sequence[Expression], placed: Sequence[int], name: str) -> None:
@@ -61,10 +61,10 @@ class FormulaProgram:
                     kinds[names[node]] = node.is_condition
                     self.buffers.append((f"{name} {len(self.buffers)}", node.is_condition))
             lines.append(self._line(node, names))
-            # Not before: some operations of torch may not write over what they read.
+            # Freed only now: some torch operations may not write to a tensor that they read.
             done = dict.fromkeys(part for part in self._parts(node) if last_use[part] == when)
             free += [names[part] for part in done if names[part] in kinds and part not in self.outputs]
-        elsewhere = [n for n in self.placed if names[self.outputs[n]] != f"place{n}"]  # the same as another, or given
+        elsewhere = [n for n in self.placed if names[self.outputs[n]] != f"place{n}"]  # equal to another, or an input
         lines += [f"place{number}.copy_({names[self.outputs[number]]})" for number in elsewhere]
         returned = [f"place{n}" if n in self.placed else names[node] for n, node in enumerate(self.outputs)]
         arguments = ", ".join([*self.variables, *(f"place{number}" for number in self.placed)])
@@ -78,7 +78,7 @@ class FormulaProgram:
         self._bind = space["bind"]
 
     def bound(self, scratch: Scratch, steps: int | None = None) -> Bound:
-        """The program with buffers of these shapes."""
+        """Bind the program to buffers from `scratch`."""
         buffers = [scratch(name, steps, torch.bool if condition else None) for name, condition in self.buffers]
         constants = [scratch.full(node.number, steps) for node in self.constants]
         run: Bound = self._bind(*buffers, *constants)
@@ -96,7 +96,7 @@ class FormulaProgram:
         return f"{function}({', '.join(parts)}{more}, out={names[node]})"
 
     def _form(self, node: Expression) -> str:
-        """Which of torch's operations does a node: some do two at once."""
+        """The torch operation that computes a node; some fuse two nodes."""
         if node.operation == "add":
             for y in node.inputs:
                 if y.operation == "neg":
@@ -126,7 +126,7 @@ class FormulaProgram:
         return node.operation
 
     def _parts(self, node: Expression) -> tuple[Expression, ...]:
-        """What that operation takes."""
+        """The arguments of that operation."""
         form = self._form(node)
         if form in ("sub", "minus_product"):
             x, y = node.inputs if node.inputs[1].operation == "neg" else node.inputs[::-1]
@@ -159,7 +159,7 @@ class FormulaProgram:
         return (node.inputs[0].inputs[0],) if form == "clamp" else node.inputs
 
     def _more_by(self, x: Expression, y: Expression) -> tuple[Expression, Expression] | None:
-        """x and z, where the other of two factors is 1 + z, which nothing else needs: then it is x + x z."""
+        """x and z if the other of two factors is 1 + z and nothing else uses it: the product is then x + x z."""
         for one, other in ((x, y), (y, x)):
             if other.operation == "add" and self.uses[other] == 1 and constant(1.0) in other.inputs:
                 rest = [part for part in other.inputs if part is not constant(1.0)]
@@ -169,7 +169,7 @@ class FormulaProgram:
 
 
 def _rest(x: Expression, y: Expression) -> Expression | None:
-    """x, where the other of two factors is 1 - x."""
+    """x if the other of two factors is 1 - x."""
     for one, other in ((x, y), (y, x)):
         if other is constant(1.0) - one:
             return one
@@ -177,7 +177,7 @@ def _rest(x: Expression, y: Expression) -> Expression | None:
 
 
 def _is_moderate(x: Expression) -> bool:
-    """Whether a number is clamped to where the square of its sinh does not overflow."""
+    """Whether a value is clamped to a range where the square of its sinh does not overflow."""
     if x.operation != "clamp_max" or x.inputs[0].operation != "clamp_min":
         return False
     bounds = (x.inputs[1], x.inputs[0].inputs[1])
@@ -190,7 +190,7 @@ def _has_constant(product: Expression) -> bool:
 
 @lru_cache(maxsize=512)
 def program(outputs: tuple[Expression, ...], placed: tuple[int, ...], name: str) -> FormulaProgram:
-    """A program, made once."""
+    """A program, memoised."""
     return FormulaProgram(outputs, placed, name)
 
 
@@ -199,14 +199,14 @@ def _sigmoid_complement(x: Tensor, out: Tensor) -> Tensor:
 
 
 def _cosh_from_sinh(sinh: Tensor, one: Tensor, out: Tensor) -> Tensor:
-    """Where both are needed: a third of the time of torch's cosh."""
+    """cosh from sinh if both are needed: a third of the time of torch's cosh."""
     return torch.addcmul(one, sinh, sinh, out=out).sqrt_()
 
 
 def _short_sinh(x: Tensor, half: Tensor, minus_half: Tensor, out: Tensor) -> Tensor:
     """(e^x - e^-x) / 2, in half of the time of torch's sinh.
 
-    Near zero the difference has as many digits as a sigmoid, of which alone this is, can tell apart.
+    Near zero the difference has as many significant bits as its only user, a sigmoid, can resolve.
     """
     growth = torch.exp(x)
     return torch.mul(growth, half, out=out).addcdiv_(minus_half, growth)
@@ -218,7 +218,7 @@ def _minus_square(x: Tensor, out: Tensor) -> Tensor:
 
 MODERATE = 40.0
 TELLS_NO_MORE = frozenset({"sigmoid", "sigmoid_complement", "cosh"})
-"""Operations that do not show the last digits of a small sinh."""
+"""Operations whose result does not depend on the last bits of a small sinh."""
 
 
 def _isnan(x: Tensor, out: Tensor) -> Tensor:
@@ -230,9 +230,9 @@ OWN_NAMES = (
     *("floor", "clamp", "exp", "expm1", "log", "log1p", "sigmoid", "tanh", "sinh", "cosh", "asinh", "sqrt", "rsqrt"),
     *("remainder", "pow", "sin", "cos", "tan", "atan", "erf"),
 )
-"""Operations that torch calls as formulas do."""
+"""Operations with the same name in torch as in formulas."""
 WORDS = ("not", "and", "or")
-"""Operations whose names mean something else in Python: with an underscore."""
+"""Operations whose names are Python keywords: they get an underscore."""
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name in OWN_NAMES} | {
     "plus_product": torch.addcmul,
     "isnan": _isnan,
@@ -243,8 +243,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name 
     "clamp_max": torch.minimum,
     "sigmoid_complement": _sigmoid_complement,
     "cosh_from_sinh": _cosh_from_sinh,
-    "exp_from_expm1": torch.add,  # for a forget value and its complement: all digits that a product can tell apart
+    "exp_from_expm1": torch.add,  # for a forget value and its complement: as precise as a product can resolve
     "short_sinh": _short_sinh,
     "minus_square": _minus_square,
 }
-"""What writes the result of an operation into a place."""
+"""Functions that write the result of an operation into `out`."""

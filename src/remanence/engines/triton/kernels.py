@@ -203,7 +203,7 @@ def stream(
     PRECISION: tl.constexpr,
     READY: tl.constexpr,
 ):
-    """A chunk of the blocks that are not resident. Prefetched one chunk ahead, it arrives during the previous matmul."""
+    """A chunk of the blocks that are not resident; prefetched one ahead, it arrives during the previous matmul."""
     tiles = ()
     for block in tl.static_range(RESIDENT, G):
         tiles = tiles + (matrix_slice(matrix, block, chunk, unit, H, CHUNK, PRECISION, READY),)

@@ -1,4 +1,4 @@
-"""Cells on this engine: LSTM and GRU by hand around a gate, and one file for all that are derived."""
+"""Cells on this engine: hand-written LSTM and GRU around a derived gate, and one module for all derived cells."""
 
 import torch
 
@@ -12,7 +12,7 @@ KNOWN: dict[type[PointwiseCell], type[CellKernel]] = {LSTMCell: LSTMKernel, GRUC
 
 
 def kernel_of(cell: PointwiseCell, dt: bool, dtype: torch.dtype) -> CellKernel:
-    """What runs a cell: by hand around its gate where that is known, derived where not."""
+    """The kernel of a cell: hand-written if there is one, otherwise derived."""
     return KNOWN.get(type(cell), DerivedKernel)(cell, dt, dtype)
 
 

@@ -1,9 +1,9 @@
-"""What cells have in common on this engine: where things lie, and how the backward pass goes through a gate.
+"""Base classes of cells on this engine: memory layout, and the backward pass through a gate.
 
 Backpropagation through one step is a linear map whose coefficients are known once the forward pass is done. The
-engine works them out for a whole stretch in a few large operations: one *plane* per thing that wants a gradient (each
+engine computes them for a whole stretch in a few large operations: one *plane* per value that requires a gradient (each
 block of pre-activations, each part of the state, each per-unit weight, dt). Going back in time, a step multiplies its
-planes by the gradient that arrives, and is left with the gradients of its pre-activations where the coefficients were.
+planes by the incoming gradient, in place: the gradients of its pre-activations replace the coefficients.
 
     T steps, B sequences, H units, G blocks of pre-activations, P planes; a stretch has `steps` of the T steps.
 """
@@ -27,67 +27,67 @@ BIASES = ("bias_ih", "bias_hh")
 
 @dataclass(frozen=True)
 class Track:
-    """Everything about one stretch, seen through views of the engine's buffers."""
+    """All tensors of one stretch, as views of the engine's buffers."""
 
     stretch: Stretch
-    """Its place in the views below: always from 0."""
+    """Its position in the views below: always starts at 0."""
     pre: Tensor
-    """`(steps, B, G, H)`: pre-activations, overwritten by what the backward pass needs of them."""
+    """`(steps, B, G, H)`: pre-activations, overwritten by the values that the backward pass needs."""
     hidden: Tensor
     """`(steps + 1, B, H)`: hidden state."""
     state: Mapping[str, Tensor]
     """`(steps + 1, B, H)` each: the rest of the state by name."""
     kept: Mapping[str, Tensor]
-    """`(steps, B, H)` each: other values the backward pass needs."""
+    """`(steps, B, H)` each: other values that the backward pass needs."""
     units: Mapping[str, Tensor]
     """`(H,)` each: the gate's per-unit weights."""
     dt: Tensor | None
     """`(steps, B, 1)`."""
     padded: Tensor | None
-    """`(steps, B, 1)`: whether a step lies past the end of its sequence; None where none does."""
+    """`(steps, B, 1)`: whether a step lies past the end of its sequence; None if no step does."""
 
 
 class Arranged(NamedTuple):
-    """Weights in the order of the blocks of a kernel, made of the layer's by operations that autograd knows."""
+    """Weights in the block order of a kernel, made from those of the layer by differentiable operations."""
 
     weight_ih: Tensor
     """`(G * H, I)`, in the order of `input_blocks`."""
     weight_hh: Tensor
     """`(G * H, H)`, in the order of `recurrent_blocks`."""
     bias: Tensor
-    """`(G * H,)`, in the order of `input_blocks`: what is added to the projected inputs."""
+    """`(G * H,)`, in the order of `input_blocks`: added to the projected inputs."""
     bias_hh: Tensor
-    """`(n,)`: biases that stay with the recurrent product, empty for most cells."""
+    """`(n,)`: biases that are added to the recurrent matmul instead, empty for most cells."""
     units: dict[str, Tensor]
     """`(H,)` each."""
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """Gradients over one stretch. Until a step has been gone through, its planes hold the coefficients of its map."""
+    """Gradients over one stretch. Until a step is processed, its planes hold the coefficients of its linear map."""
 
     names: tuple[str, ...]
     """Names of the planes."""
     extra: tuple[str, ...]
-    """Those of the gate's per-unit weights, and of dt, as far as their gradients are wanted."""
+    """Names of the per-unit weights, and dt, whose gradients are requested."""
     planes: Tensor
     """`(steps, B, P, H)`."""
     hidden: Tensor
-    """`(steps + 1, B, 1, H)`: of the hidden state; each step adds to the slot before it."""
+    """`(steps + 1, B, 1, H)`: gradients of the hidden state; each step adds to the slot before it."""
     state: dict[str, Tensor]
-    """`(B, 1, H)` each: of the rest of the state by name, at the step that is being gone through."""
+    """`(B, 1, H)` each: gradients of the rest of the state by name, at the current step."""
 
     def plane(self, name: str) -> Tensor:
         """`(steps, B, H)`."""
         return self.planes.select(2, self.names.index(name))
 
     def span(self, first: str, last: str) -> Tensor:
-        """Planes that lie side by side, `(steps, B, planes, H)`."""
+        """Adjacent planes, `(steps, B, planes, H)`."""
         start, stop = self.names.index(first), self.names.index(last)
         return self.planes[:, :, start : stop + 1]
 
     def rows(self, blocks: Sequence[str]) -> Tensor:
-        """Planes that lie side by side as one matrix per step, `(steps, B, planes * H)`."""
+        """Adjacent planes as one matrix per step, `(steps, B, planes * H)`."""
         return self.span(blocks[0], blocks[-1]).flatten(2)
 
 
@@ -95,9 +95,9 @@ class CellKernel(ABC):
     """A cell, forward and backward over a stretch.
 
     Args:
-        cell: the cell whose equations these are.
-        dt: whether times between steps are given.
-        dtype: of all tensors.
+        cell: Cell to run.
+        dt: Whether times between steps are given.
+        dtype: Dtype of all tensors.
     """
 
     def __init__(self, cell: PointwiseCell, dt: bool, dtype: torch.dtype) -> None:
@@ -106,21 +106,21 @@ class CellKernel(ABC):
         self.signs: dict[str, int] = {}
         """The factor, 1 or -1, of every block that has one."""
 
-    # Where things lie.
+    # Memory layout.
 
     @property
     @abstractmethod
     def input_blocks(self) -> tuple[str, ...]:
-        """Blocks of the projected inputs: those for the sigmoid side by side."""
+        """Blocks of the projected inputs; those that go through a sigmoid are adjacent."""
 
     @property
     def recurrent_blocks(self) -> tuple[str, ...]:
-        """Blocks of the recurrent product."""
+        """Blocks of the recurrent matmul."""
         return self.input_blocks
 
     @property
     def recurrent_planes(self) -> tuple[str, ...]:
-        """Planes that hold the gradients of the recurrent product."""
+        """Planes that hold the gradients of the recurrent matmul."""
         return self.recurrent_blocks
 
     @property
@@ -139,11 +139,11 @@ class CellKernel(ABC):
 
     @abstractmethod
     def units(self, weights: Weights) -> dict[str, Tensor]:
-        """What weights of its own come to, by operations that autograd knows."""
+        """The values that depend only on per-unit weights, computed by differentiable operations."""
 
     @property
     def block_names(self) -> tuple[str, ...]:
-        """What the blocks of the layer's weights are called here, in their order."""
+        """Names of the blocks of the layer's weights, in their order."""
         return self.cell.blocks
 
     def block(self, pre: Tensor, name: str) -> Tensor:
@@ -151,14 +151,14 @@ class CellKernel(ABC):
         return pre.select(-2, self.input_blocks.index(name))
 
     def arrange(self, weights: Weights) -> Arranged:
-        """The layer's weights as this kernel uses them."""
+        """The layer's weights in the form this kernel uses."""
         rows = weights["weight_hh"].shape[0]
         biases = [weights[name].to(self.dtype) for name in BIASES if name in weights]
-        # Not stacked and summed: the two derivatives would be one piece of memory, and be clipped twice.
+        # Not stacked and summed: the two gradients would share memory, and would be clipped twice.
         bias = sum(biases[1:], biases[0]) if biases else weights["weight_hh"].new_zeros(rows)
         bias_hh = bias.new_empty(0)
         bias = self._in_order(bias, self.input_blocks)
-        if self.recurrent_planes != self.input_blocks:  # the first block of inputs stays apart from the last of these
+        if self.recurrent_planes != self.input_blocks:  # the first input block and the last recurrent one are separate
             bias, bias_hh = self._apart(weights, bias)
         return Arranged(
             self._in_order(weights["weight_ih"], self.input_blocks),
@@ -169,7 +169,7 @@ class CellKernel(ABC):
         )
 
     def _apart(self, weights: Weights, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """The biases with the one of the recurrent half of the first block by itself."""
+        """The biases, with the one of the recurrent part of the first block separate."""
         units = weights["weight_hh"].shape[1]
         if "bias_hh" not in weights:
             return bias, bias.new_zeros(units)
@@ -177,25 +177,25 @@ class CellKernel(ABC):
         return torch.cat((bias_ih[:units], bias_ih[units:] + bias_hh[units:])), bias_hh[:units]
 
     def _in_order(self, weight: Tensor, blocks: Sequence[str]) -> Tensor:
-        """The rows of a weight `(G * H, ...)` with its blocks in this order, and with the sign the gate wants."""
+        """The rows of a weight `(G * H, ...)` with its blocks in this order, and with the sign that the gate needs."""
         by_name = dict(zip(self.block_names, weight.chunk(len(self.block_names)), strict=True))
         return torch.cat([-by_name[name] if self.signs.get(name) == -1 else by_name[name] for name in blocks])
 
-    # Running it.
+    # Forward and backward.
 
     @abstractmethod
     def forward(self, track: Track, weight_hh: Tensor, bias_hh: Tensor, scratch: Scratch) -> None:
-        """All steps of a stretch: fills the track from the projected inputs and the first slot of each state.
+        """Run all steps of a stretch: fills the track from the projected inputs and the first slot of each state.
 
         Args:
-            weight_hh: transposed, `(H, G * H)`.
-            bias_hh: as in `Arranged`.
+            weight_hh: Transposed, `(H, G * H)`.
+            bias_hh: As in `Arranged`.
             scratch: `(B, H)` buffers.
         """
 
     @abstractmethod
     def backward(self, track: Track, gradients: Gradients, weight_hh: Tensor, scratch: Scratch) -> None:
-        """All steps of a stretch, last to first: fills the planes, and takes the gradients of the state back.
+        """Run all steps of a stretch, last to first: fills the planes, and propagates the gradients of the state.
 
         Args:
             weight_hh: `(G * H, H)`.
@@ -204,13 +204,13 @@ class CellKernel(ABC):
 
 
 class AroundGate(CellKernel):
-    """A cell by hand around a gate; arguments as there."""
+    """A hand-written cell around a gate; arguments as in `CellKernel`."""
 
     complement: bool = True
     """Whether it needs the gate's complement."""
     cell: GatedCell
     own_state: ClassVar[tuple[str, ...]] = ("cell",)
-    """Its state besides hidden and what the gate carries."""
+    """Its state besides the hidden state and the values that the gate carries."""
 
     def __init__(self, cell: GatedCell, dt: bool, dtype: torch.dtype) -> None:
         super().__init__(cell, dt, dtype)
@@ -224,7 +224,7 @@ class AroundGate(CellKernel):
     @property
     @abstractmethod
     def passed(self) -> str:
-        """The plane through which the gradient of what is remembered goes from step to step."""
+        """The plane that propagates the gradient of the memory from step to step."""
 
     @property
     def state(self) -> tuple[str, ...]:
@@ -241,11 +241,11 @@ class AroundGate(CellKernel):
         return self.gate.units(weights)
 
     def readings(self, track: Track) -> list[Reading]:
-        """What the gate reads and writes at each step, in turn."""
+        """The tensors that the gate reads and writes at each step, in processing order."""
         return in_turn(self.reading(track), track)
 
     def reading(self, track: Track) -> Reading:
-        """What the gate reads and writes over the whole stretch."""
+        """The tensors that the gate reads and writes over the whole stretch."""
         slots = [track.state[name] for name in self.cell.gate.carries]
         return Reading(
             tuple(self.block(track.pre, name) for name in self.cell.gate.rows),
@@ -257,11 +257,11 @@ class AroundGate(CellKernel):
         )
 
     def sources(self, gradients: Gradients) -> tuple[str, ...]:
-        """The planes of everything the gate depends on."""
+        """The planes of everything that the gate depends on."""
         return (*self.cell.gate.rows, *self.cell.gate.carries, *gradients.extra)
 
     def slopes(self, track: Track, gradients: Gradients, scratch: Scratch) -> GateSlopes:
-        """Room for the slopes of the gate: those of the forget value in their planes, those of its state in scratch."""
+        """Buffers for the slopes of the gate: planes for those of the forget value, scratch for those of its state."""
         steps = len(track.stretch)
         times = ("dt",) if "dt" in gradients.extra else ()
         return GateSlopes(
@@ -273,7 +273,7 @@ class AroundGate(CellKernel):
         )
 
     def skip_padding(self, track: Track, gradients: Gradients, slopes: GateSlopes) -> None:
-        """Make steps past the end of a sequence hand the gradients of the state on as they are."""
+        """Make steps past the end of a sequence pass the gradients of the state on unchanged."""
         if track.padded is None:
             return
         gradients.planes.masked_fill_(track.padded.unsqueeze(-1), 0)
@@ -284,7 +284,7 @@ class AroundGate(CellKernel):
 
 
 def in_turn(read: Reading, track: Track) -> list[Reading]:
-    """One reading per step, in turn."""
+    """One reading per step, in processing order."""
     turn, steps = track.stretch.in_turn, len(track.stretch)
     parts = [list(zip(*map(turn, part), strict=True)) or [()] * steps for part in read[:4]]
     times: Sequence[Tensor | None] = [None] * steps if read.dt is None else turn(read.dt)
@@ -295,13 +295,13 @@ def in_turn(read: Reading, track: Track) -> list[Reading]:
 
 
 def hold(padded: Tensor, before: Sequence[Tensor], after: Sequence[Tensor]) -> None:
-    """Keep the state of sequences that have ended: `(B, 1)`, and `(B, H)` for each part of the state."""
+    """Keep the state of sequences that have ended: mask `(B, 1)`, and `(B, H)` for each part of the state."""
     for old, new in zip(before, after, strict=True):
         torch.where(padded, old, new, out=new)
 
 
 class GatePath:
-    """The way of the gradients of the gate's state back through time: for a power law, through the age."""
+    """Backpropagation through the gate's own state: for a power law, through the age."""
 
     def __init__(self, track: Track, gradients: Gradients, slopes: GateSlopes) -> None:
         back = track.stretch.back
@@ -314,7 +314,7 @@ class GatePath:
         self._before = {state: back(gradients.span(state, state)) for state in slopes.state}
 
     def step(self, t: int) -> None:
-        """Add what comes through the state at the t-th step from the end to the planes of that step."""
+        """Add the gradient through the gate's state to the planes of the t-th step from the end."""
         for state, planes, slopes in self._links:
             planes[t].addcmul_(self._state[state], slopes[t])
         for state, planes in self._before.items():

@@ -1,4 +1,4 @@
-"""Any cell whose step is one recurrent product and a pointwise update, from its formulas."""
+"""Any cell whose step is one recurrent matmul and a pointwise update, from its derived formulas."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from ..program import FormulaProgram, program
 from .base import CellKernel, Gradients, Track, hold
 
 ORDER = ("sigmoid", "tanh", None)
-"""How blocks lie, by what is applied to them in place."""
+"""Order of blocks in memory, by the function that is applied to them in place."""
 
 
 class Activated(NamedTuple):
-    """Formulas of blocks that have gone through a function."""
+    """Formulas of blocks whose activation function has been applied already."""
 
     after: tuple[Expression, ...]
     slopes: tuple[Expression, ...]
     signs: dict[str, int]
-    """Blocks that go through it with the other sign."""
+    """Blocks that go through it with the opposite sign."""
     activations: dict[str, str]
-    """Which function, by block."""
+    """The function, by block."""
 
 
 @lru_cache(maxsize=256)
 def activated(after: tuple[Expression, ...], slopes: tuple[Expression, ...], blocks: tuple[str, ...]) -> Activated:
-    """Formulas with what came out of a sigmoid or tanh in the place of blocks that are seen through it alone."""
+    """Formulas in which blocks that are only used through a sigmoid or tanh are replaced by its result."""
     forward, backward = list(after), list(slopes)
     signs: dict[str, int] = {}
     activations: dict[str, str] = {}
@@ -54,25 +54,25 @@ def activated(after: tuple[Expression, ...], slopes: tuple[Expression, ...], blo
 
 
 MOST_FOUND = 2
-"""Values of a step that are kept for its slopes, at most: each is as large as the cell."""
+"""Maximum number of intermediate values that a step saves for its slopes: each is as large as the cell state."""
 DEAR = frozenset(
     {"sigmoid", "sigmoid_complement", "tanh", "sinh", "cosh", "asinh", "exp", "expm1", "log", "log1p", "pow", "erf"}
     | {"sin", "cos", "tan", "atan"}
 )
-"""Functions that take longer than to read what came out of them."""
+"""Functions that take longer than loading their saved result."""
 
 
 class FoundAgain(NamedTuple):
-    """Formulas of slopes that need not compute everything anew."""
+    """Formulas of slopes that reuse intermediate values of the forward step."""
 
     kept: tuple[Expression, ...]
-    """What a step keeps, for slopes `found0`, ..."""
+    """Values that a step saves, `found0`, ... in the slopes."""
     slopes: tuple[Expression, ...]
 
 
 @lru_cache(maxsize=256)
 def found_again(after: tuple[Expression, ...], slopes: tuple[Expression, ...]) -> FoundAgain:
-    """The dear functions that both a step and its slopes need, those that need others first."""
+    """Slopes that reuse the expensive functions that the step also computes, outermost first."""
     needed = set(ordered(slopes))
     common = [node for node in ordered(after) if node.operation in DEAR and node in needed]
     kept: list[Expression] = []
@@ -90,12 +90,12 @@ def found_again(after: tuple[Expression, ...], slopes: tuple[Expression, ...]) -
 
 
 class SharedFactors(NamedTuple):
-    """The way back through a step, of which several planes may be multiplied at once."""
+    """A backward step in which several planes can be multiplied by a common factor at once."""
 
     scaled: dict[str, tuple[int, int]]
-    """Planes that are a slope, by its number, times something that arrives, and with which sign."""
+    """Planes of the form slope times factor: the index of the slope, and the sign."""
     factors: dict[str, int]
-    """For these, where in what the program returns that is."""
+    """For these, the index of the factor among the outputs of the program."""
     others: tuple[str, ...]
     """Planes that the program writes."""
     run: FormulaProgram
@@ -103,14 +103,14 @@ class SharedFactors(NamedTuple):
 
 @lru_cache(maxsize=256)
 def shared_factors(back: tuple[tuple[str, Expression], ...]) -> SharedFactors:
-    """Derivatives by name with those apart that are a slope, which nothing else needs, times something."""
+    """Gradients by name, with those separated that are a factor times a slope that nothing else uses."""
     outputs_of = [by for _, by in back]
     uses = Counter(part for node in ordered(outputs_of) for part in node.inputs) + Counter(outputs_of)
     scaled: dict[str, tuple[int, int]] = {}
     factors: dict[str, Expression] = {}
     for name, by in back:
         product, sign = (by.inputs[0], -1) if by.operation == "neg" else (by, 1)
-        if product.operation != "mul" or uses[by] > 1 or uses[product] > 1:  # another name has the same
+        if product.operation != "mul" or uses[by] > 1 or uses[product] > 1:  # shared with another name
             continue
         for slope, other in (product.inputs, product.inputs[::-1]):
             if slope.operation == "variable" and str(slope.value).startswith("slope") and uses[slope] == 1:
@@ -126,11 +126,12 @@ def shared_factors(back: tuple[tuple[str, Expression], ...]) -> SharedFactors:
 
 
 class DerivedKernel(CellKernel):
-    """The formulas of `kernels.derive.cell`: a step, slopes of a whole stretch, and the way back through a step.
+    """The formulas of `kernels.derive.cell`: a step, the slopes of a whole stretch, and a backward step.
 
-    Blocks are called z0, z1, ... as in formulas. Where the halves of one are apart it comes first, and the recurrent
-    half, hn, last: both lie at the ends of what they share. Those that are only ever seen through a sigmoid lie side by
-    side, and so do those through a tanh: these functions are applied in place, and what came out of them is kept.
+    Blocks are called z0, z1, ... as in formulas. If the input and recurrent part of one block are separate, the input
+    part is first and the recurrent part, hn, last, so that each is contiguous with the blocks they share. Blocks that
+    are only used through a sigmoid are adjacent, as are those through a tanh: these functions are applied in place, and
+    their results are saved.
     """
 
     def __init__(self, cell: PointwiseCell, dt: bool, dtype: torch.dtype) -> None:
@@ -139,7 +140,7 @@ class DerivedKernel(CellKernel):
         self._state = tuple(cell.widths(2, 2))[1:]
         carried = [f"carried{i}" for i in range(derived.carries)]
         self.names = dict(zip(self._state, carried if derived.twice else ["cell", *carried], strict=True))
-        """What formulas call the state."""
+        """Names of the state in formulas."""
         after = (derived.hidden, *(() if derived.twice else (derived.cell,)), *derived.carried)
         parts = activated(after, derived.slopes, self._others)
         self.signs, self.activations = parts.signs, parts.activations
@@ -149,7 +150,7 @@ class DerivedKernel(CellKernel):
         self._forward = program(forward, tuple(range(len(forward))), "forward")
         self._slopes = program(again.slopes, tuple(range(len(derived.slopes))), "slopes")
         self._back = {name: -by if self.signs.get(name) == -1 else by for name, by in derived.back.items()}
-        if derived.twice:  # the hidden state has one derivative
+        if derived.twice:  # the hidden state has a single gradient
             none = {variable("d_cell"): constant(0.0)}
             self._back = dict(zip(self._back, substituted(self._back.values(), none), strict=True))
 
@@ -199,7 +200,7 @@ class DerivedKernel(CellKernel):
         own = {f"own{i}": weights[name].to(self.dtype) for i, name in enumerate(self.derived.own)}
         return {f"fixed{i}": value for i, value in enumerate(evaluated(self.derived.fixed, own))}
 
-    # Running it.
+    # Forward and backward.
 
     def forward(self, track: Track, weight_hh: Tensor, bias_hh: Tensor, scratch: Scratch) -> None:
         turn, units, split = track.stretch.in_turn, track.hidden.shape[-1], self.derived.split >= 0
@@ -248,7 +249,7 @@ class DerivedKernel(CellKernel):
         known = {f"slope{i}": back(slope) for i, slope in enumerate(slopes)}
         hidden, planes = back(gradients.hidden.squeeze(2)), back(gradients.planes)
         passed = back(gradients.plane("hidden")) if self.derived.twice else None
-        # By the state: what arrives at the last step, and what each step leaves for the one before it.
+        # Gradients of the state: the incoming one at the last step, and the one that each step passes to the previous.
         states = {name: (state[name].squeeze(1), *back(gradients.plane(name))) for name in self.state}
         known |= {f"d_{self.names[name]}": parts for name, parts in states.items()} | {"d_hidden": hidden}
         arguments = list(zip(*(known[name][:steps] for name in way.run.variables), *places, strict=True))
@@ -259,7 +260,7 @@ class DerivedKernel(CellKernel):
             found = run(*arguments[t]) if arguments else ()
             for number, span in spans:
                 span[t].mul_(found[number].unsqueeze(1))
-            if padded is not None:  # of a sequence that has ended all derivatives go on as they are
+            if padded is not None:  # sequences that have ended pass all gradients on unchanged
                 planes[t].masked_fill_(padded[t].unsqueeze(-1), 0)
                 for parts in states.values():
                     parts[t + 1].add_(parts[t] * padded[t])
@@ -270,7 +271,7 @@ class DerivedKernel(CellKernel):
         state.update({name: parts[steps].unsqueeze(1) for name, parts in states.items()})
 
     def _spans_of(self, way: SharedFactors, gradients: Gradients, names: dict[str, str]) -> list[tuple[int, Tensor]]:
-        """Planes side by side that are multiplied by the same: the number of that, and `(steps, B, planes, H)`."""
+        """Adjacent planes with a common factor: the index of the factor, and `(steps, B, planes, H)`."""
         factors = {gradients.names.index(names[name]): number for name, number in way.factors.items()}
         found: list[tuple[int, int, int]] = []
         for at, number in sorted(factors.items()):
@@ -281,20 +282,20 @@ class DerivedKernel(CellKernel):
         return [(number, gradients.planes[:, :, first:end]) for number, first, end in found]
 
     def _spans(self) -> tuple[slice, slice]:
-        """Where the blocks for the sigmoid are, and those for the tanh."""
+        """The blocks that go through a sigmoid, and those that go through a tanh."""
         kinds = [self.activations.get(name) for name in self.input_blocks]
         first = int(self.derived.split >= 0)
         many, more = kinds.count("sigmoid"), kinds.count("tanh")
         return slice(first, first + many), slice(first + many, first + many + more)
 
     def _names_of_planes(self, gradients: Gradients) -> dict[str, str]:
-        """Planes by the names of formulas."""
+        """Names of the planes, by their names in formulas."""
         own = {name: name for name in (*self.block_names, *self._apart_plane, *gradients.extra)}
         own |= {formula: name for name, formula in self.names.items()}
         return own | ({"cell": "hidden"} if self.derived.twice else {})
 
     def _given(self, track: Track, run: FormulaProgram) -> list[Tensor]:
-        """What a program takes, over the stretch, `(steps, B, H)` each."""
+        """The arguments of a program over the stretch, `(steps, B, H)` each."""
         stretch, like = track.stretch, track.pre.select(-2, 0)
         values: dict[str, Tensor] = {name: self.block(track.pre, name) for name in self.block_names}
         values |= {name: track.kept[name] for name in self.kept}

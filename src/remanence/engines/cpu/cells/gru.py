@@ -24,7 +24,7 @@ class GRUKernel(AroundGate):
         df   = dh (h' - n)
         dh'  = dh f + (dz_r, dz_f, dq) R
 
-    The inputs see z_n where the hidden state sees q: the planes of both lie at the ends of those they share.
+    The inputs contribute to z_n where the hidden state contributes to q: both planes enclose those that they share.
     """
 
     cell: GRUCell
@@ -91,7 +91,7 @@ class GRUKernel(AroundGate):
             before[t + 1].addmm_(pre[t], weight_hh)
 
     def _coefficients(self, track: Track, gradients: Gradients, slopes: GateSlopes, scratch: Scratch) -> None:
-        """Fill the planes."""
+        """Fill the planes with the coefficients."""
         steps, plane = len(track.stretch), gradients.plane
         candidate, reset = self.block(track.pre, "candidate"), self.block(track.pre, "candidate_reset")
 

@@ -12,7 +12,7 @@ from .base import AroundGate, GatePath, Gradients, Track, hold
 
 
 class LSTMKernel(AroundGate):
-    """c = f c' + i g,  h = o tanh(c), with c' the cell before the step, and i = 1 - f where coupled.
+    """c = f c' + i g,  h = o tanh(c), with c' the cell before the step, and i = 1 - f if coupled.
 
     Going back, with dh and dc the gradients of the state after the step,
 
@@ -20,10 +20,10 @@ class LSTMKernel(AroundGate):
         dz_o = dh tanh(c) o (1 - o)               = dh h (1 - o)
         dz_g = dc i (1 - g^2)
         dz_i = dc g i (1 - i)                     unless coupled
-        df   = dc c', or dc (c' - g) where coupled
+        df   = dc c', or dc (c' - g) if coupled
         dc'  = dc f,   dh' = dz R
 
-    Both forms with h spare the backward pass a tanh.
+    Both forms with h save the backward pass a tanh.
     """
 
     cell: LSTMCell
@@ -88,7 +88,7 @@ class LSTMKernel(AroundGate):
                 hidden[t + 1].addcmul_(hidden[t], padded[t])
 
     def _coefficients(self, track: Track, gradients: Gradients, slopes: GateSlopes, scratch: Scratch) -> Tensor:
-        """Fill the planes; returns o (1 - tanh^2 c), `(steps, B, H)`."""
+        """Fill the planes with the coefficients; returns o (1 - tanh^2 c), `(steps, B, H)`."""
         steps, plane = len(track.stretch), gradients.plane
         output, candidate = self.block(track.pre, "output"), self.block(track.pre, "candidate")
         hidden, cell = track.stretch.after(track.hidden), track.stretch.before(track.state["cell"])
