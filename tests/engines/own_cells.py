@@ -1,4 +1,4 @@
-"""Cells that no part of the package knows, for tests: each with something that others do not have."""
+"""User-defined cells for tests: each has a feature that the others do not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remanence.gates import Fast, Gate, PowerLaw, Sigmoid
 
 @dataclass(frozen=True)
 class Peephole(LSTMCell):
-    """Gates that see the cell, by weights of the cell's own."""
+    """Peephole connections: gates that depend on the cell state, through additional per-unit weights."""
 
     name: ClassVar[str] = "peephole"
     projects: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class Peephole(LSTMCell):
 
 @dataclass(frozen=True)
 class Minimal(GatedCell):
-    """A minimal gated unit: two blocks, one of which has its halves apart, and no state but the hidden one."""
+    """A minimal gated unit: two blocks, one with separate input and recurrent parts, and only a hidden state."""
 
     gate: Gate
 
@@ -67,7 +67,7 @@ class Minimal(GatedCell):
 
 @dataclass(frozen=True)
 class Ticking(GatedCell):
-    """A clock of one number a sequence, times between steps, and a block that is used as it is."""
+    """A clock that is a scalar per sequence, times between steps, and a block without activation function."""
 
     gate: Gate
 
@@ -105,7 +105,7 @@ class Ticking(GatedCell):
 
 @dataclass(frozen=True)
 class Shared(GatedCell):
-    """Blocks, and parts of the state, whose derivatives are the same, or the same with the other sign."""
+    """Blocks and parts of the state whose gradients are equal, or equal with the opposite sign."""
 
     gate: Gate
     sign: float = 1.0

@@ -1,4 +1,4 @@
-"""Gates that no part of the package knows, for tests: each with something that others do not have."""
+"""User-defined gates for tests: each has a feature that the others do not have."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Mixture(Gate):
 
 
 class Votes(Gate):
-    """Five rows: an LSTM has as many blocks as find room in clusters."""
+    """Five rows: the largest number of blocks of an LSTM that fits into thread block clusters."""
 
     name: ClassVar[str] = "votes"
     rows: ClassVar[tuple[str, ...]] = ("forget", "second", "third", "fourth", "fifth")
@@ -56,7 +56,7 @@ class Votes(Gate):
 
 @dataclass(frozen=True)
 class TwoClocks(Gate):
-    """Two carried values, two weights a unit that come to three fixed values, and times between steps."""
+    """Two carried values, two per-unit weights that give three fixed values, and times between steps."""
 
     pace: float = 0.1
 
@@ -95,7 +95,7 @@ class Handed(Gate):
 
 
 class Itself(Gate):
-    """What it carries is the forget value."""
+    """It carries its forget value."""
 
     name: ClassVar[str] = "itself"
     carries: ClassVar[tuple[str, ...]] = ("forgot",)
@@ -108,7 +108,7 @@ class Itself(Gate):
 
 
 class Steep(Gate):
-    """One weight that comes to two fixed values, and one that nothing depends on."""
+    """One weight that gives two fixed values, and one that nothing depends on."""
 
     name: ClassVar[str] = "steep"
     per_unit = ("slope", "unused")
@@ -125,7 +125,7 @@ class Steep(Gate):
 
 
 class Product(Gate):
-    """Two weights that come to one fixed value, which must not be zero, and a carried value."""
+    """Two weights that give one fixed value, which must not be zero, and a carried value."""
 
     name: ClassVar[str] = "product"
     carries: ClassVar[tuple[str, ...]] = ("sum",)
@@ -143,7 +143,7 @@ class Product(Gate):
 
 
 class Constant(Gate):
-    """Of a weight alone: no row matters."""
+    """Depends on a weight alone: its rows are ignored."""
 
     name: ClassVar[str] = "constant"
     per_unit = ("logit",)
@@ -168,4 +168,4 @@ OWN: tuple[Gate, ...] = (
     Product(),
     Constant(),
 )
-"""One of each."""
+"""One gate of each kind."""

@@ -1,4 +1,4 @@
-"""What is kept on disk between processes: used where it can be trusted, made again where it cannot."""
+"""The on-disk cache shared by processes: used if it can be trusted, rebuilt if not."""
 
 import importlib
 import json
@@ -33,7 +33,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes are thos
 
 @pytest.fixture
 def kernels(tmp_path, monkeypatch):
-    """The folder of kernels, which is not there yet."""
+    """The folder of kernels, which does not exist yet."""
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "kernels"
 
@@ -45,7 +45,7 @@ def mode(path):
 # Files.
 
 
-def test_what_is_kept_is_found_by_its_name_alone(kernels):
+def test_a_cached_file_is_found_by_its_name_alone(kernels):
     name = cache.file_name(["all", "that"], "so")
     assert cache.find(name) is cache.read(name) is None
     path = cache.keep(name, b"machine code")
@@ -66,7 +66,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_not_there(kernels, damage):
+def test_a_damaged_file_is_ignored(kernels, damage):
     name = cache.file_name([], "so")
     path = cache.keep(name, bytes(range(200)))
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
@@ -76,7 +76,7 @@ def test_a_damaged_file_is_not_there(kernels, damage):
     assert cache.read(name) == b"again"
 
 
-def test_a_library_that_was_cut_anywhere_is_not_there(kernels):
+def test_a_library_truncated_anywhere_is_ignored(kernels):
     name, content = cache.file_name([], "so"), random.Random(1).randbytes(20_000)
     for length in sorted({0, 1, 63, 64, 4095, 4096, 19_999, *random.Random(2).sample(range(20_000), 100)}):
         cache.keep(name, content).write_bytes(content[:length])
@@ -98,7 +98,7 @@ def test_a_link_in_place_of_a_file_is_removed_and_what_is_kept_beside_it_serves(
 
 
 @posix
-def test_a_file_that_somebody_else_can_have_written_is_not_there(kernels, tmp_path):
+def test_a_file_that_another_user_can_have_written_is_ignored(kernels, tmp_path):
     name = cache.file_name([], "so")
     path = cache.keep(name, b"content")
     assert mode(path) == 0o600
@@ -114,14 +114,14 @@ def test_a_file_that_somebody_else_can_have_written_is_not_there(kernels, tmp_pa
 
 
 @posix
-def test_the_folder_is_made_for_the_user_alone(kernels):
+def test_the_folder_is_private(kernels):
     before = os.umask(0)
     try:
         assert cache.folder() == kernels
     finally:
         os.umask(before)
     assert mode(kernels) == 0o700
-    assert mode(kernels.parent) == 0o755  # where data sets may be, too
+    assert mode(kernels.parent) == 0o755  # data sets may be there, too
 
 
 def others_may_write(kernels, monkeypatch):
@@ -173,7 +173,7 @@ EXPOSED = [
 
 @posix
 @pytest.mark.parametrize("expose", EXPOSED)
-def test_a_folder_that_is_not_private_is_not_used_and_told_once(kernels, expose, monkeypatch):
+def test_a_folder_that_is_not_private_is_not_used_with_one_warning(kernels, expose, monkeypatch):
     name = cache.file_name([], "so")
     planted = cache.keep(name, b"planted")
     shutil.move(planted, kernels.parents[1] / planted.name)
@@ -200,7 +200,7 @@ def test_a_folder_that_is_not_private_is_not_used_and_told_once(kernels, expose,
 
 
 @posix
-def test_a_folder_in_one_for_all_where_nobody_can_replace_it_is_used(kernels):
+def test_a_folder_in_a_shared_sticky_one_is_used(kernels):
     kernels.parent.mkdir()
     kernels.parent.chmod(0o1777)
     with warnings.catch_warnings():
@@ -216,7 +216,7 @@ TRIVIAL = 'extern "C" int number() { return NUMBER; }'
 
 @pytest.fixture
 def compilations(monkeypatch):
-    """Sources that were compiled."""
+    """The sources that were compiled."""
     found, compile_ = [], compiler._compile
 
     def counted(text, options, file):
@@ -228,7 +228,7 @@ def compilations(monkeypatch):
 
 
 @compiles
-def test_a_library_that_several_threads_want_is_compiled_once(kernels, compilations):
+def test_a_library_requested_by_several_threads_is_compiled_once(kernels, compilations):
     found = compiling.side_by_side([lambda: compiler.library(TRIVIAL, {"NUMBER": 8}).number()] * 4)
     assert found == [8] * 4
     assert len(compilations) == 1
@@ -244,7 +244,7 @@ def test_an_error_of_one_of_several_is_raised():
 
 
 @compiles
-def test_a_library_without_the_functions_is_compiled_again(kernels, compilations):
+def test_a_library_without_the_functions_is_recompiled(kernels, compilations):
     compiler.library(TRIVIAL, {"NUMBER": 9})
     (path,) = kernels.iterdir()
     other = compiler.library('extern "C" int nothing() { return 0; }')._name
@@ -280,12 +280,12 @@ def test_a_layer_compiles_the_passes_it_needs_and_no_more(save, expected, monkey
     assert len(wanted) == len(expected)
 
 
-# What is told.
+# Messages.
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """As if nothing had been compiled, and nobody was patient."""
+    """Reset the clock, with no patience."""
     monkeypatch.setattr(compiling, "_clock", compiling._Clock())
     monkeypatch.setattr(compiling, "PATIENCE", 0.0)
     monkeypatch.delenv("REMANENCE_QUIET", raising=False)
@@ -299,19 +299,19 @@ def compile_for_long():
             timer.join()
 
 
-def test_who_waits_long_is_told_once(clock, capsys):
+def test_a_long_compilation_prints_one_message(clock, capsys):
     for _ in range(3):
         compile_for_long()
     assert capsys.readouterr() == ("", f"{compiling.MESSAGE}\n")
 
 
-def test_nothing_is_told_where_it_is_to_be_quiet(clock, capsys):
+def test_quiet_mode_prints_no_message(clock, capsys):
     clock.setenv("REMANENCE_QUIET", "1")
     compile_for_long()
     assert capsys.readouterr() == ("", "")
 
 
-def test_who_does_not_wait_is_not_told(clock, capsys):
+def test_a_short_compilation_prints_no_message(clock, capsys):
     clock.setattr(compiling, "PATIENCE", 3600.0)
     with compiling.told():
         timer = compiling._clock.timer
@@ -323,7 +323,7 @@ def test_who_does_not_wait_is_not_told(clock, capsys):
     assert compiling._clock.spent > 0
 
 
-def test_a_job_that_fails_beside_others_is_silent(capsys):
+def test_a_background_job_that_fails_is_silent(capsys):
     done = threading.Event()
 
     def fails():
@@ -340,7 +340,7 @@ def test_a_job_that_fails_beside_others_is_silent(capsys):
 
 @pytest.fixture
 def looked(kernels, monkeypatch):
-    """Engines that were looked at, and a function: as if in a new process, whether one is trusted."""
+    """The engines that were checked, and a function that returns whether one is trusted, as in a new process."""
     found, look = [], checking.look
 
     def counted(of, *rest):
@@ -365,16 +365,16 @@ def wrong(task):
     return result._replace(output=result.output * 1.01)
 
 
-def test_an_engine_that_agreed_is_not_looked_at_again(looked, kernels):
+def test_an_engine_that_agreed_is_not_checked_again(looked, kernels):
     found, again = looked
     assert again(fake(loop.run))
-    assert again(fake(wrong))  # nobody looks
+    assert again(fake(wrong))  # not checked again
     assert found == ["fake"]
     (kept,) = kernels.iterdir()
     assert kept.suffix == ".agrees"
 
 
-def test_an_engine_that_disagreed_is_looked_at_in_every_process(looked, kernels):
+def test_an_engine_that_disagreed_is_checked_in_every_process(looked, kernels):
     found, again = looked
     assert not again(fake(wrong))
     assert not again(fake(wrong))
@@ -382,7 +382,7 @@ def test_an_engine_that_disagreed_is_looked_at_in_every_process(looked, kernels)
     assert len(found) == 3
 
 
-def test_an_engine_that_does_not_say_what_it_is_made_of_is_looked_at_again(looked):
+def test_an_engine_without_made_of_is_checked_again(looked):
     found, again = looked
     nameless = SimpleNamespace(name="fake", run=loop.run, refuses=lambda task: None)
     assert again(nameless)
@@ -400,7 +400,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_whatever_results_depend_on_makes_it_look_again(looked, change, monkeypatch):
+def test_a_change_of_anything_that_results_depend_on_triggers_a_new_check(looked, change, monkeypatch):
     found, again = looked
     assert again(fake(loop.run))
     with monkeypatch.context() as changed:
@@ -412,7 +412,7 @@ def test_whatever_results_depend_on_makes_it_look_again(looked, change, monkeypa
     assert len(found) == 2
 
 
-def test_where_nothing_can_be_kept_it_looks_in_every_process(looked, tmp_path, monkeypatch):
+def test_without_a_cache_engines_are_checked_in_every_process(looked, tmp_path, monkeypatch):
     found, again = looked
     (tmp_path / "file").touch()
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "file"))
@@ -422,7 +422,7 @@ def test_where_nothing_can_be_kept_it_looks_in_every_process(looked, tmp_path, m
 
 
 @pytest.mark.parametrize("file", ["engines/cpp/steps.cpp", "engines/kernels/functions.cuh", "cells/lstm.py"])
-def test_source_is_that_of_kernels_cells_and_engines(file, tmp_path, monkeypatch):
+def test_the_source_digest_covers_kernels_cells_and_engines(file, tmp_path, monkeypatch):
     before = agreement.source()
     for folder in agreement.FOLDERS:
         shutil.copytree(agreement.PACKAGE / folder, tmp_path / folder)
@@ -434,7 +434,7 @@ def test_source_is_that_of_kernels_cells_and_engines(file, tmp_path, monkeypatch
 
 
 @compiles
-def test_engines_that_compile_say_what_they_are_made_of():
+def test_engines_that_compile_have_made_of():
     for name in ("cuda", "triton", "c++"):
         assert callable(KNOWN[name].made_of)
     assert compiler.compiler()[1] in KNOWN["c++"].made_of(CPU)
@@ -470,7 +470,7 @@ print(json.dumps({"looked": len(looked), "compiled": len(compiled), "engine": ch
                   "told": [str(one.message) for one in told]}))
 """
 PIECES = 4
-"""Libraries for it: a trial, products, and both passes of a layer, which is the one that is looked at."""
+"""Number of libraries it needs: a trial, matmuls, and both passes of the layer, which is the one that is checked."""
 
 
 def started(kernels, **environment):
@@ -493,7 +493,7 @@ def ended(process):
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    """The folder of kernels after two processes at once, and what these did."""
+    """The folder of kernels after two concurrent processes, and what they did."""
     kernels = tmp_path_factory.mktemp("filled") / "cache" / "kernels"
     both = [started(kernels) for _ in range(2)]
     return kernels, [ended(process) for process in both]
@@ -511,14 +511,14 @@ def test_two_processes_fill_the_folder_at_once(filled):
 
 
 @compiles
-def test_another_process_neither_compiles_nor_looks(filled):
+def test_another_process_neither_compiles_nor_checks(filled):
     kernels, _ = filled
     assert ended(started(kernels)) == {"looked": 0, "compiled": 0, "told": []}
 
 
 @pytest.mark.long
 @compiles
-def test_libraries_that_were_damaged_are_compiled_again_and_nothing_breaks(filled, tmp_path):
+def test_damaged_libraries_are_recompiled_and_nothing_breaks(filled, tmp_path):
     kernels = tmp_path / "cache" / "kernels"
     shutil.copytree(filled[0], kernels)
     libraries = sorted(kernels.glob("*.so"))
@@ -533,7 +533,7 @@ def test_libraries_that_were_damaged_are_compiled_again_and_nothing_breaks(fille
 
 @pytest.mark.long
 @compiles
-def test_libraries_of_other_functions_are_compiled_again(filled, tmp_path, monkeypatch):
+def test_libraries_with_other_functions_are_recompiled(filled, tmp_path, monkeypatch):
     kernels = tmp_path / "cache" / "kernels"
     shutil.copytree(filled[0], kernels)
     monkeypatch.setenv("REMANENCE_CACHE", str(kernels.parent))
@@ -543,12 +543,12 @@ def test_libraries_of_other_functions_are_compiled_again(filled, tmp_path, monke
         path.unlink()
     for key in keys:
         cache.keep(f"{key}.so", other)
-    assert ended(started(kernels))["compiled"] == PIECES - 1  # of the trial nothing is called
+    assert ended(started(kernels))["compiled"] == PIECES - 1  # no function of the trial is called
 
 
 @compiles
 @posix
-def test_a_layer_runs_where_the_folder_is_everybodys_from_one_of_its_own(filled, tmp_path):
+def test_a_layer_uses_a_temporary_folder_if_the_cache_is_world_writable(filled, tmp_path):
     kernels, temporary = tmp_path / "cache" / "kernels", tmp_path / "temporary"
     temporary.mkdir()
     shutil.copytree(filled[0], kernels)

@@ -32,7 +32,7 @@ from remanence.gates import KNOWN as GATES
 from remanence.gates import PowerLaw
 
 KINKS = [-6.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.1, 0.5, 1.0, 2.0, 3.0, 6.0, 20.0]
-"""Where pieces of functions meet, and whole numbers; all pairs of them are ties too."""
+"""Kinks of piecewise functions, and integers; pairs of them include ties."""
 NAMES = ("x", "y", "w")
 
 
@@ -47,7 +47,7 @@ def points(many: int) -> dict[str, Tensor]:
 
 
 def slopes_of(formula: ex.Expression, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Derivatives of a formula by all that is given."""
+    """Derivatives of a formula with respect to all inputs."""
     by = operations.gradients(formula)
     wanted = [by.get(ex.variable(name), ex.constant(0.0)) for name in given]
     like = next(iter(given.values()))
@@ -67,7 +67,7 @@ def slopes_of_torch(function: Callable[..., Tensor], given: Mapping[str, Tensor]
 def assert_like(
     found: Mapping[str, Tensor], truth: Mapping[str, Tensor], given: Mapping[str, Tensor], relative: float = 1e-9
 ) -> None:
-    """Equal but for roundings of float64, in NaN and infinity too."""
+    """Equal up to float64 rounding, including NaN and infinity."""
     for name, true in truth.items():
         wrong = ~torch.isclose(found[name], true, rtol=relative, atol=1e-12, equal_nan=True)
         where = [tuple(float(value[i]) for value in given.values()) for i in wrong.nonzero().flatten().tolist()[:5]]
@@ -77,7 +77,7 @@ def assert_like(
 # Operations.
 
 OF_CONDITION = {"where": 2, "not": 1, "and": 2, "or": 2}
-"""Operations that take a condition, and how many numbers beside it, or make it from."""
+"""Operations that take or return a condition, and their number of other inputs."""
 TWO = {"add", "mul", "lt", "le", "eq", "maximum", "minimum", "clamp_min", "clamp_max", "pow", "remainder"}
 
 
@@ -98,11 +98,11 @@ def formula_of(name: str) -> ex.Expression:
 
 
 @pytest.mark.parametrize("name", [name for name in operations.KNOWN if name not in ex.CONDITIONS])
-def test_derivatives_of_operations_are_autograds(name: str) -> None:
+def test_derivatives_of_operations_match_autograd(name: str) -> None:
     if name == "cosh_from_sinh":
         pytest.skip("only in derivatives, not differentiated itself")
     given = points(inputs_of(name))
-    if name == "remainder":  # of nothing there is none
+    if name == "remainder":  # undefined for a zero divisor
         given = {key: value[given["y"] != 0] for key, value in given.items()}
     formula = formula_of(name)
     truth = slopes_of_torch(lambda *values: evaluated([formula], dict(zip(given, values, strict=True)))[0], given)
@@ -207,19 +207,19 @@ OTHER_CALLS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def test_every_function_that_is_known_is_tested_here() -> None:
+def test_every_supported_function_is_tested_here() -> None:
     assert set(CALLS) == set(RULES)
 
 
 def shift_ties(name: str, given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Without the points where a quotient is whole and its floor hangs on the last digit, or divides by zero."""
+    """Without points that divide by zero, or whose quotient is an integer: its floor depends on the last bit."""
     if name not in ("remainder", "x % 2"):
         return given
     return {key: value + 0.05 * (place + 1) for place, (key, value) in enumerate(given.items())}
 
 
 @pytest.mark.parametrize("name", [*CALLS, *OTHER_CALLS])
-def test_formulas_of_functions_are_the_functions(name: str) -> None:
+def test_formulas_of_functions_match_the_functions(name: str) -> None:
     function = (CALLS | OTHER_CALLS)[name]
     code = getattr(function, "__code__", None)
     three = ("lerp",)
@@ -229,11 +229,11 @@ def test_formulas_of_functions_are_the_functions(name: str) -> None:
     (formula,) = formulas(lambda **values: [function(*values.values())], given)
     (found,) = evaluated([formula], given)
     assert_like({"value": found.expand_as(given["x"])}, {"value": function(*given.values())}, given)
-    loose = 1e-6 if name in ("hardsigmoid", "celu") else 1e-9  # torch has numbers of these in float32
+    loose = 1e-6 if name in ("hardsigmoid", "celu") else 1e-9  # torch has float32 constants in these
     assert_like(slopes_of(formula, given), slopes_of_torch(function, given), given, loose)
 
 
-def test_a_place_for_the_result_is_that_result() -> None:
+def test_an_out_argument_is_the_result() -> None:
     def function(x: Tensor, y: Tensor) -> list[Tensor]:
         place = torch.zeros_like(x)
         torch.add(x, y, out=place)
@@ -265,7 +265,7 @@ LEARNT = torch.nn.Parameter(torch.tensor(2.0))
 
 
 @pytest.mark.parametrize("name", NOT_FORMULAS)
-def test_what_is_no_formula_is_named(name: str) -> None:
+def test_the_error_names_what_cannot_be_traced(name: str) -> None:
     function, sentence = NOT_FORMULAS[name]
     with pytest.raises(NotDerivableError, match=sentence):
         formulas(lambda x: [function(x)], {"x": torch.randn(3, 5)})
@@ -283,7 +283,7 @@ def test_simplification_keeps_nan_and_infinity() -> None:
     assert difference.isnan().tolist() == [True, True, False]
 
 
-def test_what_is_simpler_is_simplified() -> None:
+def test_expressions_are_simplified() -> None:
     x, y = ex.variable("x"), ex.variable("y")
     assert x * 1.0 is x
     assert x + 0.0 is x
@@ -294,7 +294,7 @@ def test_what_is_simpler_is_simplified() -> None:
     assert ex.apply("sigmoid", -x) is ex.apply("sigmoid_complement", x)
 
 
-def test_numbers_are_printed_shortly_and_exactly() -> None:
+def test_literals_are_short_and_exact() -> None:
     assert cpp_number(0.1) == "0.1f"
     assert cpp_number(1e300) == cpp_number(math.inf) == "infinity()"
     assert cpp_number(-1e300) == cpp_number(-math.inf) == "-infinity()"
@@ -310,15 +310,15 @@ def test_numbers_are_printed_shortly_and_exactly() -> None:
 
 SINGLE = torch.float32
 BOUNDS: dict[str, float] = {"erf": 3e-6, "tan": 2e-6, "pow": 2e-5, "sin": 1e-6, "cos": 1e-6}
-"""Relative errors that are allowed of some. All else is allowed a few roundings of 6e-8: `USUAL`."""
+"""Relative tolerances of some operations. All others have `USUAL`, a few roundings of 6e-8."""
 USUAL = 6e-7
 SMALLEST = 3e-38
-"""Below which a result may be zero: kernels have no denormal numbers, and leave one factor of two to them."""
+"""Results below this may be zero: kernels flush denormals, with a margin of a factor of two."""
 LARGEST = 3.4028235e38
 
 
 def wide_range() -> Tensor:
-    """Numbers of all sizes and both signs, those where series meet other forms, and what is no number."""
+    """Values of all magnitudes and both signs, those where a series meets another form, NaN and infinity."""
     source = torch.Generator().manual_seed(0)
     sizes = 10 ** torch.empty(4000, dtype=torch.float64).uniform_(-44, 38.5, generator=source)
     usual = torch.empty(4000, dtype=torch.float64).uniform_(-10, 10, generator=source)
@@ -328,7 +328,7 @@ def wide_range() -> Tensor:
 
 
 def other_range() -> Tensor:
-    """For second inputs: the same numbers in another order, and often the first ones."""
+    """Second inputs: the same values in another order, often equal to the first ones."""
     numbers = wide_range()
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(1))
     mixed = numbers[order]
@@ -337,7 +337,7 @@ def other_range() -> Tensor:
 
 
 def printed(name: str, language: Language, names: Mapping[str, str]) -> tuple[list[str], str]:
-    """Lines that an operation takes, and how its result is written."""
+    """The lines of code of an operation, and the expression of its result."""
     formula = formula_of(name)
     printer = Printer(language, names)
     (value,) = printer.values([ex.where(formula, 1.0, 0.0) if formula.is_condition else formula])
@@ -345,35 +345,35 @@ def printed(name: str, language: Language, names: Mapping[str, str]) -> tuple[li
 
 
 def assert_accurate(name: str, found: Tensor) -> None:
-    """To the bound, where the result is a usual number; of the same class as torch's in float32 elsewhere."""
+    """Within tolerance where the result is a normal number; elsewhere of the same class as torch's in float32."""
     x, y = wide_range(), other_range()
     formula = formula_of(name)
     if formula.is_condition:
         formula = ex.where(formula, 1.0, 0.0)
     (true,) = evaluated([formula], {"x": x.double(), "y": y.double()})
     (single,) = evaluated([formula], {"x": x, "y": y})
-    if name == "remainder":  # which in kernels is right where the quotient is a whole number that float32 has
+    if name == "remainder":  # exact in kernels if float32 represents the integer quotient
         some = (x.abs() < 1e6 * y.abs()) & (y.abs() > 1e-30) & (y.abs() < 1e30)
         assert some.sum() > 1000
         error = (found.double() - true).abs() / y.double().abs()
-        bad = some & ~(torch.minimum(error, (1 - error).abs()) <= 1e-6)  # all and nothing are the same place
+        bad = some & ~(torch.minimum(error, (1 - error).abs()) <= 1e-6)  # 0 and a whole period are the same
         examples = [(float(x[i]), float(y[i]), float(found[i]), float(true[i])) for i in bad.nonzero().flatten()[:4]]
         assert not bad.any(), f"{name}: such as {examples}"
         return
     usual = true.isfinite() & (true.abs() > SMALLEST) & (true.abs() < LARGEST / (20 if name == "sinh" else 2))
     if name in ("sin", "cos", "tan"):
-        usual &= x.abs() < 1e4  # beyond, where a step of x is a part of a turn, that is what is computed
+        usual &= x.abs() < 1e4  # beyond, one ulp of x is a part of a period
     error = ((found.double() - true) / true).abs()
     bound = BOUNDS.get(name, USUAL)
     bad = usual & ~(error <= bound)
     examples = [(float(x[i]), float(y[i]), float(found[i]), float(true[i])) for i in bad.nonzero().flatten()[:4]]
     assert not bad.any(), f"{name}: {float(error[usual].max()):.1e} beyond {bound:.1e}, such as {examples}"
-    small = (true.abs() <= SMALLEST) & ~x.isnan()  # of which torch's sign is zero
+    small = (true.abs() <= SMALLEST) & ~x.isnan()  # torch's sign of these is zero
     wrong = small & ~(found.abs() <= 2 * SMALLEST)
     assert not wrong.any(), f"{name}: {x[wrong][:4]}, {found[wrong][:4]}"
     rest = ~usual & ~small & ((true.abs() > LARGEST) | ~true.isfinite())
     if name.startswith("clamp"):
-        rest &= ~y.isnan()  # a bound that is no number is none
+        rest &= ~y.isnan()  # a NaN bound does not clamp
     if name not in ("sin", "cos", "tan"):
         kinds = (Tensor.isnan, Tensor.isposinf, Tensor.isneginf)
         for kind in kinds:
@@ -386,7 +386,7 @@ def assert_accurate(name: str, found: Tensor) -> None:
 
 @pytest.fixture(scope="module")
 def compiled() -> ctypes.CDLL:
-    """Every operation as a loop over numbers, out of the headers of the engine "c++"."""
+    """Every operation as a loop over values, with the headers of the engine "c++"."""
     loops = []
     for name in operations.KNOWN:
         lines, value = printed(name, CPP, {"x": "x[i]", "y": "y[i]"})
@@ -420,7 +420,7 @@ def kernel(x_pointer, y_pointer, out, MANY: tl.constexpr):
 
 
 def triton_kernel(name: str) -> Any:
-    """An operation as a kernel, out of the functions of the engine "triton"."""
+    """An operation as a kernel, with the functions of the engine "triton"."""
     import triton as library_of_kernels
     import triton.language as tl
 
@@ -436,7 +436,7 @@ def triton_kernel(name: str) -> Any:
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="Triton is not interpreted")
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy computes both sides of a choice
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy evaluates both branches of where
 @pytest.mark.parametrize("name", operations.KNOWN)
 def test_functions_in_triton_are_accurate_interpreted(name: str) -> None:
     x, y = wide_range(), other_range()
@@ -480,7 +480,7 @@ def test_code_is_the_same_in_every_process_and_order() -> None:
 
 @pytest.mark.parametrize("has_dt", [False, True])
 @pytest.mark.parametrize("gate", [PowerLaw(), PowerLaw(p=0.5)], ids=["learnt", "fixed"])
-def test_no_digits_are_lost_in_the_code_of_the_power_law(gate: PowerLaw, has_dt: bool) -> None:
+def test_the_code_of_the_power_law_loses_no_precision(gate: PowerLaw, has_dt: bool) -> None:
     formulas = derived(gate, has_dt)
     in_cpp, in_triton = cpp.source(formulas), triton.source(formulas)
     assert "logarithm_of_one_and_ratio(" in in_cpp
@@ -495,7 +495,7 @@ def test_no_digits_are_lost_in_the_code_of_the_power_law(gate: PowerLaw, has_dt:
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "fast", "power_law"])
-def test_slopes_keep_their_digits_where_the_forget_value_rounds_to_one(name: str) -> None:
+def test_slopes_stay_precise_where_the_forget_value_rounds_to_one(name: str) -> None:
     formulas = derived(GATES[name](), False)
     end = {"sigmoid": 80.0, "fast": 4.9, "power_law": 60.0}[name]
     z = torch.linspace(-end, end, 4001, dtype=torch.float64).float()

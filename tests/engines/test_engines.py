@@ -517,7 +517,7 @@ def test_auto_takes_an_engine_of_this_package_on_the_cpu(
 
 @EVERY_CELL
 @pytest.mark.parametrize("gate", ["sigmoid", "power_law"])
-def test_stretches_of_any_length_are_the_loops(cell: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stretches_of_any_length_match_the_loop(cell: str, gate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(cell, gate, steps=7, lengths=(7, 2, 5), bidirectional=True, dt=gate == "power_law")
     truth = run(case, "loop", "cpu", torch.float64)
     for steps in (1, 2, 3, 6):

@@ -1,4 +1,4 @@
-"""The NRU in kernels of its own, held to the loop engine: values, final states and every gradient."""
+"""The separate kernels of the NRU against the loop engine: values, final states and every gradient."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def assert_like_the_loop(task: Any, precision: Any) -> None:
     assert TRITON.refuses(task) is None
     found = checking.errors_of(TRITON, checking.trained(task))
     assert not isinstance(found, str), found
-    # A norm of small numbers magnifies what rounding left of them, in the loop as well.
+    # A norm of small values amplifies rounding errors, in the loop as well.
     assert found.beyond(max(precision.tolerance, 2 * checking.own_error(task))) is None
 
 
@@ -59,8 +59,8 @@ SPECIAL: dict[str, dict[str, bool]] = {
     ],
     ids=str,
 )
-def test_kernels_are_the_loops_interpreted(memory: int, heads: int, sizes: tuple[int, ...], special: str) -> None:
-    """One head and several, heads that share a row of the outer product, broken tiles, more columns than a tile has."""
+def test_kernels_match_the_loop_interpreted(memory: int, heads: int, sizes: tuple[int, ...], special: str) -> None:
+    """One head and several, heads that share a row of the outer product, partial tiles, more columns than a tile."""
     cell = NRUCell(memory, heads)
     for precision in (checking.FLOAT32, checking.FLOAT16):
         task = checking.make_task(cell, checking.Sizes(*sizes), precision.dtype, CPU, **SPECIAL[special])
@@ -70,7 +70,7 @@ def test_kernels_are_the_loops_interpreted(memory: int, heads: int, sizes: tuple
 @interprets
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_random_sizes_are_the_loops_interpreted(data: Any) -> None:
+def test_random_sizes_match_the_loop_interpreted(data: Any) -> None:
     heads, factor = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
     sizes = checking.Sizes(*(data.draw(st.integers(1, most)) for most in (4, 20, 4, 40)))
     special = data.draw(st.sampled_from(sorted(SPECIAL)))
@@ -85,7 +85,7 @@ def test_random_sizes_are_the_loops_interpreted(data: Any) -> None:
 
 
 @interprets
-def test_replicas_are_each_by_itself_interpreted() -> None:
+def test_replicas_match_single_runs_interpreted() -> None:
     cell = NRUCell(16, 4)
     tasks = [
         checking.trained(checking.make_task(cell, checking.Sizes(4, 18, 3, 12), torch.float32, CPU, seed=seed))
@@ -100,8 +100,8 @@ def test_replicas_are_each_by_itself_interpreted() -> None:
 
 
 @interprets
-def test_writes_of_nothing_divide_by_no_norm_interpreted() -> None:
-    """Directions of length zero: nothing is added, and derivatives are the loop's."""
+def test_zero_writes_do_not_divide_by_zero_interpreted() -> None:
+    """Directions of norm zero: nothing is added, and gradients match the loop."""
     task = checking.make_task(NRUCell(16, 4), checking.Sizes(4, 3, 2, 6), torch.float32, CPU)
     nothing = {name: torch.zeros_like(task.weights[name]) for name in ("weight_write", "bias_write")}
     task = replace(task, weights={**task.weights, **nothing})
@@ -112,8 +112,8 @@ def test_writes_of_nothing_divide_by_no_norm_interpreted() -> None:
 
 
 @interprets
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy
-def test_numbers_that_are_none_stay_so_interpreted() -> None:
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # from NumPy
+def test_nan_inputs_give_nan_outputs_interpreted() -> None:
     task = checking.make_task(NRUCell(16, 4), checking.Sizes(3, 3, 2, 6), torch.float32, CPU)
     inputs = task.inputs.clone()
     inputs[1, 2] = torch.nan
@@ -124,8 +124,8 @@ def test_numbers_that_are_none_stay_so_interpreted() -> None:
 
 
 @interprets
-def test_tensors_may_lie_in_any_order_interpreted() -> None:
-    """Bias, first memory, lengths, and the derivative by the last memory."""
+def test_tensors_may_have_any_strides_interpreted() -> None:
+    """Bias, initial memory, lengths, and the gradient of the final memory."""
     results = []
     for engine in ("triton", "loop"):
         torch.manual_seed(0)
@@ -150,7 +150,7 @@ LAYERS: dict[str, Callable[[str], rm.NRU]] = {
 
 @interprets
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_are_the_loops_interpreted(name: str) -> None:
+def test_layers_match_the_loop_interpreted(name: str) -> None:
     layers = {}
     for engine in ("triton", "loop"):
         torch.manual_seed(0)
@@ -175,12 +175,12 @@ def test_layers_are_the_loops_interpreted(name: str) -> None:
 
 
 @interprets
-def test_compiled_layers_are_the_loops_interpreted() -> None:
+def test_compiled_layers_match_the_loop_interpreted() -> None:
     layer, inputs = rm.NRU(3, 6, memory_size=4, engine="triton"), torch.randn(4, 2, 3)
     torch.testing.assert_close(torch.compile(layer, backend="aot_eager")(inputs)[0], layer(inputs)[0])
 
 
-def test_what_it_refuses() -> None:
+def test_unsupported_tasks_are_refused() -> None:
     task = checking.make_task(NRUCell(4, 1), checking.Sizes(2, 2, 2, 2), torch.float64, CPU)
     refusal = TRITON.refuses(task)
     if os.environ.get("TRITON_INTERPRET") == "1":
@@ -217,7 +217,7 @@ def test_on_a_gpu(size: str, special: str, precision: Any) -> None:
 
 @on_gpu
 @pytest.mark.gpu
-def test_it_is_chosen_on_a_gpu_and_repeats_itself() -> None:
+def test_it_is_chosen_on_a_gpu_and_is_deterministic() -> None:
     layer, inputs = rm.NRU(10, 128, device="cuda"), torch.randn(20, 33, 10, device="cuda")
     assert rm.engines.explain(layer).engine == "triton"
     runs = []
@@ -231,7 +231,7 @@ def test_it_is_chosen_on_a_gpu_and_repeats_itself() -> None:
 
 @on_gpu
 @pytest.mark.gpu
-def test_replicas_are_each_by_itself_on_a_gpu() -> None:
+def test_replicas_match_single_runs_on_a_gpu() -> None:
     tasks = [
         checking.make_task(NRUCell(64, 4), checking.Sizes(9, 40, 5, 100), torch.float32, CUDA, seed=seed)
         for seed in range(3)

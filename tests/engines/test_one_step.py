@@ -1,4 +1,4 @@
-"""The kernel of single steps is the equation, on the simulated chip and on a real one."""
+"""The kernel of single steps matches the equation, on the simulated GPU and on a real one."""
 
 from __future__ import annotations
 
@@ -37,12 +37,17 @@ CELLS: dict[str, GatedCell] = {
     "gru power_law": GRUCell(PowerLaw()),
     "janet": JANETCell(Fast(), beta=0.7),
 }
-SIZES = [(1, 5, 7), (4, 8, 12), (6, 12, 33), (16, 1, 5)]  # sequences, inputs, units: some are read four at a time
+SIZES = [
+    (1, 5, 7),
+    (4, 8, 12),
+    (6, 12, 33),
+    (16, 1, 5),
+]  # sequences, inputs, units: some allow vectorised loads of four
 
 
 @pytest.fixture(params=[pytest.param("cpu", id="simulated", marks=SIMULATED), pytest.param("cuda", marks=GPU)])
 def place(request, libraries, monkeypatch) -> Iterator[torch.device]:
-    """Where to compute."""
+    """The device to run on."""
     if request.param == "cuda":
         device = torch.device("cuda", 0)
         if (reason := chips.lacks(device)) is not None:
@@ -54,7 +59,7 @@ def place(request, libraries, monkeypatch) -> Iterator[torch.device]:
 
 
 def by_kernel(cell: GatedCell, has_dt: bool, place: torch.device) -> GatedCell:
-    """A copy of a cell whose single steps are those of the kernel."""
+    """A copy of a cell whose single steps run the kernel."""
     known, kind = derivation(cell), kind_of(cell, False, "tf32", "cuda")
     start = on_gpus.make(kind, known, has_dt, place)
     found, index = copy(cell), -1 if place.type == "cpu" else place.index
@@ -71,7 +76,7 @@ def assert_near(found: tuple[Tensor, ...] | None, truth: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_is_the_equation(name: str, place: torch.device) -> None:
+def test_a_step_matches_the_equation(name: str, place: torch.device) -> None:
     cell = CELLS[name]
     for has_dt in {False, cell.takes_dt}:
         quick = by_kernel(cell, has_dt, place)
@@ -83,7 +88,7 @@ def test_is_the_equation(name: str, place: torch.device) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm power_law", "gru"])
-def test_begins_at_zero_and_without_biases(name: str, place: torch.device) -> None:
+def test_a_zero_state_and_no_biases(name: str, place: torch.device) -> None:
     cell = CELLS[name]
     task = make_task(cell, Sizes(1, 3, 4, 9), torch.float32, place)
     weights = {name: value for name, value in task.weights.items() if "bias" not in name}
@@ -93,7 +98,7 @@ def test_begins_at_zero_and_without_biases(name: str, place: torch.device) -> No
     assert_near(found, truth.state)
 
 
-def test_inputs_may_begin_anywhere(place: torch.device) -> None:
+def test_inputs_may_be_unaligned(place: torch.device) -> None:
     cell = CELLS["lstm fast"]
     quick = by_kernel(cell, False, place)
     task = make_task(cell, Sizes(1, 2, 8, 12), torch.float32, place)
@@ -137,7 +142,7 @@ def test_layers_and_step_modules_take_it_on_a_gpu(gate: str, monkeypatch: pytest
         assert ran == [True] * 15
         with torch.autocast("cuda", torch.bfloat16):
             cell(x[0], None)
-        assert len(ran) == 15  # which is not for numbers of 16 bits
+        assert len(ran) == 15  # the kernel does not run in 16 bits
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""Cells that a user writes, on every engine: kernels are derived from their equation, and are the loop's."""
+"""User-defined cells on every engine: kernels are derived from their equation and match the loop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA devic
 
 
 class PlainLSTM(LSTMCell):
-    """What the package has by hand, derived."""
+    """The LSTM, derived instead of hand-written."""
 
     name = "plain_lstm"
 
@@ -84,13 +84,13 @@ DERIVED: dict[str, PointwiseCell] = OWN | {
 }
 every_cell = pytest.mark.parametrize("name", DERIVED)
 FIRST = ("peephole", "minimal", "phased", "gru")
-"""What `make test` compiles."""
+"""The subset that `make test` compiles."""
 
 
 def assert_like_the_loop(
     engine: str, cell: PointwiseCell, precision: Any, sizes: Any = None, device: torch.device = CPU, **special: Any
 ) -> None:
-    """Values and every gradient, from a first state: of full sequences, and of unequal ones in reverse, with dt."""
+    """Values and every gradient, from an initial state: full sequences, and unequal ones in reverse with dt."""
     sizes = sizes or checking.Sizes(5, 6, 3, 9)
     tasks = [checking.make_task(cell, sizes, precision.dtype, device, **special)]
     if not special:
@@ -100,7 +100,7 @@ def assert_like_the_loop(
         assert engines.KNOWN[engine].refuses(task) is None
         found = checking.errors_of(engines.KNOWN[engine], task)
         assert not isinstance(found, str), found
-        # Of a phase what one rounding leaves is magnified, by the loop as well.
+        # A phase amplifies rounding errors, in the loop as well.
         assert found.beyond(max(precision.tolerance, 2 * checking.own_error(task))) is None
 
 
@@ -119,7 +119,7 @@ def test_on_the_engine_cpp(name: str) -> None:
 
 
 @interprets
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy computes both sides of a choice
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy evaluates both branches of where
 @pytest.mark.parametrize(
     "name",
     [
@@ -167,14 +167,14 @@ def test_on_a_gpu(name: str, engine: str, units: int) -> None:
 def test_any_size_on_the_engines_of_the_cpu(name, sizes, unequal, reverse, irregular, seed) -> None:
     cell = DERIVED[name]
     special = {"unequal": unequal, "reverse": reverse, "irregular": irregular and cell.takes_dt, "seed": seed}
-    wide = replace(checking.FLOAT64, tolerance=1e-10)  # of a single number, where slopes cancel
+    wide = replace(checking.FLOAT64, tolerance=1e-10)  # for a single value, where slopes cancel
     assert_like_the_loop("cpu", cell, wide, checking.Sizes(*sizes), **special)
     if host.lacks() is None:
         few = replace(checking.FLOAT32, tolerance=1e-3)
         assert_like_the_loop("c++", cell, few, checking.Sizes(*sizes), **special)
 
 
-# On a simulated chip. Each of these compiles kernels, which takes some seconds.
+# On a simulated GPU. Each of these compiles kernels, which takes some seconds.
 
 SIMULATED: dict[str, tuple[PointwiseCell, int, int, int, plan.LaunchShape]] = {
     "weights of its own": (DERIVED["peephole power law"], 5, 32, 11, plan.LaunchShape(4, 2, 1)),
@@ -186,7 +186,7 @@ SIMULATED: dict[str, tuple[PointwiseCell, int, int, int, plan.LaunchShape]] = {
     "modrelu complex": (DERIVED["modrelu complex"], 5, 20, 9, plan.LaunchShape(4, 2, 1)),
 }
 SOON = ("phased", "a part apart, whole")
-"""Of these, what `make test` runs."""
+"""The subset that `make test` runs."""
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
@@ -196,7 +196,7 @@ SOON = ("phased", "a part apart, whole")
 @pytest.mark.parametrize(
     "name", [name if name in SOON else pytest.param(name, marks=pytest.mark.long) for name in SIMULATED]
 )
-def test_on_a_simulated_chip(name: str, special: bool, simulated: pytest.MonkeyPatch) -> None:
+def test_on_a_simulated_gpu(name: str, special: bool, simulated: pytest.MonkeyPatch) -> None:
     from test_simulated import errors, force
 
     cell, inputs, units, rows, sizes = SIMULATED[name]
@@ -207,7 +207,7 @@ def test_on_a_simulated_chip(name: str, special: bool, simulated: pytest.MonkeyP
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
-def test_replicas_on_a_simulated_chip(simulated: pytest.MonkeyPatch) -> None:
+def test_replicas_on_a_simulated_gpu(simulated: pytest.MonkeyPatch) -> None:
     from test_simulated import force
 
     force(plan.LaunchShape(4, 2, 1), simulated)
@@ -229,8 +229,8 @@ def test_replicas_on_a_simulated_chip(simulated: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("cell", "slopes"), [(PlainLSTM(Sigmoid()), 6), (PlainGRU(Sigmoid()), 5), (PlainJANET(Sigmoid()), 3)], ids=str
 )
-def test_the_way_back_is_as_short_as_by_hand(cell: GatedCell, slopes: int) -> None:
-    """As many numbers are kept between the two halves of a step back as a person would keep."""
+def test_derived_backward_saves_as_few_slopes_as_hand_written_code(cell: GatedCell, slopes: int) -> None:
+    """The number of slopes is what a hand-written backward step would save."""
     assert len(derived_cell(cell, False).slopes) == slopes
 
 
@@ -263,7 +263,7 @@ class Bad(LSTMCell):
 
 
 class Normed(Bad):
-    """Looks at all units of a sequence."""
+    """Its update depends on all units of a sequence."""
 
     def update(self, projected: Tensor, recurrent: Tensor, state: Any) -> tuple[Tensor, ...]:
         cell = self.rows(projected + recurrent)["candidate"]
@@ -271,7 +271,7 @@ class Normed(Bad):
 
 
 class Halves(Bad):
-    """Two blocks with their halves apart."""
+    """Two blocks with separate input and recurrent parts."""
 
     def update(self, projected: Tensor, recurrent: Tensor, state: Any) -> tuple[Tensor, ...]:
         cell = torch.tanh(projected * recurrent).chunk(4, -1)[0] + (projected - recurrent).chunk(4, -1)[1]
@@ -286,7 +286,7 @@ class Short(Bad):
 
 
 class Crossing(Bad):
-    """Cuts through a block."""
+    """Slices through a block."""
 
     def update(self, projected: Tensor, recurrent: Tensor, state: Any) -> tuple[Tensor, ...]:
         units = state[1].shape[-1]
@@ -295,7 +295,7 @@ class Crossing(Bad):
 
 
 class Stepping(LSTMCell):
-    """A step of its own."""
+    """Overrides step."""
 
     name = "stepping"
 
@@ -304,7 +304,7 @@ class Stepping(LSTMCell):
 
 
 class Heavy(LSTMCell):
-    """A matrix of its own."""
+    """Has an additional matrix."""
 
     name = "heavy"
 
@@ -324,13 +324,13 @@ class Heavy(LSTMCell):
         (Heavy, "its weight weight_more is (5, 5) at 5 units, not one value per unit"),
     ],
 )
-def test_what_cannot_be_derived_is_said_in_a_sentence(cell: type[GatedCell], reason: str) -> None:
+def test_the_reason_names_what_cannot_be_derived(cell: type[GatedCell], reason: str) -> None:
     found = why_no_cell(cell(Sigmoid()))
     assert found is not None
     assert found.startswith(reason)
 
 
-def test_what_cannot_be_derived_runs_on_the_loop_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_cannot_be_derived_runs_on_the_loop_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "_told", set())
     layer = Recurrent(Normed(Sigmoid()), 3, 5)
     with pytest.warns(UserWarning, match="no kernel can be derived for cell 'bad': it calls torch.mean.* loop engine"):
@@ -345,8 +345,8 @@ def test_what_cannot_be_derived_runs_on_the_loop_with_one_warning(monkeypatch: p
 
 
 @every_cell
-def test_a_layer_of_a_cell_of_ones_own_is_fast(name: str) -> None:
-    """No warning, which here would be an error, and no slow engine."""
+def test_a_layer_with_a_custom_cell_uses_a_fast_engine(name: str) -> None:
+    """No warning (which would be an error here), and no slow engine."""
     cell = DERIVED[name]
     layer = Recurrent(cell, 3, 5, num_layers=2, bidirectional=True)
     dt = torch.rand(4, 2) if cell.takes_dt else None
@@ -364,7 +364,7 @@ def test_a_layer_of_a_cell_of_ones_own_is_fast(name: str) -> None:
     assert f"--- cell {cell.name!r} in triton ---" in str(found)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's tracer looks at every tensor's
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's tracer reads it for every tensor
 def test_layers_are_copied_pickled_recorded_and_compiled() -> None:
     layer = Recurrent(Peephole(PowerLaw()), 3, 5)
     inputs = torch.randn(4, 2, 3)
@@ -388,11 +388,11 @@ def test_a_phased_layer_sleeps_in_evaluation() -> None:
             torch.testing.assert_close(part, true)
 
 
-# What was once wrong.
+# Regressions.
 
 
 class Scaled(LSTMCell):
-    """A setting that dataclasses do not know of, so that cells with other ones are equal."""
+    """A setting that is not a dataclass field, so that cells with different values are equal."""
 
     name = "scaled"
 
@@ -405,14 +405,14 @@ class Scaled(LSTMCell):
         return Step((self.much * hidden, *others), seen)  # type: ignore[attr-defined]
 
 
-def test_equal_cells_of_other_settings_have_formulas_of_their_own() -> None:
+def test_equal_cells_with_different_settings_have_different_formulas() -> None:
     assert Scaled(Sigmoid(), 1.0) == Scaled(Sigmoid(), 3.0)
     for much in (1.0, 3.0):
         assert_like_the_loop("cpu", Scaled(Sigmoid(), much), checking.FLOAT64)
 
 
 class Chosen(LSTMCell):
-    """A choice that its weights make."""
+    """A choice that depends on its weights alone."""
 
     name = "chosen"
     projects = False
@@ -427,7 +427,7 @@ class Chosen(LSTMCell):
 
 @dataclass(frozen=True)
 class Few(GatedCell):
-    """One block, and a step without slopes, or with its halves apart."""
+    """One block, and a step without slopes, or with separate input and recurrent parts."""
 
     gate: Gate
     form: str

@@ -1,4 +1,4 @@
-"""Gates that a user writes, on every engine: kernels are derived from their equation, and are the loop's."""
+"""User-defined gates on every engine: kernels are derived from their equation and match the loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ every_gate = pytest.mark.parametrize("gate", OWN, ids=lambda gate: gate.name)
 
 
 def assert_like_the_loop(engine: str, cell: GatedCell, precision: Any, sizes: Any = None, **special: Any) -> None:
-    """Values and every gradient, from a first state: of full sequences, and of unequal ones in reverse, with dt."""
+    """Values and every gradient, from an initial state: full sequences, and unequal ones in reverse with dt."""
     sizes = sizes or checking.Sizes(5, 6, 3, 9)
     tasks = [checking.make_task(cell, sizes, precision.dtype, CPU, **special)]
     if not special:
@@ -101,13 +101,13 @@ def test_any_size_on_the_engines_of_the_cpu(gate, cell, sizes, unequal, reverse,
     special = {"unequal": unequal, "reverse": reverse, "irregular": irregular and gate.takes_dt, "seed": seed}
     assert_like_the_loop("cpu", made, checking.FLOAT64, checking.Sizes(*sizes), **special)
     if host.lacks() is None:
-        few = replace(checking.FLOAT32, tolerance=1e-3)  # of a single number: there slopes of a tanh cancel
+        few = replace(checking.FLOAT32, tolerance=1e-3)  # for a single value: slopes of a tanh cancel there
         assert_like_the_loop("c++", made, few, checking.Sizes(*sizes), **special)
 
 
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("c++", marks=compiles)])
 def test_layers_side_by_side(engine: str) -> None:
-    """Each with weights of its own for the gate."""
+    """Each layer has its own weights of the gate."""
     torch.manual_seed(0)
     layers = [rm.LSTM(3, 9, gate=TwoClocks(), engine=engine) for _ in range(3)]
     inputs = torch.randn(3, 4, 2, 3)
@@ -122,7 +122,7 @@ def task_of(layer: rm.nn.Recurrent, inputs: torch.Tensor) -> rm.engines.EngineTa
     return rm.engines.EngineTask(layer.cell, weights, inputs, zeros)
 
 
-# On a simulated chip. Each of these compiles kernels, which takes some seconds.
+# On a simulated GPU. Each of these compiles kernels, which takes some seconds.
 
 SIMULATED: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {
     "four blocks of three rows": (JANETCell(Mixture()), 5, 32, 11, plan.LaunchShape(4, 2, 1)),
@@ -135,7 +135,7 @@ SIMULATED: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {
     "weights that must not be zero": (JANETCell(OWN[6]), 5, 20, 9, plan.LaunchShape(4, 2, 1)),
 }
 SOON = ("two carried", "handed on")
-"""Of these, what `make test` runs."""
+"""The subset that `make test` runs."""
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
@@ -145,7 +145,7 @@ SOON = ("two carried", "handed on")
 @pytest.mark.parametrize(
     "name", [name if name in SOON else pytest.param(name, marks=pytest.mark.long) for name in SIMULATED]
 )
-def test_on_a_simulated_chip(name: str, special: bool, simulated: pytest.MonkeyPatch) -> None:
+def test_on_a_simulated_gpu(name: str, special: bool, simulated: pytest.MonkeyPatch) -> None:
     from test_simulated import errors, force
 
     cell, inputs, units, rows, sizes = SIMULATED[name]
@@ -160,8 +160,8 @@ def test_on_a_simulated_chip(name: str, special: bool, simulated: pytest.MonkeyP
 @pytest.mark.parametrize(
     "whole", [pytest.param(False, id="clusters", marks=pytest.mark.long), pytest.param(True, id="whole")]
 )
-def test_replicas_on_a_simulated_chip(whole: bool, simulated: pytest.MonkeyPatch) -> None:
-    """Weights of the gate, and both carried values, are those of each layer."""
+def test_replicas_on_a_simulated_gpu(whole: bool, simulated: pytest.MonkeyPatch) -> None:
+    """Each layer uses its own weights of the gate and its own carried values."""
     from test_simulated import force
 
     force(plan.make_whole(20, backward=False) if whole else plan.LaunchShape(4, 2, 1), simulated)
@@ -191,7 +191,7 @@ def test_replicas_on_a_simulated_chip(whole: bool, simulated: pytest.MonkeyPatch
 
 @pytest.fixture
 def named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gates have names, and nobody has been told anything yet."""
+    """Register the gates, with no warning issued yet."""
     monkeypatch.setattr(rm.gates, "KNOWN", rm.gates.KNOWN | {gate.name: type(gate) for gate in OWN})
     monkeypatch.setattr(choice, "_told", set())
 
@@ -201,8 +201,8 @@ LAYERS = {"lstm": rm.LSTM, "gru": rm.GRU, "janet": rm.JANET}
 
 @pytest.mark.parametrize("layer", LAYERS)
 @every_gate
-def test_a_gate_with_a_name_is_as_good_as_any(gate: Gate, layer: str, named: None) -> None:
-    """No KeyError and no warning, which here would be an error, and no slow engine."""
+def test_a_registered_gate_works_like_a_built_in_one(gate: Gate, layer: str, named: None) -> None:
+    """No KeyError, no warning (which would be an error here), and no slow engine."""
     made = LAYERS[layer](3, 5, gate=gate.name, bidirectional=True)
     inputs = torch.randn(4, 2, 3)
     dt = torch.rand(4, 2) if gate.takes_dt else None
@@ -224,7 +224,7 @@ def test_check_takes_a_gate_by_name_and_as_an_object(named: None) -> None:
     assert all(row.ok and row.gate == "cauchy" for row in by_name)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's tracer looks at every tensor's
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch's tracer reads it for every tensor
 def test_layers_are_copied_pickled_recorded_and_compiled() -> None:
     torch.manual_seed(0)
     layer = rm.LSTM(3, 5, gate=TwoClocks())
@@ -236,7 +236,7 @@ def test_layers_are_copied_pickled_recorded_and_compiled() -> None:
     torch.testing.assert_close(recorded["hidden"], expected)
 
 
-def test_what_has_no_timescale_says_so() -> None:
+def test_a_gate_without_a_timescale_raises() -> None:
     with pytest.raises(ValueError, match="expected a gate with a timescale, got cauchy"):
         rm.timescales.of(rm.LSTM(3, 5, gate=Cauchy()))
 
@@ -248,7 +248,7 @@ def key_of(gate: Gate) -> str | None:
     return contract.derivation(LSTMCell(gate)).key
 
 
-def test_gates_with_other_numbers_have_other_kernels() -> None:
+def test_gates_with_different_settings_have_different_kernels() -> None:
     slow, fast = TwoClocks(0.1), TwoClocks(0.4)
     assert key_of(slow) != key_of(fast)
     assert key_of(slow) == key_of(TwoClocks(0.1))
@@ -259,19 +259,19 @@ def test_gates_with_other_numbers_have_other_kernels() -> None:
 
 
 class Wider(Steep):
-    """The same formula with one weight more that nothing depends on."""
+    """The same formula with an additional weight that nothing depends on."""
 
     per_unit = ("slope", "unused", "another")
 
 
 class Narrow(Steep):
-    """And with one less."""
+    """The same formula with one weight less."""
 
     per_unit = ("slope",)
 
 
 @compiles
-def test_what_a_formula_does_not_use_is_counted_too() -> None:
+def test_weights_that_a_formula_does_not_use_are_counted_too() -> None:
     made = [LSTMCell(kind()) for kind in (Narrow, Steep, Wider)]
     assert len({contract.derivation(cell).key for cell in made}) == len(made)
     for cell in made:
@@ -280,7 +280,7 @@ def test_what_a_formula_does_not_use_is_counted_too() -> None:
 
 @dataclass
 class Unhashable(Gate):
-    """A dataclass that may change, and so is no key of a dictionary."""
+    """A mutable dataclass, which is therefore not hashable."""
 
     name: ClassVar[str] = "unhashable"
     steepness: float = 1.0
@@ -290,7 +290,7 @@ class Unhashable(Gate):
 
 
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("c++", marks=compiles)])
-def test_a_gate_that_changes_has_the_kernels_of_what_it_is_now(engine: str) -> None:
+def test_a_mutable_gate_has_the_kernels_of_its_current_settings(engine: str) -> None:
     gate = Unhashable()
     with pytest.raises(TypeError):
         hash(gate)
@@ -301,7 +301,7 @@ def test_a_gate_that_changes_has_the_kernels_of_what_it_is_now(engine: str) -> N
 
 
 class Slotted(Gate):
-    """Without a dictionary of its own."""
+    """An instance without `__dict__`."""
 
     __slots__ = ("by",)
     name: ClassVar[str] = "slotted"
@@ -318,11 +318,11 @@ def test_a_gate_with_slots() -> None:
         assert_like_the_loop("cpu", GRUCell(Slotted(by)), checking.FLOAT64)
 
 
-# Gates of which no formula can be read off.
+# Gates that cannot be traced into a formula.
 
 
 def underivable(word: str, compute: Callable[[torch.Tensor], torch.Tensor]) -> Gate:
-    """A gate with this in front of its sigmoid."""
+    """A gate that applies `compute` before its sigmoid."""
 
     def call(self, pre, carried, weights, dt):
         z = compute(pre[0])
@@ -345,7 +345,9 @@ UNDERIVABLE = {
 
 
 @pytest.mark.parametrize("name", UNDERIVABLE)
-def test_what_cannot_be_derived_runs_on_the_loop_and_is_told_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_that_cannot_be_derived_runs_on_the_loop_with_one_warning(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(choice, "_told", set())
     gate, sentence = UNDERIVABLE[name]
     layer = rm.LSTM(3, 5, gate=gate)
@@ -368,7 +370,7 @@ def test_what_cannot_be_derived_runs_on_the_loop_and_is_told_once(name: str, mon
 
 
 class Single(Gate):
-    """A formula in float32, but none in float64, where a part of it stays in float32."""
+    """A formula in float32 but not in float64, where a part of it stays in float32."""
 
     name: ClassVar[str] = "single"
 
@@ -377,7 +379,7 @@ class Single(Gate):
         return Forgetting(torch.sigmoid(z), torch.sigmoid(-z))
 
 
-def test_an_engine_refuses_what_has_no_formula_in_its_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_refuses_a_gate_without_a_formula_in_its_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "_told", set())
     gate = Single()
     assert why_not(gate) is None
@@ -397,9 +399,9 @@ AROUND: dict[str, Callable[..., torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("name", AROUND)
-def test_a_gate_is_derived_wherever_it_is_first_met(name: str) -> None:
+def test_a_gate_is_derived_wherever_it_is_first_used(name: str) -> None:
     class New(Cauchy):
-        """One that nobody has met."""
+        """A gate that has not been used before."""
 
     gate = New()
 
@@ -416,7 +418,7 @@ def test_a_gate_is_derived_wherever_it_is_first_met(name: str) -> None:
 
 
 class Rooted(Gate):
-    """Not a number at zero: its slope."""
+    """Its slope is NaN at zero."""
 
     name: ClassVar[str] = "rooted"
 
@@ -426,7 +428,7 @@ class Rooted(Gate):
 
 
 class Quotient(Gate):
-    """Not a number at zero: its value."""
+    """Its value is NaN at zero."""
 
     name: ClassVar[str] = "quotient"
     carries: ClassVar[tuple[str, ...]] = ("total",)
@@ -437,8 +439,8 @@ class Quotient(Gate):
 
 
 @pytest.mark.parametrize("gate", [Rooted(), Quotient()], ids=lambda gate: gate.name)
-def test_kernels_that_pad_refuse_a_gate_that_is_no_number_at_zero(gate: Gate) -> None:
-    """Zero times that would be in all units; engines that do not pad take it."""
+def test_kernels_that_pad_refuse_a_gate_that_is_not_finite_at_zero(gate: Gate) -> None:
+    """Zero times NaN would spread to all units; engines that do not pad accept it."""
     task = checking.make_task(LSTMCell(gate), checking.SIZES, torch.float32, CPU)
     assert str(unsuited(task)).endswith("at zero is not finite")
     assert unsuited(task, pads=False) is None
@@ -458,6 +460,6 @@ def test_kernels_pad_the_gates_of_the_package(name: str) -> None:
     assert unsuited(checking.make_task(LSTMCell(rm.gates.KNOWN[name]()), checking.SIZES, torch.float32, CPU)) is None
 
 
-def test_a_gate_of_a_weight_alone_does_not_move_its_rows() -> None:
+def test_a_gate_of_a_weight_alone_has_no_gradient_for_its_rows() -> None:
     formulas = derived(Constant(), False)
     assert formulas.derivatives()["z0"].is_constant(0.0)

@@ -1,4 +1,4 @@
-"""Products with padding are those without it."""
+"""Matmuls with padding match those without."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_inputs(large: int, few: int, lead: tuple[int, ...], d_pre: Tensor, monk
     monkeypatch.setattr(products, "FEW", few)
     inputs, weight = draw(*lead, STEPS * ROWS, INPUTS), draw(*lead, BLOCKS * UNITS, INPUTS)
     found = products.by_weight(inputs, weight)
-    assert found.shape[-1] == BLOCKS * UNITS + 1  # rows of whole vectors
+    assert found.shape[-1] == BLOCKS * UNITS + 1  # padded to whole vectors
     torch.testing.assert_close(found[..., :-1], inputs @ weight.mT)
     by_inputs = products.derivatives_by_inputs(d_pre, weight, PADDED)
     torch.testing.assert_close(by_inputs, real(d_pre) @ weight)
@@ -90,7 +90,7 @@ def test_recurrent_weight(reverse: bool, first: bool, lead: tuple[int, ...], d_p
 
 @pytest.mark.parametrize("first", [False, True], ids=["from zero", "from a state"])
 def test_recurrent_weight_of_units_without_padding(first: bool, lead: tuple[int, ...], widths: list[int]) -> None:
-    """For the product h is padded to rows of whole vectors."""
+    """The rows of h are padded to whole vectors for the matmul."""
     d_pre, hidden = draw(*lead, STEPS * ROWS, BLOCKS * UNITS), draw(*lead, ROWS, UNITS)
     h = draw(*lead, STEPS, ROWS, UNITS)
     found = products.derivatives_by_recurrent_weight(d_pre, h, hidden if first else None, EXACT, reverse=False)
@@ -111,7 +111,7 @@ def test_biases(d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (19200, 2880, 720, 5),  # 69 tiles of 132
         (19072, 2880, 720, 8),
-        (78400, 2048, 512, 1),  # 32: torch has parts of its own
+        (78400, 2048, 512, 1),  # 32: torch splits it by itself
         (1400, 4608, 1152, 1),  # 180
         (19201, 2880, 720, 7),
         (19209, 2880, 720, 3),
@@ -119,7 +119,7 @@ def test_biases(d_pre: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
         (0, 2880, 720, 1),
     ],
 )
-def test_a_product_that_would_leave_processors_idle_is_in_parts(
+def test_a_matmul_that_would_leave_sms_idle_is_split(
     rows: int, width: int, units: int, parts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(products, "processors", lambda device: 132)
@@ -148,10 +148,8 @@ def test_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 4])
-def test_rows_that_go_on_after_the_last_block(
-    parts: int, lead: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With as many zeros as make another unit of every block, and one more."""
+def test_rows_padded_after_the_last_block(parts: int, lead: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros for one more unit of every block, and one more."""
     monkeypatch.setattr(products, "_parts", lambda d_pre, factors: parts if d_pre.shape[-2] % parts == 0 else 1)
     rest = torch.zeros(*lead, STEPS * ROWS, BLOCKS + 1, dtype=torch.float64)
     d_pre, inputs = draw(*lead, STEPS * ROWS, BLOCKS * UNITS), draw(*lead, STEPS * ROWS, INPUTS)

@@ -1,4 +1,4 @@
-"""Memory that one training step after another uses on a CPU."""
+"""The memory pool that consecutive training steps on a CPU share."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def nothing_kept() -> Iterator[None]:
     room.forget()
 
 
-def test_what_is_freed_is_used_again() -> None:
+def test_freed_memory_is_reused() -> None:
     first = make(2, MANY)
     place = first.data_ptr()
-    assert make(2, MANY).data_ptr() != place  # somebody has it
+    assert make(2, MANY).data_ptr() != place  # still in use
     del first
     again = make(MANY, 2)
     assert (again.data_ptr(), again.shape) == (place, (MANY, 2))
 
 
-def test_a_view_is_enough_to_hold_it() -> None:
+def test_a_view_keeps_memory_in_use() -> None:
     first = make(2, MANY)
     place, part = first.data_ptr(), first[1, :3]
     del first
@@ -43,7 +43,7 @@ def test_a_view_is_enough_to_hold_it() -> None:
     assert place in {make(2, MANY).data_ptr() for _ in range(2)}
 
 
-def test_much_larger_pieces_and_small_ones_are_not_used() -> None:
+def test_much_larger_and_small_blocks_are_not_reused() -> None:
     place = make(5, MANY).data_ptr()
     assert make(2, MANY).data_ptr() != place
     assert make(3, MANY).data_ptr() == place
@@ -52,14 +52,14 @@ def test_much_larger_pieces_and_small_ones_are_not_used() -> None:
     assert len(room._kept) == kept
 
 
-def test_no_more_is_kept_than_a_bound() -> None:
+def test_the_pool_has_a_maximum_size() -> None:
     share = room.MOST // 4 // 3
     held = [make(share) for _ in range(5)]
     assert sum(piece.nbytes() for piece in room._kept) <= room.MOST
     assert len({piece.data_ptr() for piece in held}) == 5
 
 
-def test_threads_get_pieces_of_their_own() -> None:
+def test_threads_get_separate_blocks() -> None:
     found: list[torch.Tensor] = []
 
     def take() -> None:
@@ -73,7 +73,7 @@ def test_threads_get_pieces_of_their_own() -> None:
     assert len({piece.data_ptr() for piece in found}) == 16
 
 
-def test_who_holds_the_storage_alone_has_it() -> None:
+def test_holding_only_the_storage_keeps_it_in_use() -> None:
     first = make(2, MANY)
     place, storage = first.data_ptr(), first.untyped_storage()
     del first
@@ -83,7 +83,7 @@ def test_who_holds_the_storage_alone_has_it() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_starts_anew_even_while_somebody_has_the_lock() -> None:
+def test_a_forked_process_starts_with_an_empty_pool_even_while_the_lock_is_held() -> None:
     held = make(MANY)
     with room._lock:
         child = os.fork()
@@ -98,7 +98,7 @@ def test_two_layers_before_one_backward_pass_do_not_share(monkeypatch: pytest.Mo
 
     def gradients() -> list[torch.Tensor | None]:
         layer.zero_grad()
-        outputs = [layer(each)[0] for each in inputs]  # both keep what they need
+        outputs = [layer(each)[0] for each in inputs]  # both save tensors
         sum(output.square().sum() for output in outputs).backward()
         return [weight.grad for weight in layer.parameters()]
 
@@ -108,7 +108,7 @@ def test_two_layers_before_one_backward_pass_do_not_share(monkeypatch: pytest.Mo
         torch.testing.assert_close(one, true)
 
 
-def test_a_second_step_has_the_memory_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_step_reuses_the_memory_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "LARGE", 1)
     layer, inputs = rm.LSTM(3, 5, gate="fast"), torch.randn(6, 4, 3)
     if rm.engines.explain(layer).engine != "c++":

@@ -33,24 +33,24 @@ def stepping(monkeypatch, several_tiles):
 @FUSED
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("gate", ["fast", "refine", "power_law"])
-def test_cells_and_gates_are_the_loops(contender: Contender, cell: str, gate: str, stepping) -> None:
+def test_cells_and_gates_match_the_loop(contender: Contender, cell: str, gate: str, stepping) -> None:
     assert_like_the_loop(Case(cell, gate, steps=4, batch=18, units=20), contender)
 
 
 @FUSED
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_lengths_both_directions_and_times_are_the_loops(contender: Contender, cell: str, stepping) -> None:
+def test_lengths_both_directions_and_dt_match_the_loop(contender: Contender, cell: str, stepping) -> None:
     case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
     assert_like_the_loop(case, contender)
 
 
 @FUSED
-def test_no_first_state_and_a_fixed_exponent_are_the_loops(contender: Contender, stepping) -> None:
+def test_no_initial_state_and_a_fixed_exponent_match_the_loop(contender: Contender, stepping) -> None:
     assert_like_the_loop(Case("lstm-coupled", "power_law-fixed", steps=3, state=False, bias=False), contender)
 
 
 @FUSED
-def test_layers_side_by_side_are_the_layers_one_by_one(contender: Contender, stepping) -> None:
+def test_layers_side_by_side_match_single_layers(contender: Contender, stepping) -> None:
     dtype = contender.dtypes[0]
     case = Case("lstm", "power_law", steps=3, batch=3, units=20, state=False)
     layers = [case.layer("triton", contender.device, dtype) for _ in range(2)]
@@ -104,7 +104,7 @@ def test_a_refusal_warns_once_and_the_results_are_right(contender: Contender, mo
 
 @FUSED
 @pytest.mark.parametrize("by_step", [False, True], ids=["whole", "by steps"])
-def test_with_less_room_on_chip_the_numbers_are_right_and_what_fits_is_remembered(
+def test_with_less_shared_memory_results_are_right_and_the_tiling_that_fits_is_remembered(
     contender: Contender, monkeypatch, by_step: bool
 ) -> None:
     from triton.runtime.errors import OutOfResources

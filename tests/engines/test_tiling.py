@@ -31,12 +31,12 @@ def test_small_layers_keep_all_of_their_matrix_on_chip():
     assert tiles.resident == 4
 
 
-def test_a_smaller_chip_gets_fewer_programs():
+def test_a_smaller_gpu_gets_fewer_programs():
     tiles = tiling.make(512, 100, 1, 4, 2, False, tiling.Chip(processors=40, shared=101376))
     assert tiles.unit_tiles(512) <= tiles.at_once <= 40
 
 
-def test_what_needs_more_memory_than_there_is_gets_less_of_the_matrix_and_then_smaller_chunks():
+def test_out_of_resources_keeps_less_of_the_matrix_on_chip_and_then_uses_smaller_chunks():
     errors = pytest.importorskip("triton.runtime.errors")
     tried = []
 
@@ -49,9 +49,9 @@ def test_what_needs_more_memory_than_there_is_gets_less_of_the_matrix_and_then_s
     tiling.fitted("this", tiles, start)
     assert tried == [(2, 128), (1, 64), (0, 64), (0, 32)]
     tiling.fitted("this", tiles, start)
-    assert tried[4:] == [(0, 32)]  # what was found out is remembered
+    assert tried[4:] == [(0, 32)]  # the tiling that fits is remembered
     tiling.fitted("that", tiles, start)
-    assert tried[5:] == tried[:4]  # and says nothing of other kernels
+    assert tried[5:] == tried[:4]  # but not for other kernels
 
 
 def test_programs_that_do_not_fit_two_by_two_run_one_by_one():
@@ -68,7 +68,7 @@ def test_programs_that_do_not_fit_two_by_two_run_one_by_one():
     assert tried == [(264, 2), (132, 1)]
 
 
-def test_any_other_refusal_is_not_swallowed():
+def test_any_other_error_is_not_swallowed():
     pytest.importorskip("triton")
 
     def start(tiles):
