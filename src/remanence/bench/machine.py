@@ -61,7 +61,7 @@ def processor() -> str:
 def load() -> str:
     """Load average before the benchmark: ratios from a busy machine mean little."""
     try:
-        return f"{os.getloadavg()[0]:.1f} in the minute before"
+        return f"{os.getloadavg()[0]:.1f} (1-minute average before the run)"
     except (AttributeError, OSError):  # not on every system
         return "unknown"
 

@@ -8,4 +8,7 @@ derive      traces a gate's equation, differentiates it and generates code
 machine_code    the C++ sources that kernels start with (functions.cuh, cells.cuh)
 compiling   compiles several kernels in parallel, each only once
 cache       compiled kernels on disk
+one_step    single steps of a few sequences as one call of compiled code
+again       double backward, by the loop engine
+room        memory pool for CPU tensors
 """

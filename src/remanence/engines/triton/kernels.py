@@ -230,7 +230,7 @@ def kept(value, like):
 
 @triton.jit(do_not_specialize=["first_group", "T", "B"])
 def forward_kernel(
-    pre,  # (N, T, B, G H) dtype of the products: contribution of the inputs; overwritten by the whole sum if SAVE
+    pre,  # (N, T, B, G H) compute dtype: contribution of the inputs; overwritten by the whole sum if SAVE
     matrix,  # (N, G H, H)
     scale,  # (N,) float32: scale of the products, if the matrix was divided by it
     bias_ih,  # (N, G H)
@@ -241,10 +241,10 @@ def forward_kernel(
     first_hidden,  # (N, B, H)
     first_cell,  # (N, B, H)
     first_carried,  # (N, CARRIED, B, H)
-    hidden,  # (N, T, B, H) dtype of the products: h_t, held past the end of a sequence
+    hidden,  # (N, T, B, H) compute dtype: h_t, held past the end of a sequence
     cells,  # (N, T, B, H) float32, if SAVE
     carried_steps,  # (N, T, CARRIED, B, H) float32, if SAVE
-    parts,  # (N, T, B, H) dtype of the products, GRU only, if SAVE: the recurrent part of the candidate
+    parts,  # (N, T, B, H) compute dtype, GRU only, if SAVE: the recurrent part of the candidate
     last_hidden,  # (N, B, H) float32
     last_cell,  # (N, B, H) float32
     last_carried,  # (N, CARRIED, B, H) float32
@@ -394,7 +394,7 @@ def forward_kernel(
 
 @triton.jit(do_not_specialize=["first_group", "groups", "T", "B"])
 def backward_kernel(
-    pre,  # (N, T, B, G H) dtype of the products: pre-activations saved by the forward pass
+    pre,  # (N, T, B, G H) compute dtype: pre-activations saved by the forward pass
     matrix,  # (N, G H, H)
     gate_weights,  # (N, OWN, H)
     dt,  # (N, T, B) float32
@@ -403,13 +403,13 @@ def backward_kernel(
     first_carried,  # (N, CARRIED, B, H)
     cells,  # (N, T, B, H) float32, saved
     carried_steps,  # (N, T, CARRIED, B, H) float32, saved
-    parts,  # (N, T, B, H) dtype of the products, saved, GRU only
-    d_hidden,  # (N, T, B, H) dtype of the products
+    parts,  # (N, T, B, H) compute dtype, saved, GRU only
+    d_hidden,  # (N, T, B, H) compute dtype
     d_last_hidden,  # (N, B, H) float32
     d_last_cell,  # (N, B, H) float32
     d_last_carried,  # (N, CARRIED, B, H) float32
-    d_pre,  # (N, T, B, G H) dtype of the products; may be `pre` itself: an entry is read before it is written
-    d_parts,  # (N, T, B, H) dtype of the products, GRU only; may be `parts` itself
+    d_pre,  # (N, T, B, G H) compute dtype; may be `pre` itself: an entry is read before it is written
+    d_parts,  # (N, T, B, H) compute dtype, GRU only; may be `parts` itself
     d_first_hidden,  # (N, B, H) float32
     d_first_cell,  # (N, B, H) float32
     d_first_carried,  # (N, CARRIED, B, H) float32

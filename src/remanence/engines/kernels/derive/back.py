@@ -1,4 +1,4 @@
-"""Backward pass through a step: what can be computed before gradients arrive, and what remains to do then."""
+"""Backward pass through a step, split into a part before the incoming gradients are known and a part after."""
 
 from __future__ import annotations
 

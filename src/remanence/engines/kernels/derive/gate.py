@@ -48,7 +48,7 @@ class DerivedGate:
     """All local derivatives that are not constant. They do not depend on the incoming gradients, so kernels compute
     them before the gradients of a step arrive."""
     by_forget: Mapping[str, Expression]
-    """Derivatives of the forget value by source: formulas of `slope0`, ... or constants; zero ones are left out."""
+    """Derivatives of the forget value, by source: formulas of `slope0`, ... or constants; zeros are left out."""
     by_carried: tuple[Mapping[str, Expression], ...]
     """The same for each carried value."""
     by_own: tuple[tuple[Expression, ...], ...]

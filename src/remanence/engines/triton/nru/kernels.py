@@ -71,13 +71,13 @@ def state_columns(first, row, row_ok, H, M: tl.constexpr, COLUMNS: tl.constexpr)
 
 @triton.jit(do_not_specialize=["T", "B"])
 def forward_kernel(
-    projected,  # (N, T, B, H) dtype of the products: contribution of the inputs
+    projected,  # (N, T, B, H) compute dtype: contribution of the inputs
     from_state,  # (N, H, H + M): weights of the hidden state, then of memory
     to_writes,  # (N, W, H + M)
     bias,  # (N, H) or None
     write_bias,  # (N, W) or None
     lengths,  # (N, B) or None
-    hidden,  # (N, T + 1, B, H) dtype of the products
+    hidden,  # (N, T + 1, B, H) compute dtype
     memory,  # (N, T + 1, B, M) float32
     writes,  # (N, T, B, W) float32
     norms,  # (N, T, B, 2 k) float32, in the general form
@@ -199,8 +199,8 @@ def backward_kernel(
     d_outputs,  # (N, T + 1, B, H): gradients of all h_t
     d_hidden,  # (N, B, H) float32: further gradient of the final hidden state; becomes that of the initial one
     d_memory,  # (N, B, M) float32: gradient of the final memory; becomes that of the initial one
-    d_pre,  # (N, T, B, H) dtype of the products: gradients of the pre-activations of the ReLU
-    d_writes,  # (N, T, B, W) dtype of the products
+    d_pre,  # (N, T, B, H) compute dtype: gradients of the pre-activations of the ReLU
+    d_writes,  # (N, T, B, W) compute dtype
     reach,  # (N, B, 2 k) float32: scratch space of `general`
     T,
     B,
