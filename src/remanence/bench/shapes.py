@@ -72,7 +72,7 @@ class BenchPlan:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The representative layers for sections that do not measure all: "fast" and "power_law" if requested."""
+        """Representative layers for sections that do not measure all: "fast" and "power_law", or else the first one."""
         return tuple(name for name in ("fast", "power_law") if name in self.layers) or self.layers[:1]
 
     @property
