@@ -7,10 +7,10 @@ from collections.abc import Callable
 from .. import gates
 from ..nn import EURNN, GORU, GRU, JANET, LSTM, NRU, SRU, ExpRNN, PhasedLSTM, Recurrent, UnitaryRNN
 
-Maker = Callable[..., Recurrent]
+LayerFactory = Callable[..., Recurrent]
 
 
-def gated(gate: str) -> Maker:
+def gated(gate: str) -> LayerFactory:
     """An LSTM with that gate."""
 
     def maker(inputs: int, units: int, **keywords: object) -> Recurrent:
@@ -19,7 +19,7 @@ def gated(gate: str) -> Maker:
     return maker
 
 
-def projected(gate: str) -> Maker:
+def projected(gate: str) -> LayerFactory:
     """An LSTM with that gate, projected to half as many outputs as units."""
 
     def maker(inputs: int, units: int, **keywords: object) -> Recurrent:
@@ -30,9 +30,9 @@ def projected(gate: str) -> Maker:
 
 PROJECTED = "proj-"
 """Prefix of the names of projected layers."""
-QUOTED: dict[str, Maker] = {"exprnn": ExpRNN, "urnn": UnitaryRNN, "eurnn": EURNN, "goru": GORU, "sru": SRU}
+QUOTED: dict[str, LayerFactory] = {"exprnn": ExpRNN, "urnn": UnitaryRNN, "eurnn": EURNN, "goru": GORU, "sru": SRU}
 """Measured only when requested by name: layers with an orthogonal or unitary matrix, and the SRU."""
-KNOWN: dict[str, Maker] = {
+KNOWN: dict[str, LayerFactory] = {
     **{gate: gated(gate) for gate in gates.KNOWN},
     "gru": GRU,
     "janet": JANET,

@@ -22,7 +22,7 @@ class NotDerivableError(ValueError):
     """A function that cannot be traced into a formula; the message is the reason, as the end of a sentence."""
 
 
-Blocks = tuple[Expression, ...]
+BlockFormulas = tuple[Expression, ...]
 """The formulas of a tensor that concatenates blocks of units, one per block."""
 
 
@@ -64,7 +64,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, given: Mapping[str, Tensor], wide: Mapping[str, Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.alive: list[Tensor] = []  # keeps tensors alive, so that no id is reused
-        self.known: dict[int, Expression | Blocks] = {}
+        self.known: dict[int, Expression | BlockFormulas] = {}
         self.block: int | None = None
         """The block being traced, of tensors that have several."""
         self.shape = _broadcast(*(tensor.shape for tensor in given.values())) or ()
@@ -74,11 +74,11 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             blocks = tuple(variable(f"{name}{i}") for i in range(tensor.shape[-1] // self.shape[-1]))
             self.note(tensor, blocks if len(blocks) > 1 else blocks[0])
 
-    def note(self, tensor: Tensor, expression: Expression | Blocks) -> None:
+    def note(self, tensor: Tensor, expression: Expression | BlockFormulas) -> None:
         self.alive.append(tensor)
         self.known[id(tensor)] = expression
 
-    def blocks_of(self, value: Any) -> Blocks | None:
+    def blocks_of(self, value: Any) -> BlockFormulas | None:
         """The formulas of an argument that has several blocks."""
         found = self.known.get(id(value)) if isinstance(value, Tensor) else None
         return found if isinstance(found, tuple) else None
