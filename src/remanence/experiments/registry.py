@@ -24,7 +24,7 @@ PAPERS: dict[str, str] = {
     ),
     "fastgate": "Ohno et al. 2023, Fast Saturating Gate for Learning Long Time Scales with Recurrent Neural Networks",
     "mts": "Mahto et al. 2021, Multi-timescale Representation Learning in LSTM Language Models",
-    "own": "Our own, in no paper",
+    "own": "Our own experiments, not from a paper",
 }
 
 NAMES: dict[str, tuple[str, ...]] = {
