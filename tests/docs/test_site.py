@@ -18,12 +18,6 @@ ROOMS = sorted(page.stem for page in (DOCS / "api").glob("*.md") if page.stem !=
 API = "\n".join(page.read_text("utf-8") for page in (DOCS / "api").glob("*.md"))
 
 
-def is_layer(kind):
-    """Whether it is a layer or a single-step cell that users make."""
-    bases = (remanence.nn.Recurrent, remanence.nn.RecurrentCell)
-    return isinstance(kind, type) and issubclass(kind, bases) and kind not in bases
-
-
 @pytest.mark.long
 def test_every_guide_is_a_page_and_so_is_the_notebook(site):
     pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
@@ -86,6 +80,12 @@ def test_gate_pictures_are_drawn_for_every_gate(tmp_path):
     assert drawn == {"gates.png", *(f"gate_{name}.png" for name in gates.KNOWN)}
     text = (DOCS / "reference/gates.md").read_text("utf-8")
     assert all(f"(../pictures/{name})" in text and (DOCS / "pictures" / name).is_file() for name in drawn)
+
+
+def is_layer(kind):
+    """Whether it is a layer or a single-step cell that users make."""
+    bases = (remanence.nn.Recurrent, remanence.nn.RecurrentCell)
+    return isinstance(kind, type) and issubclass(kind, bases) and kind not in bases
 
 
 LAYERS = sorted(name for name, kind in vars(remanence.nn).items() if name.isidentifier() and is_layer(kind))
