@@ -275,14 +275,14 @@ def test_the_chance_that_the_verdict_on_copying_names():
     assert "one time in five" in section(path)
 
 
-def test_the_verdict_on_brackets_says_how_seeds_lie():
+def test_the_verdict_on_dyck2_compares_seeds():
     path = ROOT / "results/mts/dyck2/short/summary.json"
     late = {
         model: [statistics.fmean(list(validation(run, "accuracy").values())[-30:]) for run in runs(path, model)]
         for model in ("baseline", "mts")
     }
     assert max(late["baseline"]) < min(late["mts"])
-    assert "every seed of the one above every seed of the other" in section(path)
+    assert "every seed of the former is above every seed of the latter" in section(path)
 
 
 def test_a_draft_has_the_verdicts_that_are_missing(script, tmp_path):

@@ -62,7 +62,7 @@ def test_exponents_are_compared_in_a_note_and_models_that_have_not_learned_the_t
     path = tmp_path / "plstm/kt-and-p/smoke/result.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"found": {"models": [], "comparisons": [], "left_out": []}}))
-    with pytest.raises(NotYetRun, match="that had learned the task, got none; train them longer"):
+    with pytest.raises(NotYetRun, match="that have learned the task, got none; train them longer"):
         smoke("plstm/kt-and-p", tmp_path)
 
 
@@ -226,7 +226,7 @@ def test_assigned_and_estimated_timescales_are_of_the_same_units(runs, made):
     assert {series.name: list(series.y) for series in panel.series} == {
         name: own[name] for name in ("assigned", "estimated")
     }
-    assert f"Correlation of ranks {own['spearman']:.3f}" in panel.note
+    assert f"Rank correlation {own['spearman']:.3f}" in panel.note
 
 
 def test_forget_maps_are_labelled_with_timescales_where_these_were_set(runs, made):

@@ -97,7 +97,7 @@ def test_a_saved_language_model_is_shown(tmp_path):
     rows = [line.split() for line in answer.stdout.splitlines() if line.startswith(("l0 ", "l1 "))]
     assert rows[0] == ["l0", "sigmoid", "5", *["3"] * 5]
     assert rows[1] == ["l1", "sigmoid", "4", *["3"] * 5]
-    assert "expected a run, which knows its task" in refused(path, "--sequences", "3")
+    assert "expected a run, which has a task" in refused(path, "--sequences", "3")
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "html"])
