@@ -144,7 +144,7 @@ def test_wrong_lengths_are_refused(lengths: Any, said: str) -> None:
 
 def test_lengths_of_what_has_none_are_refused() -> None:
     layer = rm.LSTM(INPUTS, UNITS, dtype=torch.float64)
-    with pytest.raises(ValueError, match="got them with a single sequence"):
+    with pytest.raises(ValueError, match="got lengths with a single sequence"):
         layer(inputs()[:, 0], lengths=LENGTHS[:1])
     with pytest.raises(ValueError, match="expected no lengths with a PackedSequence"):
         layer(pack_padded_sequence(inputs(), LENGTHS, enforce_sorted=False), lengths=LENGTHS)

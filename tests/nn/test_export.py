@@ -190,7 +190,7 @@ def test_a_cell_is_found_again_from_its_text(name: str, monkeypatch: pytest.Monk
 def test_error_names_a_class_that_was_not_imported() -> None:
     with pytest.raises(ValueError, match="expected elsewhere:Peephole to be imported"):
         from_text('{"class": "elsewhere:Peephole", "gate": {"class": "sigmoid"}}')
-    with pytest.raises(ValueError, match="expected a cell or a gate that this package has"):
+    with pytest.raises(ValueError, match="expected a cell or gate of this package or a registered one"):
         from_text('{"class": "peephole"}')
 
 
@@ -217,7 +217,7 @@ def test_a_custom_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(program.module()(x), layer(x))
     monkeypatch.setattr("remanence.cells.text._subclasses", lambda kind: [])
     monkeypatch.setattr("remanence.cells.text._known", {})
-    with pytest.raises(ValueError, match=r"expected .*test_export:Shifted to be imported before a program"):
+    with pytest.raises(ValueError, match=r"expected .*test_export:Shifted to be imported before the program"):
         program.module()(x)
 
 
