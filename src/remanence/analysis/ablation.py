@@ -115,7 +115,15 @@ def unit_ablation(
 
 
 def random_orders(units: int, orders: int, ablated: int, *, seed: int = 0, first: Sequence[int] | Units = ()) -> Units:
-    """Orders in which to ablate units, `(orders, ablated)`: first those of `first`, then the others at random."""
+    """Orders in which to ablate units, `(orders, ablated)`: first those of `first`, then the others at random.
+
+    Args:
+        units: Number of units.
+        orders: Number of orders.
+        ablated: Length of an order.
+        seed: Seed of the orders.
+        first: Units to ablate first, in this order.
+    """
     _positive("orders", orders)
     if not 1 <= ablated <= units:
         raise ValueError(f"expected to ablate between 1 and {units} units, got {ablated}")

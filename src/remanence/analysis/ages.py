@@ -38,6 +38,7 @@ class UnitAges(Result):
     later: NDArray[numpy.int64]
     """The later-reset units: those whose `share_held` is large enough, oldest first."""
     p_mean: float
+    """Mean exponent of all units."""
     p_later_mean: float | None
     """Mean exponent of the later-reset units; None if there are none."""
     p_below_half: int
@@ -125,7 +126,15 @@ def ages_and_resets(
 def later_reset_units(
     model: SequenceModel, task: Task, *, sequences: int = 100, seed: int = 0, share: float = 0.5
 ) -> NDArray[numpy.int64]:
-    """The units that hold their memory until the signal, oldest first: `ages_and_resets(...).later`."""
+    """The units that hold their memory until the signal, oldest first: `ages_and_resets(...).later`.
+
+    Args:
+        model: A trained model with one power-law layer.
+        task: A copy task.
+        sequences: Number of test sequences.
+        seed: Seed of the sequences.
+        share: Fraction of the delay that a unit has to hold.
+    """
     return ages_and_resets(model, task, sequences=sequences, seed=seed, share=share).later
 
 
@@ -133,12 +142,20 @@ def reference_times(model: SequenceModel, batch: Batch) -> Numbers:
     """k_t, the time at which the memory of a unit began, of every unit over the sequences of a batch, `(T, B, H)`.
 
     Time starts at zero before the first step. Between resets k_t is constant; at a reset it jumps to t.
+
+    Args:
+        model: A model with one power-law layer.
+        batch: Sequences.
     """
     return _reference_times(_ages(model, batch), batch.dt).cpu().numpy()
 
 
 def exponents(model: SequenceModel) -> Numbers:
-    """p of every unit, `(H,)`."""
+    """p of every unit, `(H,)`.
+
+    Args:
+        model: A model with one power-law layer.
+    """
     _expect_power_law(model)
     layer = layer_of(model)
     p = exponents_of(layer, layer.places[0])
@@ -147,7 +164,12 @@ def exponents(model: SequenceModel) -> Numbers:
 
 
 def signal_steps(batch: Batch, channel: int = -1) -> Tensor:
-    """The first step, counted from one, at which an input is one, `(B,)`. By default the last input, the signal."""
+    """The first step, counted from one, at which an input is one, `(B,)`. By default the last input, the signal.
+
+    Args:
+        batch: Sequences.
+        channel: Index of the input.
+    """
     signal = batch.inputs[..., channel] > 0.5
     if batch.lengths is not None:
         signal &= within(batch.lengths, len(signal))

@@ -38,6 +38,7 @@ class Attractors(Result):
     apart: Numbers
     """Fraction of sequences that are at least `threshold` apart, `(S,)`."""
     threshold: float
+    """Distance from which states count as apart."""
     locked: Integers
     """Sequences that are still apart at the last step."""
 

@@ -35,14 +35,17 @@ class PairedBootstrap(Result):
     first: Numbers
     """Perplexities of the first model over all complete blocks."""
     second: Numbers
+    """Perplexities of the second model."""
     difference: Numbers
     """`first - second`."""
     mean: Numbers
     """Mean difference over resamples."""
     std: Numbers
+    """Standard deviation of the difference over resamples."""
     low: Numbers
     """The 95 % percentile interval from `low` to `high`: 2.5 % of the resampled differences are below, 2.5 % above."""
     high: Numbers
+    """Upper end of the 95 % interval."""
     significant: NDArray[numpy.bool_]
     """Whether the 95 % interval excludes zero."""
     low_999: Numbers
@@ -51,15 +54,19 @@ class PairedBootstrap(Result):
     The authors' code prints these two. They are a 99.9 % interval, not a 95 % interval.
     """
     high_999: Numbers
+    """Upper end of the 99.9 % interval."""
     undefined: Integers
     """Number of resamples in which a bin had no words; they are excluded from all of the above."""
     blocks: int
+    """Number of complete blocks."""
     block: int
     """Words per block."""
     left_out: int
     """Words after the last complete block."""
     resamples: int
+    """Number of resamples."""
     seed: int
+    """Seed of the resamples."""
 
 
 def paired_bootstrap(

@@ -28,6 +28,7 @@ class ScoresOfSequences(Result):
     """One score of N sequences by M models."""
 
     score: str
+    """Name of the score."""
     totals: Numbers
     """Sum over the steps that count in a sequence, `(M, N)`."""
     counts: Numbers
@@ -43,11 +44,13 @@ class AccuracyByLength(Result):
     """A score by sequence length."""
 
     score: str
+    """Name of the score."""
     labels: list[str]
     """Labels of K bins."""
     shortest: Integers
     """Length of the shortest sequence in every bin, `(K,)`; 0 if it is empty."""
     longest: Integers
+    """Length of the longest sequence in every bin, `(K,)`."""
     sequences: Integers
     """Number of sequences per bin, `(K,)`."""
     values: Numbers
@@ -112,7 +115,16 @@ def scores_of_sequences(
     seed: int = 0,
     at_once: int = AT_ONCE,
 ) -> ScoresOfSequences:
-    """One score of every sequence by every model. Same arguments as `accuracy_by_length`."""
+    """One score of every sequence by every model. Same arguments as `accuracy_by_length`.
+
+    Args:
+        models: Trained models.
+        task: The task.
+        score: Name of the score; None for the goal of the task.
+        sequences: Maximum number of sequences.
+        seed: Seed of the sequences.
+        at_once: Sequences per batch.
+    """
     models = [models] if isinstance(models, SequenceModel) else list(models)
     if not models:
         raise ValueError("expected at least one model, got none")

@@ -16,8 +16,11 @@ class DecayCurves(Result):
     """The decay of a cell that is 1 at step 0 and receives no input, `(steps + 1,)` each."""
 
     steps: NDArray[numpy.int64]
+    """0 ... N."""
     exponential: NDArray[numpy.float64]
+    """Exponential decay."""
     power_law: NDArray[numpy.float64]
+    """Power-law decay."""
     crossing: float | None
     """Number of steps, not an integer, after which the power law keeps more; None if it does from the start."""
 

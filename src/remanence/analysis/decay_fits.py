@@ -38,16 +38,21 @@ class DecayFits(Result):
     timescale: Numbers
     """T of the exponential, in steps; infinite if nothing decays."""
     exponential_amplitude: Numbers
+    """Value of the fitted exponential at step 0."""
     exponential_error: Numbers
     """Root mean square residual of log y."""
     exponential_aic: Numbers
+    """Akaike information criterion of the exponential."""
     exponent: Numbers
     """p of the power law; zero if nothing decays."""
     age: Numbers
     """a of the power law, in steps."""
     power_law_amplitude: Numbers
+    """Value of the fitted power law at step 0."""
     power_law_error: Numbers
+    """Root mean square residual of log y."""
     power_law_aic: Numbers
+    """Akaike information criterion of the power law."""
     better: list[str | None]
     """"exponential" or "power law", whichever has the smaller AIC; None if neither was fitted."""
 

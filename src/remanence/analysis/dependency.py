@@ -56,7 +56,11 @@ class PairTimescales(Result):
 
 
 def pair_timescales(string: str) -> Whole:
-    """The timescale of every pair of a balanced string such as "([])", in the order in which they close."""
+    """The timescale of every pair of a balanced string such as "([])", in the order in which they close.
+
+    Args:
+        string: A string of balanced brackets.
+    """
     found, opened = [], []
     for place, symbol in enumerate(string):
         number = SYMBOLS.find(symbol)
@@ -74,14 +78,23 @@ def pair_timescales(string: str) -> Whole:
 
 
 def pair_timescale_distribution(task: Dyck2, split: Split = "train") -> PairTimescales:
-    """The distribution of timescales in the strings of a split."""
+    """The distribution of timescales in the strings of a split.
+
+    Args:
+        task: The task.
+        split: "train", "validation" or "test".
+    """
     found = read(task.strings(split)).timescales
     pairs = numpy.bincount(found[found > 0], minlength=task.longest + 1)[2::2]
     return PairTimescales(numpy.arange(2, task.longest + 1, 2), pairs, pairs / max(1, pairs.sum()))
 
 
 def longest_dependencies(batch: Batch) -> Whole:
-    """The longest timescale of every string of a batch, `(B,)`."""
+    """The longest timescale of every string of a batch, `(B,)`.
+
+    Args:
+        batch: A batch of `Dyck2`.
+    """
     inputs = batch.inputs.cpu()
     there = inputs.sum(-1) > 0
     if batch.lengths is not None:

@@ -41,6 +41,7 @@ class ForgetMaps(Result):
     labels: list[str] | None
     """Labels of the steps: the words, for a language model with a vocabulary."""
     layers: list[ForgetMap]
+    """One map per layer and direction."""
 
 
 def forget_maps(

@@ -66,11 +66,15 @@ class FreeDecay(Result):
     """Free decay of all layers of a model."""
 
     off: str
+    """What was switched off: "input" or "gates"."""
     against: str
+    """What cells are compared with: "rest" or "zero"."""
     steps: Integers
     """0 ... N."""
     sequences: int
+    """Number of sequences."""
     layers: list[LayerDecay]
+    """One entry per layer and direction."""
 
 
 def free_decay(

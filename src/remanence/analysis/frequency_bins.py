@@ -71,6 +71,12 @@ def both_countings(
 
     The text of the paper describes "train". Its tables use "all", as the authors' code counts: only with it do the
     published bins add up to the published perplexity of all words.
+
+    Args:
+        losses: -log p of every word, `(N,)`.
+        targets: The words, `(N,)`.
+        corpus: Corpus with word counts.
+        bounds: Bin limits of the word frequency.
     """
     return {
         part: perplexity_by_frequency(losses, targets, corpus.counts(part), bounds=bounds) for part in ("train", "all")

@@ -22,6 +22,7 @@ class Generalisation(Result):
     """Scores at every delay."""
 
     delays: NDArray[numpy.int64]
+    """The delays."""
     goal: str
     """Name of the task's main score."""
     scores: dict[str, NDArray[numpy.float64]]

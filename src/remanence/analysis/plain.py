@@ -20,7 +20,11 @@ class Result:
 
 
 def as_plain(value: Any) -> Any:
-    """Convert arrays, tensors, results and containers of them to plain data. NaN and infinity become None."""
+    """Convert arrays, tensors, results and containers of them to plain data. NaN and infinity become None.
+
+    Args:
+        value: A result, array, tensor, or a list or mapping of them.
+    """
     if isinstance(value, Result):
         return value.plain()
     if is_dataclass(value) and not isinstance(value, type):

@@ -36,6 +36,7 @@ class ResetMaps(Result):
     order: Integers
     """Units sorted by the fraction of a sequence after which they reset, earliest first: the same for all maps."""
     maps: list[ResetMap]
+    """One map per sequence."""
 
 
 def reset_maps(

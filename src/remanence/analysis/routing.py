@@ -38,6 +38,7 @@ class Routing(Result):
     layer: int
     """Counted from zero at the input."""
     groups: Groups
+    """The groups of units."""
     columns: tuple[str, ...]
     """Names of the bins, most frequent first, and "all"."""
     tokens: Integers

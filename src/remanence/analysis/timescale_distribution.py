@@ -25,6 +25,7 @@ class LayerTimescales(Result):
     name: str
     """l0, l0_reverse, l1, ..."""
     gate: str
+    """Name of the gate."""
     from_biases: Numbers | None
     """-1/log phi(b_f), the timescale of a unit without input, `(H,)`; None for a power law, which has none."""
     from_gates: Numbers | None
@@ -42,9 +43,11 @@ class TimescaleDistribution(Result):
     """Timescales of all units of a model, layer by layer."""
 
     percentiles: Numbers
+    """The percentiles in `LayerTimescales.at`."""
     edges: Numbers
     """Edges of bins of equal width on a logarithmic axis, the same for all layers."""
     layers: list[LayerTimescales]
+    """One entry per layer and direction."""
 
     def together(self, kind: Literal["from_biases", "from_gates"]) -> Numbers:
         """The timescales of all layers in one array, as input of `timescale_fits`."""

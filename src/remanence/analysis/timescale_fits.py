@@ -28,6 +28,7 @@ class Fit(Result):
     """Fit of one family of distributions to the timescales of n units."""
 
     family: str
+    """Name of the family."""
     parameter: str
     """Name of the parameter that varies over the grid."""
     grid: Numbers
@@ -51,7 +52,9 @@ class TimescaleFits(Result):
     below_10: float
     """Fraction of units with a timescale below ten steps."""
     inverse_gamma: Fit
+    """Fit of inverse gamma distributions."""
     gaussian: Fit
+    """Fit of Gaussian distributions."""
     better: str
     """The family with the smaller statistic."""
 

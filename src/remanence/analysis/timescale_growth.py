@@ -21,8 +21,11 @@ class TimescaleGrowth(Result):
     """Statistics of the timescales over all units, at every update with logged timescales, `(updates,)` each."""
 
     updates: NDArray[numpy.int64]
+    """The updates."""
     units: int
+    """Number of units."""
     mean: Numbers
+    """Mean over units."""
     std: Numbers
     """Over units, sample standard deviation."""
     low: Numbers
@@ -30,6 +33,7 @@ class TimescaleGrowth(Result):
     high: Numbers
     """mean + std / 10."""
     geometric_mean: Numbers
+    """Geometric mean over units."""
     percentiles: dict[str, Numbers]
     """By name: "5" to "95"."""
     infinite: NDArray[numpy.int64]

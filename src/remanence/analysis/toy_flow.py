@@ -44,8 +44,11 @@ class ToyFlow(Result):
     """The curves of all gates."""
 
     steps: NDArray[numpy.int64]
+    """Steps of gradient descent."""
     times: Numbers
+    """Times tau of the gradient flow."""
     gates: dict[str, ToyCurve]
+    """Curves by name of the gate."""
     printed_slope: float
     """Slope over the same decades of W^2(tau^-1/2) on the principal branch, which the paper prints for the fast gate.
     It equals the slope of the sigmoid, so the printed formula does not support the claim in the text."""

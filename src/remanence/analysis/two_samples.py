@@ -16,12 +16,15 @@ class TwoSamples(Result):
     """Comparison of two samples."""
 
     counts: tuple[int, int]
+    """Sizes of the samples."""
     means: tuple[float, float]
+    """Means of the samples."""
     stds: tuple[float, float]
     """Sample standard deviations."""
     t: float
     """Student's t with pooled variances; positive if the first mean is larger."""
     degrees_of_freedom: int
+    """Degrees of freedom of the test."""
     p_value: float
     """Two-sided."""
     cohens_d: float

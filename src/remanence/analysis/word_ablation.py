@@ -40,6 +40,7 @@ class WordAblation(Result):
     layer: int | None
     """The layer whose units are grouped, counted from zero at the input."""
     groups: Groups | None
+    """The groups of units; None without a layer."""
     by_group: Numbers
     """D(k) / D(0) of the cells of every group, `(G, K + 1)`."""
     by_group_first: Numbers

@@ -29,7 +29,11 @@ KNOWN: dict[str, DataSet[Any]] = {
 
 
 def load(name: str) -> Any:
-    """Load a data set by name: `Images`, `Reviews`, `WordVectors` or `Texts`."""
+    """Load a data set by name: `Images`, `Reviews`, `WordVectors` or `Texts`.
+
+    Args:
+        name: A name in `KNOWN`.
+    """
     return lookup("data set", name, KNOWN).load()
 
 

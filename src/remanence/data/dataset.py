@@ -42,6 +42,7 @@ class Form(Generic[Data]):
     """One form of a data set: files that contain all of it."""
 
     files: tuple[File, ...]
+    """The files of this form."""
     read: Callable[[Path], Data]
     """Reads the folder of the data set, whose files were verified."""
     counts: Counts | None = None
@@ -89,7 +90,9 @@ class DataSet(Generic[Data]):
     """A data set in all its forms."""
 
     name: str
+    """Name of the data set and of its folder."""
     description: str
+    """One line for `remanence data`."""
     forms: tuple[Form[Data], ...]
     """In order of preference."""
     counts: Counts

@@ -27,9 +27,11 @@ class Reviews:
     """Texts and their sentiment, positive (1) or negative (0). Sorted by label: shuffle them."""
 
     train_texts: list[str]
+    """N training texts."""
     train_labels: NDArray[np.uint8]
     """`(N,)`."""
     test_texts: list[str]
+    """M test texts."""
     test_labels: NDArray[np.uint8]
     """`(M,)`."""
 
@@ -39,6 +41,7 @@ class WordVectors:
     """A D-dimensional vector for each of N words, most frequent first."""
 
     words: list[str]
+    """The N words."""
     vectors: NDArray[np.float32]
     """`(N, D)`."""
 
@@ -48,5 +51,8 @@ class Texts:
     """A corpus in three splits, as UTF-8 bytes."""
 
     train: bytes
+    """Training text."""
     validation: bytes
+    """Validation text."""
     test: bytes
+    """Test text."""

@@ -29,6 +29,7 @@ class EngineTask:
     """
 
     cell: Cell
+    """The cell to run."""
     weights: Weights
     """By name. Matrices are in the dtype of `inputs`; biases and the rest are in any floating-point dtype."""
     inputs: Tensor

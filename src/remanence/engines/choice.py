@@ -68,7 +68,12 @@ def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
 
 
 def fitted_to(engine: Engine, task: EngineTask) -> Engine:
-    """The engine, wrapped if the task has a projection or an SRU cell that it does not support directly."""
+    """The engine, wrapped if the task has a projection or an SRU cell that it does not support directly.
+
+    Args:
+        engine: The engine.
+        task: The task.
+    """
     if engine.name not in WITH_ONE_PRODUCT:
         return engine
     if isinstance(task.cell, SRUCell):
@@ -152,7 +157,12 @@ def run_all(engine: Engine, tasks: Sequence[EngineTask]) -> list[EngineResult]:
 
 
 def run_stacked(name: str, task: EngineTask) -> EngineResult:
-    """Run tasks that are already stacked, with their number in front of every shape."""
+    """Run tasks that are already stacked, with their number in front of every shape.
+
+    Args:
+        name: Name of an engine, or "auto".
+        task: The stacked tasks.
+    """
     engine = choose(name, side_by_side.first(task), several=len(task.inputs) > 1)
     if runs_side_by_side(engine):
         return engine.run(task)

@@ -12,7 +12,11 @@ from .base import EngineResult, EngineTask, Zeros
 
 
 def stacked(tasks: Sequence[EngineTask]) -> EngineTask:
-    """All tasks as one. If only some have a state, dt or lengths, the others get defaults: zeros, ones, T steps."""
+    """All tasks as one. If only some have a state, dt or lengths, the others get defaults: zeros, ones, T steps.
+
+    Args:
+        tasks: Tasks of the same kind and shape.
+    """
     first = tasks[0]
     steps, batch, _ = first.inputs.shape
     state = first.state

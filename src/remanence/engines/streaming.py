@@ -54,6 +54,13 @@ def step(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor 
     """The state after one step, differentiable, on any device: by torch's own cell if it has one, else by the equation.
 
     Arguments are those of `quick_step`; matrices are in the dtype of the inputs.
+
+    Args:
+        cell: The cell.
+        weights: Weights by name.
+        inputs: `(B, I)`.
+        state: State before the step, `(B, width)` each.
+        dt: `(B,)` time since the previous step, or None.
     """
     task = EngineTask(cell, weights, inputs.unsqueeze(0), state, None if dt is None else dt.unsqueeze(0))
     if torchs.refuses(task) is None and "weight_hr" not in weights:
@@ -71,7 +78,15 @@ def _torchs_step(cell: Cell, weights: Weights, inputs: Tensor, state: State) -> 
 
 
 def equation(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor | None) -> State:
-    """The state after one step by the cell's equation."""
+    """The state after one step by the cell's equation.
+
+    Args:
+        cell: The cell.
+        weights: Weights by name.
+        inputs: `(B, I)`.
+        state: State before the step, `(B, width)` each.
+        dt: `(B,)` time since the previous step, or None.
+    """
     dtype = inputs.dtype
     with no_autocast(inputs.device.type):
         before = tuple(part.to(wide(dtype)) for part in state)

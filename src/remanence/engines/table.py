@@ -21,12 +21,20 @@ KNOWN: dict[str, Engine] = {
 
 
 def check_name(name: str) -> str:
-    """The name, if it is "auto" or the name of an engine."""
+    """The name, if it is "auto" or the name of an engine.
+
+    Args:
+        name: The name.
+    """
     if name != "auto":
         lookup("engine", name, KNOWN, also=("auto",))
     return name
 
 
 def runs_side_by_side(engine: Engine) -> bool:
-    """Whether an engine runs several tasks in one launch."""
+    """Whether an engine runs several tasks in one launch.
+
+    Args:
+        engine: The engine.
+    """
     return getattr(engine, "SIDE_BY_SIDE", False)

@@ -18,14 +18,24 @@ WITH_OPERATORS = ("cuda", "triton", "c++")
 
 
 def ready(cell: Cell) -> None:
-    """Derive and cache what engines need to know about a cell, before torch traces a call of it."""
+    """Derive and cache what engines need to know about a cell, before torch traces a call of it.
+
+    Args:
+        cell: The cell.
+    """
     as_text(cell)
     if isinstance(cell, PointwiseCell):
         derivation(cell)
 
 
 def run(name: str, tasks: Sequence[EngineTask], pieces: int = 0) -> list[EngineResult]:
-    """Run tasks of the same kind and shape, each with its own weights; arguments as in `choice.run`."""
+    """Run tasks of the same kind and shape, each with its own weights; arguments as in `choice.run`.
+
+    Args:
+        name: Name of an engine, or "auto".
+        tasks: Tasks to run.
+        pieces: Number of chunks for activation checkpointing; 0 turns it off.
+    """
     if torch._C._get_tracing_state() is not None:  # torch.jit.trace
         if onnx.exporting():
             raise RuntimeError("expected torch.onnx.export with dynamo=True, got dynamo=False")

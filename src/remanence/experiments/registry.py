@@ -57,6 +57,11 @@ def find(id: str, preset: str = "short", overrides: Iterable[str] = ()) -> Exper
     """Find an experiment by its id, or read it from a YAML file, with a preset and `path=value` overrides applied.
 
     A user-defined file may name user-defined tasks. Their modules are imported, also from the folder of the file.
+
+    Args:
+        id: Id of an experiment, or path of a YAML file.
+        preset: "smoke", "short" or "paper".
+        overrides: Values to change, such as "training.epochs=3".
     """
     if not id.endswith(FILES):
         return resolve(written(id), preset, overrides)

@@ -33,12 +33,17 @@ class Way:
     """How to run an experiment: output folder, device, time budget, progress display and loggers."""
 
     out: Path
+    """Folder for all experiments."""
     device: torch.device
+    """Device to train on."""
     budget: Budget = field(default_factory=Budget)
+    """Time limit."""
     together: int | None = None
     """Number of seeds trained at once; None for all on a GPU and one on a CPU."""
     progress: Silent = field(default_factory=Silent)
+    """Progress display."""
     loggers: Sequence[Any] = ()
+    """Further destinations of metrics."""
     ranks: Ranks = field(default_factory=Ranks)
     """The processes that train together. Rank 0 writes files and shows tables."""
     engine: str | None = None
@@ -53,7 +58,12 @@ class Way:
 
 
 def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
-    """Check an experiment before it starts; raises ValueError with one sentence for the first mistake."""
+    """Check an experiment before it starts; raises ValueError with one sentence for the first mistake.
+
+    Args:
+        experiment: The experiment.
+        models: Names of the requested models; empty for the default ones.
+    """
     if models and experiment.kind == "simulation":
         raise ValueError(f"expected no models for {experiment.id}, which trains none, got {', '.join(models)}")
     for name in models:
@@ -128,6 +138,12 @@ def plan(
 
 def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[Table]:
     """Run an experiment, or resume it, and write its result.
+
+    Args:
+        experiment: The experiment.
+        way: How to run it.
+        models: Names of models; empty for the default ones.
+        seeds: Seeds; empty for those of the experiment.
 
     Returns:
         The tables to show; empty on ranks other than 0.

@@ -73,15 +73,19 @@ class Model:
     """One model of an experiment, with the settings that all models share filled in."""
 
     name: str
+    """Name in the experiment."""
     make: str
     """Its name for `remanence.make`."""
     hidden_size: int
+    """Number of units per layer."""
     output_dropout: float
     """Probability of dropping an output of the layer before the read-out."""
     layer: Mapping[str, Any]
     """Further arguments of `remanence.make`."""
     task: Task
+    """The task to learn."""
     training: Training
+    """The training configuration."""
     embedding: int | None = None
     """Embedding size, if the inputs of the task are symbols."""
     missing: Missing | None = None
@@ -99,11 +103,15 @@ class Experiment:
     """A table or figure of a paper: task, models, training, claims and published numbers."""
 
     id: str
+    """Paper and name, such as "plstm/copy-500"."""
     title: str
+    """One line that says what it is."""
     reproduces: str
     """The figure or table of the paper."""
     preset: str
+    """The preset that was applied."""
     kind: Kind = "training"
+    """Training, simulation or analysis."""
     claims: list[str] = field(default_factory=list)
     """The claims of the paper, in words."""
     published: dict[str, dict[str, Number]] = field(default_factory=dict)
@@ -113,12 +121,15 @@ class Experiment:
     cost: dict[str, str] = field(default_factory=dict)
     """Run time of every preset, in words."""
     models: dict[str, Model] = field(default_factory=dict)
+    """The models by name."""
     extra: list[str] = field(default_factory=list)
     """Models that run only if requested by name."""
     left_out: list[str] = field(default_factory=list)
     """Models that this preset skips."""
     seeds: list[int] = field(default_factory=list)
+    """Seeds of the runs."""
     report: ReportedNumber = field(default_factory=ReportedNumber)
+    """The score to report."""
     needs: dict[str, Need] = field(default_factory=dict)
     """For an analysis: the trained models it reads, by the name that the analysis uses for them."""
     function: str | None = None

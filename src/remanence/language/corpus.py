@@ -21,11 +21,15 @@ class Corpus:
     """Three streams of token ids and their vocabulary. The arrays may be memory-mapped files and are read-only."""
 
     name: str
+    """Name of the corpus."""
     vocabulary: Vocabulary
+    """Meaning of the token ids."""
     train: NDArray[np.int32]
     """`(N,)`, like the other two."""
     validation: NDArray[np.int32]
+    """Validation stream."""
     test: NDArray[np.int32]
+    """Test stream."""
     note: str = ""
     """How it differs from the standard corpus of that name, to be stated with results."""
     _counts: dict[str, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)

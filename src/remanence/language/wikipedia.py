@@ -37,7 +37,11 @@ LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).islower() else ord(" "
 
 
 def clean(dump: bytes) -> bytes:
-    """The text of an XML dump: words of a to z, each preceded by one space."""
+    """The text of an XML dump: words of a to z, each preceded by one space.
+
+    Args:
+        dump: A Wikipedia dump, or the beginning of one.
+    """
     found = []
     inside = False
     *closed, rest = dump.split(b">")

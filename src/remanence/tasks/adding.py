@@ -36,6 +36,7 @@ class Adding(Synthetic):
     train_size: int | None = None
     """Training sequences; None to generate new ones without end, as the paper does."""
     validation_size: int = 1000
+    """Validation sequences."""
     test_size: int = 0
     """0 for no test split."""
 

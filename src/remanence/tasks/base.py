@@ -40,7 +40,11 @@ class Batch:
 
 
 def side_by_side(batches: Sequence[Batch]) -> Batch:
-    """Stack the batches of several replicas into one, replica first: `(R, T, B, I)` and so on."""
+    """Stack the batches of several replicas into one, replica first: `(R, T, B, I)` and so on.
+
+    Args:
+        batches: Batches of the same shape, one per replica.
+    """
 
     def one(name: str) -> Tensor | None:
         values = [getattr(batch, name) for batch in batches]
@@ -71,6 +75,7 @@ class Score(NamedTuple):
     """
 
     total: Tensor
+    """The sum, `(R,)`."""
     count: Tensor  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
 
 

@@ -140,6 +140,7 @@ class Copy(Copying):
     train_size: int | None = 100_000
     """Training sequences; None to generate new ones without end from the same distribution."""
     validation_size: int = 10_000
+    """Validation sequences."""
     test_size: int = 0
     """0 for no test split, as in the papers; the analyses use 1000."""
 

@@ -37,6 +37,7 @@ class CopyVariable(Copying):
     train_size: int | None = 100_000
     """Training sequences; None to generate new ones without end."""
     validation_size: int = 10_000
+    """Validation sequences."""
     test_size: int = 0
     """0 for no test split."""
 

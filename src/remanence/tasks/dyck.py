@@ -51,7 +51,9 @@ class Dyck2(Task):
     longest: int = 200
     """Length of the longest string; an even number."""
     train_size: int = 10_000
+    """Training strings."""
     validation_size: int = 2000
+    """Validation strings."""
     test_size: int = 5000
     """0 for no test split."""
     data_seed: int = 0

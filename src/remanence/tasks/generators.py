@@ -12,6 +12,11 @@ def generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> to
 
     It is seeded with `generator_seed(seed, purpose)`. Generators with different seeds or purposes are independent.
     Random numbers are the same on devices of the same type; a CPU and a GPU draw different ones.
+
+    Args:
+        seed: Seed of the run.
+        purpose: Text that tells streams of random numbers apart, such as a split.
+        device: Device of the generator.
     """
     return torch.Generator(device).manual_seed(generator_seed(seed, purpose))
 

@@ -23,7 +23,12 @@ KNOWN: dict[str, type[Task]] = {
 
 
 def make(name: str, **arguments: Any) -> Task:
-    """Make a task by name, with the arguments of a configuration."""
+    """Make a task by name, with the arguments of a configuration.
+
+    Args:
+        name: A name in `KNOWN`.
+        arguments: Fields of the task.
+    """
     kind = lookup("task", name, KNOWN)
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     for argument in arguments:

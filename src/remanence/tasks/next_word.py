@@ -24,7 +24,9 @@ class NextWord(Text):
     goal: ClassVar[str] = "perplexity"
 
     corpus: str = "ptb"
+    """Name of the corpus, see `remanence.language.KNOWN`."""
     chunk: int = 70
+    """Steps per chunk."""
 
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
         return {"loss": metrics.score(metrics.cross_entropy(outputs, batch.targets), batch.counts)}

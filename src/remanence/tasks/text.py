@@ -49,7 +49,9 @@ class Text(Classification):
     train_size: int | None = None
     """Use only this many chunks from the start of the training text; None for all."""
     validation_size: int | None = None
+    """Number of validation chunks to use, from the first; None for all."""
     test_size: int | None = None
+    """Number of test chunks to use, from the first; None for all."""
 
     def __post_init__(self) -> None:
         expect_size("chunk", self.chunk)

@@ -18,7 +18,9 @@ class Optimiser:
     """The optimiser, gradient clipping and weight averaging."""
 
     name: Literal["adam", "adamw", "rmsprop", "sgd"] = "adam"
+    """Algorithm."""
     lr: float = 1e-3
+    """Learning rate."""
     lr_factors: dict[str, float] = field(default_factory=dict)
     """Learning rate multipliers by parameter name, without the `_l0` of the layer: `skew: 0.1` lets the matrix of an
     expRNN learn slowly."""
@@ -29,7 +31,9 @@ class Optimiser:
     momentum: float = 0.0
     """For rmsprop and sgd."""
     eps: float = 1e-8
+    """Added to the denominator, for adam, adamw and rmsprop."""
     weight_decay: float = 0.0
+    """Weight decay."""
     clip_norm: float | None = None
     """Maximum norm of the gradient of one model; larger gradients are scaled down."""
     clip_value: float | None = None
@@ -58,6 +62,7 @@ class Schedule:
     """Learning rate schedule: a factor for every update."""
 
     name: Literal["constant", "linear", "cosine", "steps"] = "constant"
+    """Form of the schedule after the warm-up."""
     warmup: int = 0
     """Updates of linear warm-up from zero."""
     final: float = 0.0
@@ -81,6 +86,7 @@ class Stop:
     failed: dict[str, float] = field(default_factory=dict)
     """Stop as "failed" if, from epoch `failed_after` on, every one of these scores is below (loss: above) this."""
     failed_after: int = 0
+    """First epoch in which `failed` is checked."""
     patience: int | None = None
     """Stop as "stalled" after this many evaluations in a row without improvement of the goal."""
 
@@ -93,7 +99,9 @@ class Training:
     """Batch size, epochs, evaluation, precision, optimiser, schedule and early stopping of a training run."""
 
     batch: int = 128
+    """Sequences per update."""
     epochs: int = 10
+    """Maximum number of epochs."""
     epoch_updates: int | None = None
     """Updates per epoch; None for one pass over all sequences. Required if the task generates sequences endlessly."""
     evaluate_every: int | None = None
@@ -129,8 +137,11 @@ class Training:
     compile: bool = False
     """Whether to compile the model with `torch.compile`."""
     optimiser: Optimiser = field(default_factory=Optimiser)
+    """The optimiser."""
     schedule: Schedule = field(default_factory=Schedule)
+    """The learning rate schedule."""
     stop: Stop = field(default_factory=Stop)
+    """Early stopping."""
     watch_timescales: bool = False
     """Whether every evaluation also logs the timescale of every unit, computed from the biases."""
 
@@ -158,13 +169,19 @@ class Run:
     """One seed of one model of one experiment: model, task, configuration and folder."""
 
     directory: Path
+    """Folder of the run."""
     experiment: str
+    """Name of the experiment."""
     model_name: str
+    """Name of the model."""
     seed: int
+    """Seed of weights, data order and dropout."""
     task: Task
+    """The task to learn."""
     make_model: Callable[[], SequenceModel | LanguageModel]
     """Makes the model on the CPU; called after the global generator was seeded."""
     config: Training
+    """The training configuration."""
     description: dict[str, Any]
     """The complete configuration as plain data, for `config.yaml`."""
 

@@ -51,7 +51,11 @@ class Silent:
 
 
 class Quiet(Silent):
-    """One plain line per evaluation, for logs."""
+    """One plain line per evaluation, for logs.
+
+    Args:
+        stream: Stream to print to; None for stderr.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream

@@ -100,7 +100,11 @@ class Derivation(NamedTuple):
 
 
 def derivation(cell: PointwiseCell) -> Derivation:
-    """The derivation of a cell, computed once per cell."""
+    """The derivation of a cell, computed once per cell.
+
+    Args:
+        cell: The cell.
+    """
     found: Derivation | None = getattr(cell, "_derivation", None)
     if found is None:
         found = _look_at_gate(cell) if isinstance(cell, GatedCell) and type(cell) in BY_HAND else _look_at_cell(cell)

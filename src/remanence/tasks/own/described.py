@@ -16,7 +16,12 @@ FIELDS = ("input_size", "output_size", "readout", "goal", "higher_is_better")
 
 
 class Described(Task):
-    """The interface of a custom task, read from a run folder. Files of a run never cause an import."""
+    """The interface of a custom task, read from a run folder. Files of a run never cause an import.
+
+    Args:
+        name: Name of the task.
+        facts: The interface, as stored in `config.yaml`.
+    """
 
     def __init__(self, name: str, facts: Mapping[str, Any]) -> None:
         missing = [field for field in FIELDS if field not in facts]
