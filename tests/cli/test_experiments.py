@@ -127,7 +127,7 @@ def test_run_stops_when_its_budget_is_spent_and_resumes(tmp_path):
     stopped = call(*words, "--budget", "0.000001")
     assert stopped.exit_code == 0
     assert stopped.stdout == ""
-    assert "run the same command to resume" in stopped.stderr
+    assert "run the same command again to resume" in stopped.stderr
     assert call(*words).exit_code == 0
     assert (
         json.loads((tmp_path / "plstm/copy-200/smoke/plstm/seed-1/result.json").read_text())["status"]

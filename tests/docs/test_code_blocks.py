@@ -14,9 +14,11 @@ from remanence.experiments.registry import IDS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {path.relative_to(ROOT).as_posix(): path for path in (*ROOT.glob("*.md"), *DOCS.rglob("*.md"))}
-WRITTEN = re.compile(r"README\.md|docs/(?!(results.*|figures|reproduce)\.md)")
+WRITTEN = re.compile(r"README\.md|CONTRIBUTING\.md|docs/(?!(results.*|figures|reproduce)\.md)")
 """Pages that no script writes."""
-LANGUAGES = {"python", "bash", "text", "yaml"}
+LANGUAGES = {"python", "bash", "text", "yaml", "diff", "cpp"}
+ADDED = {"docs/how-to/add-an-experiment.md": ("own/adding-100",)}
+"""Experiments that a page adds."""
 WITH_COMMANDS = {"docs/how-to/deploy.md", "docs/how-to/own-data.md", "docs/tutorials/irregular.md"}
 """Pages whose blocks run together with their commands in tests of their own."""
 NEEDED = {
@@ -96,4 +98,4 @@ def test_commands_have_options_that_exist(name, docs_script):
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= known[command] | {"--help"}, f"remanence {command} {' '.join(words)}"
         if command in ("run", "show") and words and re.fullmatch(r"(plstm|fastgate|mts|own)/[\w.-]+", words[0]):
-            assert words[0] in IDS
+            assert words[0] in (*IDS, *ADDED.get(name, ()))

@@ -172,7 +172,7 @@ def test_a_signal_stops_the_race_and_loses_nothing(tmp_path):
         process.send_signal(number)
         rest = process.stdout.read()
         assert process.wait() == 128 + number
-    assert rest.endswith(f"stopped by {number.name}; the same command resumes\n")
+    assert rest.endswith(f"stopped by {number.name}; run the same command again to resume\n")
     folder = tmp_path / "own" / "demo" / "smoke" / "plstm" / "seed-1"
     assert list((folder / "checkpoints").glob("*.safetensors"))
     assert not (folder / "result.json").exists()

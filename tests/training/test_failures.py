@@ -212,7 +212,8 @@ def test_a_full_disk_is_one_sentence_and_the_same_call_resumes(tmp_path, whole, 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(
-            RunError, match=r"^expected to write .*, got: No space left on device; .* run the same command to resume$"
+            RunError,
+            match=r"^expected to write .*, got: No space left on device; .* run the same command again to resume$",
         ):
             train([one])
     assert not list(tmp_path.rglob(".writing-*"))

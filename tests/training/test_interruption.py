@@ -58,7 +58,7 @@ def test_time_to_save_and_to_evaluate_is_kept_in_reserve(clock):
     stopped = interruption.stop("at update 3 of 9")
     assert (stopped.code, stopped.reason) == (
         0,
-        "the budget of 100 s is spent at update 3 of 9; run the same command to resume",
+        "the budget of 100 s is spent at update 3 of 9; run the same command again to resume",
     )
 
 
@@ -84,7 +84,7 @@ def test_the_first_signal_requests_a_stop_and_the_second_has_its_usual_effect():
     stopped = interruption.stop("at update 3 of 9")
     assert isinstance(stopped, Stopped)
     assert stopped.code == 130
-    assert str(stopped) == "stopped by SIGINT at update 3 of 9; run the same command to resume"
+    assert str(stopped) == "stopped by SIGINT at update 3 of 9; run the same command again to resume"
 
 
 def test_only_the_named_signals_are_handled_and_only_temporarily():

@@ -52,7 +52,7 @@ def cannot_write(path: Path, error: OSError) -> RunError:
     """The error for a file that cannot be written."""
     return RunError(
         f"expected to write {path}, got: {error.strerror or error}; "
-        "earlier checkpoints are intact, so fix this and run the same command to resume"
+        "earlier checkpoints are intact, so fix this and run the same command again to resume"
     )
 
 

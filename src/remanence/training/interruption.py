@@ -158,5 +158,9 @@ class Interruption:
     def stop(self, where: str) -> Stopped:
         """The exception to raise once everything is saved."""
         if self.signal is not None:
-            return Stopped(f"stopped by {self.signal.name} {where}; run the same command to resume", 128 + self.signal)
-        return Stopped(f"the budget of {self.budget.seconds:g} s is spent {where}; run the same command to resume", 0)
+            return Stopped(
+                f"stopped by {self.signal.name} {where}; run the same command again to resume", 128 + self.signal
+            )
+        return Stopped(
+            f"the budget of {self.budget.seconds:g} s is spent {where}; run the same command again to resume", 0
+        )

@@ -141,7 +141,7 @@ def race(groups: Mapping[str, Sequence[Run]], shown: Mapping[str, Silent]) -> No
     if refused:
         raise RunError(refused[0])
     if asked:
-        raise Stopped(f"stopped by {asked[0].name}; the same command resumes", 128 + asked[0])
+        raise Stopped(f"stopped by {asked[0].name}; run the same command again to resume", 128 + asked[0])
 
 
 def _messages(pipes: Mapping[Connection, str]) -> Iterator[tuple[str, Message | None]]:
