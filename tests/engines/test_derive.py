@@ -233,6 +233,33 @@ def test_formulas_of_functions_match_the_functions(name: str) -> None:
     assert_like(slopes_of(formula, given), slopes_of_torch(function, given), given, loose)
 
 
+SATURATING = (
+    "softplus",
+    "softplus, steep",
+    "elu",
+    "elu, low",
+    "celu",
+    "selu",
+    "mish",
+    "silu",
+    "gelu",
+    "sigmoid",
+    "tanh",
+)
+
+
+@pytest.mark.parametrize("name", [*SATURATING, "log_sigmoid", "hardtanh", "hardsigmoid", "hardswish", "leaky_relu"])
+def test_gradients_are_finite_where_an_exponential_would_overflow(name: str) -> None:
+    function = (CALLS | OTHER_CALLS | {"log_sigmoid": functional.logsigmoid})[name]
+    given = {"x": torch.tensor([-1000.0, -100.0, -1.0, 0.5, 100.0, 1000.0], dtype=torch.float64)}
+    (formula,) = formulas(lambda **values: [function(*values.values())], given)
+    (found,) = evaluated([formula], given)
+    assert_like({"value": found}, {"value": function(given["x"])}, given)
+    slopes = slopes_of(formula, given)
+    assert slopes["x"].isfinite().all()
+    assert_like(slopes, slopes_of_torch(function, given), given, 1e-6)
+
+
 def test_an_out_argument_is_the_result() -> None:
     def function(x: Tensor, y: Tensor) -> list[Tensor]:
         place = torch.zeros_like(x)

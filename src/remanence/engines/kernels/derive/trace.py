@@ -234,8 +234,10 @@ def _unary(name: str) -> Callable[..., Expression]:
 
 
 def _softplus(self: Expression, beta: float = 1.0, threshold: float = 20.0) -> Expression:
-    scaled = float(beta) * self
-    return where(constant(threshold) < scaled, self, apply("log1p", apply("exp", scaled)) * (1.0 / float(beta)))
+    # Clamped where it is not used: exp would overflow there, and the gradient would be 0 * inf.
+    scaled, limit = float(beta) * self, constant(threshold)
+    below = apply("log1p", apply("exp", apply("clamp_max", scaled, limit))) * (1.0 / float(beta))
+    return where(limit < scaled, self, below)
 
 
 def _log_sigmoid(self: Expression) -> Expression:
@@ -268,7 +270,8 @@ def _power(self: Value, exponent: Value) -> Expression:
 
 
 def _elu(self: Expression, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Expression:
-    below = alpha * scale * apply("expm1", self * float(input_scale))
+    # Clamped as in `_softplus`.
+    below = alpha * scale * apply("expm1", apply("clamp_max", self * float(input_scale), constant(0.0)))
     return where(self <= 0.0, below, float(scale) * self)
 
 
