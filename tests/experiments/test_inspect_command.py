@@ -163,7 +163,7 @@ def test_a_configuration_that_makes_no_model_is_answered_in_a_sentence(plstm, tm
     config = copied / "config.yaml"
     text = config.read_text()
     config.write_text(text.replace("make: plstm", "make: plsm"))
-    assert "config.yaml as " in refused(copied)
+    assert "config.yaml to match " in refused(copied)
     (copied / "SHA256SUMS").unlink()
     assert "plsm" in refused(copied)
     config.write_text(text.replace("  make: plstm\n", ""))

@@ -56,7 +56,7 @@ def test_driven_models_also_show_what_stays():
     assert found.notes == []
     both_ways = inspect(rm.LSTM(3, 4, bidirectional=True), input=torch.randn(9, 2, 3))
     assert both_ways.decay is None
-    assert "one direction" in both_ways.notes[0]
+    assert "unidirectional" in both_ways.notes[0]
 
 
 def test_histograms_count_every_unit_in_round_bins():
