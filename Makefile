@@ -55,6 +55,9 @@ irregular: $(STAMP)
 picture: $(STAMP)
 	$(BIN)/python docs/pictures/what_stays.py
 	$(BIN)/python docs/pictures/gates.py
+	$(BIN)/python docs/pictures/forgetting.py
+	$(BIN)/python docs/pictures/kernels.py
+	$(BIN)/python docs/pictures/house.py
 
 # The next unfinished runs of results/campaign.yaml, on a GPU; then `make results`, once their verdicts are written.
 BUDGET ?= 9m
