@@ -1,13 +1,12 @@
-"""Two versions of the package on one GPU: are generated kernels as fast as the hand-written ones before?
+"""Compare two versions of the package on one GPU: generated kernels against the earlier hand-written ones.
 
     git worktree add ../before COMMIT
     PYTHONPATH=../before/src python docs/compared.py > before.txt
     PYTHONPATH=src python docs/compared.py --own > after.txt
     python docs/compared.py --table before.txt after.txt
 
-Run both one after the other, on a GPU that does nothing else. Times are medians, in milliseconds, of a training step
-and of inference, TF32; `--own` adds gates and cells that the package does not have. A line is a shape, printed when it
-is done.
+Run both one after the other on an otherwise idle GPU. Times are medians in milliseconds of a training step and of
+inference, in TF32; `--own` adds custom gates and cells. Each line is a shape, printed when it is done.
 """
 
 from __future__ import annotations

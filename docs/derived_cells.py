@@ -2,7 +2,8 @@
 
     python docs/derived_cells.py
 
-Time by hand over time derived, training / inference, medians of calls in turn, one thread.
+Time of the hand-written step over that of the generated one, training / inference: medians of alternating calls, one
+thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Make docs/figures.md and its pictures from the files under results/.
+"""Generate docs/figures.md and its plots from the files under results/.
 
     python docs/figures.py [--results FOLDER]
 
-There is a row for every figure of the papers, also for those that have not been run. What a figure shows is written by
-hand, in results/verdicts.yaml.
+There is a row for every figure of the papers, including those that have not been run. The verdicts are written
+manually, in results/verdicts.yaml.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ RESOLUTION, COLOURS = 100, 128
 
 HEAD = """# Figures
 
-Every figure of the three papers, and what came out when it was made again. Made by `docs/figures.py` from the files
-under `results/`; only the verdicts are written by hand (`results/verdicts.yaml`).
+Every figure of the three papers, with our version where it has been run. `docs/figures.py` generates this page from the
+files under `results/`; only the verdicts are written manually (`results/verdicts.yaml`).
 
-`remanence run ID` makes the results, `remanence figure ID` draws them: PNG or SVG, light or dark; without an id, all
-that have results. Both take `runs/` for the folder of results unless `--out` (run) and `--results` (figure) say
-otherwise. From Python:
+`remanence run ID` produces the results and `remanence figure ID` plots them, as PNG or SVG, light or dark; without an
+id it plots everything that has results. The default results folder is `runs/`; change it with `--out` (run) and
+`--results` (figure). From Python:
 
 ```python
 from pathlib import Path
@@ -54,16 +54,16 @@ for figure in figures_of(find("plstm/copy-200", "short"), Path("results")):
     draw(figure, Path("copy-200.svg"), theme="dark")
 ```
 
-A figure is plain data (`remanence.report.figure`): panels, series and what was published, made from result files alone.
+A figure is plain data (`remanence.report.figure`): panels, series and published values, built from result files only.
 
-`holds`, `does not hold`: these results confirm what was published, or contradict it. `open`: they do not decide it.
-`not yet run`: the command is there, results are not. A figure with several claims may have several verdicts.
+Verdicts: `holds`, our results confirm the claim; `does not hold`, they contradict it; `open`, they do not decide it;
+`not yet run`, the command exists but there are no results. A figure with several claims may have several verdicts.
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of a paper: an experiment, with its pictures where it has results."""
+    """A figure of a paper: its experiment, with plots if it has results."""
 
     experiment: Experiment
     figures: list[Figure]
@@ -71,7 +71,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Every verdict on one of its claims, once."""
+        """The verdicts on its claims, without repetition."""
         if self.judgement is None:
             return NOT_YET
         given = {claim.verdict for claim in self.judgement.claims}
@@ -79,12 +79,12 @@ class Row:
 
     @property
     def pictures(self) -> dict[str, Figure]:
-        """Files of its pictures, relative to the page."""
+        """Plots by file, relative to the page."""
         return {f"{PICTURES}/{re.sub('[/#]', '_', figure.id)}.png": figure for figure in self.figures}
 
     @property
     def commands(self) -> list[str]:
-        """What to type."""
+        """Commands that reproduce it."""
         id, preset = self.experiment.id, self.experiment.preset
         return [f"remanence run {id} --preset {preset}", f"remanence figure {id} --preset {preset}"]
 
@@ -95,7 +95,7 @@ def has_figure(experiment: Experiment) -> bool:
 
 
 def rows(folder: Path) -> list[Row]:
-    """Every figure in the order of the papers."""
+    """All figures in the order of the papers."""
     judged = judgements(folder)
     return [row(experiment, folder, judged) for experiment in filter(has_figure, every())]
 
@@ -106,7 +106,7 @@ def every() -> list[Experiment]:
 
 
 def row(experiment: Experiment, folder: Path, judged: Mapping[tuple[str, str], Judgement]) -> Row:
-    """One figure. Results and verdict go together: one without the other is refused."""
+    """One figure. Raises ValueError if it has results without a verdict, or a verdict without results."""
     try:
         experiment = latest(experiment.id, folder)
         figures = figures_of(experiment, folder)
@@ -125,8 +125,8 @@ def row(experiment: Experiment, folder: Path, judged: Mapping[tuple[str, str], J
 
 
 def overview(found: list[Row]) -> str:
-    """A row for every figure."""
-    headings = ("figure", "experiment", "published", "command", "picture", "verdict")
+    """The table of all figures."""
+    headings = ("figure", "experiment", "published", "command", "plot", "verdict")
     lines = [
         (
             f"{each.experiment.paper}: {each.experiment.reproduces}",
@@ -142,7 +142,7 @@ def overview(found: list[Row]) -> str:
 
 
 def section(each: Row, folder: Path) -> str:
-    """A section of the page: what was published, the verdict, the commands, the pictures, and tables of analyses."""
+    """Section of a figure: published claims, verdicts, commands, plots, and tables of analyses."""
     experiment = each.experiment
     parts = [
         f"## {experiment.id}\n",
@@ -158,7 +158,7 @@ def section(each: Row, folder: Path) -> str:
 
 
 def judged_as(each: Row) -> str:
-    """The verdict on every claim, and why; of trainings that stands on the page of results, with the numbers."""
+    """The verdicts on the claims with reasons; for training runs a link to the results page, which has the reasons."""
     if each.judgement is None:
         return f"**Verdict: {NOT_YET}.**\n"
     claims = "".join(f"* **{claim.verdict}**: {claim.text}\n" for claim in each.judgement.claims)
@@ -166,7 +166,7 @@ def judged_as(each: Row) -> str:
     because = each.judgement.because
     if experiment.kind == "training":
         place = anchor(f"{experiment.id}, preset {experiment.preset}")
-        because = f"Numbers, reasons and conditions are on [the page of results](results-{experiment.paper}.md{place})."
+        because = f"Numbers, reasons and conditions are on [the results page](results-{experiment.paper}.md{place})."
     return f"Verdict:\n\n{claims}\n{because}\n"
 
 
@@ -177,9 +177,9 @@ def page(folder: Path = RESULTS) -> str:
 
 
 def main() -> None:
-    """Write the page and its pictures."""
-    parser = argparse.ArgumentParser(description="Make docs/figures.md and its pictures from the files under results/.")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
+    """Write the page and its plots."""
+    parser = argparse.ArgumentParser(description="Generate docs/figures.md and its plots from results/.")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="results folder")
     folder = parser.parse_args().results
     files.write(PAGE, page(folder).encode())
     (DOCS / PICTURES).mkdir(parents=True, exist_ok=True)

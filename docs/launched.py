@@ -1,10 +1,10 @@
-"""The overhead of the launchers of sweeps: to start, and per unit of work.
+"""Measure the overhead of sweep launchers: startup, and per unit of work.
 
     python docs/launched.py plain local ray slurm
 
 Two sweeps of the same small units, one with twice as many as the other, are timed for each launcher with one unit at a
-time, and for `local` with one for every core. What the additional units take is what a unit takes; `plain` is one
-`remanence run` of all, and comes first. The numbers are in docs/how-to/many-gpus.md.
+time, and for `local` with one per core. The time of a unit follows from that of the additional units. `plain`, which
+comes first, is one `remanence run` of all units. The numbers are in docs/how-to/many-gpus.md.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from remanence.bench import BenchReport
 from remanence.table import Table
 
 DOCS = Path(__file__).resolve().parent
-PAGES = (DOCS / "performance.md", *(DOCS / "developers" / f"{name}.md" for name in ("kernels", "tried", "benchmarks")))
+PAGES = (DOCS / "performance.md", *sorted((DOCS / "developers").glob("*.md")))
 BENCH = DOCS.parent / "results" / "bench"
 PLACE = re.compile(r"(<!-- (?P<name>(?!end)[a-z0-9-]+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 GATES = ("fast", "power_law")

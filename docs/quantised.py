@@ -2,7 +2,7 @@
 
     python docs/quantised.py
 
-Milliseconds of CPU time, the minimum of several calls: other work on the machine does not count. The table is in
+Milliseconds of CPU time, the minimum of several calls, so that other processes do not count. The table is in
 docs/how-to/deploy.md.
 """
 

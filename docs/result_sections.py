@@ -1,4 +1,4 @@
-"""What every experiment left under results/, as sections of the pages that docs/results.py makes."""
+"""Sections of the pages that docs/results.py generates: one per experiment and preset under results/."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from remanence.sweeps.section import sections as sections_of_sweep
 from remanence.table import Table, mean_and_std
 
 WORDS = ("holds", "does not hold", "open")
-WEIGHTS = {"best": "the weights that were best in validation", "last": "the weights after the last update"}
+WEIGHTS = {"best": "the weights with the best validation score", "last": "the weights after the last update"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run left behind."""
+    """Files of one run."""
 
     result: dict[str, Any]
     machine: dict[str, Any]
     times: list[dict[str, Any]]
     curve: dict[int, float]
-    """The validation score by update."""
+    """Validation score by update."""
 
     @classmethod
     def read(cls, directory: Path, score: str) -> Run:
-        """From its folder."""
+        """Read a run folder."""
         lines = read_lines(directory / "metrics.jsonl")
         return cls(
             result=json.loads((directory / "result.json").read_text("utf-8")),
@@ -55,21 +55,21 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Training and evaluation, without what was done twice after an interruption."""
+        """Time of training and evaluation, without work repeated after an interruption."""
         return math.fsum(line.get("seconds", 0.0) for line in self.times)
 
     @property
     def interrupted(self) -> bool:
-        """Whether it was stopped and went on."""
+        """Whether the run was interrupted and resumed."""
         return [line["what"] for line in self.times].count("start") > 1
 
     @property
     def late(self) -> float:
-        """The mean score of the last fifth of its updates, which goes up and down less than the last one."""
+        """Mean score over the last fifth of the updates, which is less noisy than the last score."""
         return statistics.fmean(value for at, value in self.curve.items() if at > 0.8 * max(self.curve))
 
     def score_at(self, update: int) -> float | None:
-        """The latest score up to an update; a run that ended earlier keeps its last."""
+        """The latest score up to an update; after the end of the run, its last score."""
         return next((self.curve[at] for at in sorted(self.curve, reverse=True) if at <= update), None)
 
 
@@ -81,7 +81,7 @@ class Section:
     outcomes: dict[str, list[results.Outcome]]
     runs: dict[str, list[Run]]
     tables: list[Table]
-    """Of the analysis that closes it."""
+    """Tables of its closing analysis."""
 
     @property
     def heading(self) -> str:
@@ -90,41 +90,41 @@ class Section:
 
     @property
     def every_run(self) -> list[Run]:
-        """Of all models."""
+        """Runs of all models."""
         return [run for runs in self.runs.values() for run in runs]
 
     @property
     def picture(self) -> str:
-        """The file of its learning curves, relative to the page."""
+        """Plot of the learning curves, relative to the page."""
         return f"pictures/results_{self.experiment.id.replace('/', '_')}_{self.experiment.preset}.png"
 
     @property
     def seeds(self) -> str:
-        """How many runs of a model have ended, and how many the paper's preset has."""
+        """Number of finished runs per model, of those in the `paper` preset."""
         runs = sorted({len(each) for each in self.runs.values()})
         return f"{span(runs)} of {len(registry.find(self.experiment.id, 'paper').seeds)}"
 
     @property
     def epochs(self) -> tuple[str, str]:
-        """How long it was trained, and how long the paper's preset trains."""
+        """Epochs trained, and epochs of the `paper` preset."""
         trained = sorted({run.result["epochs"] for run in self.every_run})
         whole = sorted({registry.find(self.experiment.id, "paper").models[name].training.epochs for name in self.runs})
         return span(trained), span(whole)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a JSON lines file."""
+    """Read a JSON Lines file."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 def span(values: Sequence[float]) -> str:
-    """Sorted numbers as one, or from the lowest to the highest."""
+    """A single number, or the range of sorted numbers."""
     low, high = (f"{value:.3g}" if value < 10 else f"{value:.0f}" for value in (values[0], values[-1]))
     return low if low == high else f"{low} to {high}"
 
 
 def sections(folder: Path) -> list[Section]:
-    """Everything that has results, in the order of the papers."""
+    """All training experiments with results, in the order of the papers."""
     found = []
     for id in registry.IDS:
         for preset in PRESETS:
@@ -145,7 +145,7 @@ def sections(folder: Path) -> list[Section]:
 
 
 def analyses(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """What analyses and simulations left behind, by id and preset, in the order of the papers."""
+    """Results of analyses and simulations by id and preset, in the order of the papers."""
     found = {}
     for id in registry.IDS:
         for preset in PRESETS:
@@ -156,7 +156,7 @@ def analyses(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def verdict_of(id: str, preset: str, judged: dict[tuple[str, str], Judgement]) -> Judgement:
-    """What was written about an experiment."""
+    """The verdict on an experiment."""
     about = f"{id}, preset {preset}"
     verdict = judged.get((id, preset))
     if verdict is None:
@@ -168,18 +168,18 @@ def verdict_of(id: str, preset: str, judged: dict[tuple[str, str], Judgement]) -
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table."""
+    """A Markdown table."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def anchor(heading: str) -> str:
-    """Where a link to a heading goes."""
+    """Anchor of a heading."""
     return "#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def scores(section: Section) -> str:
-    """The table of an experiment: ours beside the published."""
+    """Table of scores: ours next to the published ones."""
     experiment, report = section.experiment, section.experiment.report
     unit = f", {report.unit}" if report.unit else ""
     late = [results.LATE] if report.late else []
@@ -207,16 +207,16 @@ def scores(section: Section) -> str:
     text = markdown((*head, "published", "difference", "single runs"), rows)
     weights = sorted({run.result.get("test_weights", "best") for run in section.every_run})
     of = " or ".join(WEIGHTS[each] for each in weights)
-    note = f"Mean and sample standard deviation over seeds, of {of}."
+    note = f"Mean and sample standard deviation over seeds, for {of}."
     if all(len(each) == 1 for each in section.runs.values()):
-        note = f"One seed, of {of}."
+        note = f"One seed, for {of}."
     if any(run.failed for outcomes in section.outcomes.values() for run in outcomes):
-        note += " Failed runs (!) are counted and left out of the mean."
+        note += " Failed runs (!) are counted but excluded from the mean."
     return f"{text}\n{note}\n"
 
 
 def tested(section: Section) -> str:
-    """Which model is better, by the test of the claim, where there is one."""
+    """Results of the significance tests of the claims."""
     parts = verdicts.parts_of_claims().get(section.experiment.id, [])
     evidence = verdicts.Evidence(section.experiment, section.outcomes)
     known = [part for part in parts if "best" in part and not evidence.missing(verdicts.models_of(part))]
@@ -224,7 +224,7 @@ def tested(section: Section) -> str:
 
 
 def in_bins(section: Section, folder: Path) -> str:
-    """Test scores by a property of the sequence, where runs have them, with the difference of two models."""
+    """Test scores binned by a property of the sequence, with the difference between two models; empty without bins."""
     experiment, report = section.experiment, section.experiment.report
     runs = {
         name: [RunFiles(path, name, seed) for seed, path in results.finished(folder, experiment, name).items()]
@@ -248,7 +248,7 @@ def in_bins(section: Section, folder: Path) -> str:
 
 
 def also(section: Section) -> str:
-    """Tables of the analysis that closes an experiment, and what was published besides the score."""
+    """Tables of the closing analysis, and other published numbers."""
     parts = [table.markdown() + "\n" for table in section.tables]
     published = section.experiment.published
     rest = {name: numbers for name, numbers in published.items() if name != section.experiment.report.score}
@@ -259,7 +259,7 @@ def also(section: Section) -> str:
 
 
 def progress(section: Section) -> str:
-    """Mean validation scores on the way."""
+    """Mean validation scores during training."""
     report = section.experiment.report
     marks = quarters(sorted({update for run in section.every_run for update in run.curve}))
     rows = []
@@ -271,22 +271,22 @@ def progress(section: Section) -> str:
     headings = (*(f"{mark:,}" for mark in marks), results.LATE)
     text = markdown((f"mean validation {report.score}{unit}, after updates", *headings), rows)
     early = any(max(run.curve, default=0) < marks[-1] for run in section.every_run)
-    return text + ("\nA run that ended earlier counts with its last value.\n" if early else "")
+    return text + ("\nRuns that ended earlier count with their last value.\n" if early else "")
 
 
 def mean_at(runs: Sequence[Run], update: int) -> float | None:
-    """The mean score of runs at an update, None where one has none yet."""
+    """Mean score of runs at an update; None if a run has no score yet."""
     values = [value for value in (run.score_at(update) for run in runs) if value is not None]
     return statistics.fmean(values) if len(values) == len(runs) else None
 
 
 def quarters(updates: Sequence[int]) -> list[int]:
-    """The evaluated updates nearest to each quarter of a training, its end among them."""
+    """The evaluated updates nearest to each quarter of training, including the end."""
     return [min(updates, key=lambda update: abs(update - updates[-1] * part / 4)) for part in (1, 2, 3, 4)]
 
 
 def command_of(machine: dict[str, Any]) -> str:
-    """The command of a run as one would type it, without where its files went, its budget and how much it said."""
+    """The command of a run as a user would type it, without --out, --budget and --quiet."""
     words = shlex.split(machine["command"])[1:]
     for option in ("--out", "--budget"):
         if option in words:
@@ -296,7 +296,7 @@ def command_of(machine: dict[str, Any]) -> str:
 
 
 def conditions(section: Section, verdict: Judgement) -> str:
-    """How it was run: epochs, machine, versions, times, commands."""
+    """Conditions of the runs: epochs, machine, versions, times, commands."""
     runs = section.every_run
     machines = [run.machine for run in runs]
 
@@ -308,19 +308,19 @@ def conditions(section: Section, verdict: Judgement) -> str:
     interrupted = sum(run.interrupted for run in runs)
     lines = [
         f"Trained for {section.epochs[0]} epochs; the `paper` preset has {section.epochs[1]}. "
-        f"`remanence show {section.experiment.id}` says what the paper leaves open and what was chosen.",
+        f"`remanence show {section.experiment.id}` lists what the paper leaves open and what we chose.",
         f"{shared('{name}')}, {days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
         f"{shared('remanence {remanence}, torch {torch}, CUDA {cuda}, Python {python}')}.",
-        f"Seconds of training with evaluation, all seeds of a model together: {times}. {verdict.conditions}",
+        f"Seconds of training and evaluation, all seeds of a model together: {times}. {verdict.conditions}",
     ]
     if interrupted:
-        lines.append(f"{interrupted} of {len(runs)} runs were stopped on the way and continued.")
+        lines.append(f"{interrupted} of {len(runs)} runs were interrupted and resumed.")
     commands = sorted({command_of(machine) for machine in machines})
     return "".join(f"* {line}\n" for line in lines) + "\n```\n" + "\n".join(commands) + "\n```\n"
 
 
 def written(section: Section, verdict: Judgement, folder: Path) -> str:
-    """A section of the page."""
+    """Section of an experiment."""
     experiment = section.experiment
     left_out = ", ".join(f"`{name}`" for name in experiment.usual if name not in section.runs)
     parts = [
@@ -340,7 +340,7 @@ def written(section: Section, verdict: Judgement, folder: Path) -> str:
 
 
 def sweeps(folder: Path) -> list[tuple[str, Swept]]:
-    """Every sweep that is kept, with its name."""
+    """All stored sweeps, with their names."""
     return [
         (place.name, section)
         for place in sweeps_in(folder / "sweeps")
@@ -349,12 +349,12 @@ def sweeps(folder: Path) -> list[tuple[str, Swept]]:
 
 
 def picture_of_sweep(name: str) -> str:
-    """The file of its picture, relative to the page."""
+    """Plot of a sweep, relative to the page."""
     return f"pictures/sweep_{name}.png"
 
 
 def swept(name: str, section: Swept, folder: Path) -> str:
-    """A sweep."""
+    """Section of a sweep."""
     said = text.read((folder / "sweeps.yaml").read_text("utf-8"))[name]
     machines = [
         json.loads(path.read_text("utf-8")) for path in sorted((folder / "sweeps" / name).rglob("machine.json"))
@@ -374,7 +374,7 @@ def swept(name: str, section: Swept, folder: Path) -> str:
 
 
 def curves(section: Section, folder: Path) -> Figure:
-    """Validation scores over updates, models that see time in a panel of their own. What was published is beside it."""
+    """Validation scores over updates, next to the published ones; models with time as an input have their own panel."""
     found = files_of(section.experiment, folder)
     panels = [panel(found, runs, found.score, words) for runs, words in by_inputs(found.expect_runs())]
     return figure(found, "", panels)

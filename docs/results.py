@@ -1,11 +1,11 @@
-"""Make the pages of results and their pictures from the files under results/.
+"""Generate the results pages and their plots from the files under results/.
 
     python docs/results.py [--results FOLDER] [--draft [ID ..]]
 
-docs/results.md has every experiment in one table, docs/results-PAPER.md the details. Numbers come from the run folders,
-what was published from the experiments' own files. What the numbers mean is written by hand, in results/verdicts.yaml;
-`--draft` prints what tests on the numbers say where nobody has written yet. Experiments that train have a section on
-the page of their paper; pictures and tables of analyses and simulations are on the page of figures.
+docs/results.md lists all experiments in one table, docs/results-PAPER.md has the details. Our numbers come from the run
+folders, the published ones from the experiment files. The verdicts are written manually, in results/verdicts.yaml;
+`--draft` prints the outcome of statistical tests for results without a verdict. Experiments that train models have a
+section on the page of their paper; plots and tables of analyses and simulations are on the figures page.
 """
 
 from __future__ import annotations
@@ -46,39 +46,39 @@ Judgements = Mapping[tuple[str, str], Judgement]
 
 HEAD = """# Results
 
-What came out when experiments of the three papers were run, beside what was published. Made by `docs/results.py`
-from the files under `results/`; only the verdicts are written by hand (`results/verdicts.yaml`).
+Our results for the experiments of the three papers, next to the published numbers. `docs/results.py` generates this
+page from the files under `results/`; only the verdicts are written manually (`results/verdicts.yaml`).
 
-* **ours** is the mean and the sample standard deviation over seeds; failed runs are left out, and counted on the page
-  of the paper. **seeds** and **epochs** say how many of the published ones were run.
-* A claim **holds** or **does not hold** if these runs confirm or contradict it, and is **open** if they do not decide
-  it; the numbers count claims.
-* An experiment leads to its details: tables, learning curves, reasons, conditions, and the command to repeat it.
+* **ours** is the mean and sample standard deviation over seeds. Failed runs are excluded from the mean; the page of the
+  paper counts them. **seeds** and **epochs**: how many of the published ones were run.
+* **verdict**: the number of claims of the paper that these runs confirm (**holds**), contradict (**does not hold**) or
+  leave undecided (**open**).
+* Each experiment links to its details: tables, learning curves, reasons, conditions, and the command to repeat it.
 """
-AGAINST = """## What does not hold, and why we think so
+AGAINST = """## What does not hold, and likely reasons
 """
 BY_PAPER = """# Results: {title}
 
-Details of the experiments of one paper; [all of them in one table](results.md).
+Detailed results for this paper; [Results](results.md) has all experiments in one table.
 """
 SWEEPS = """## Sweeps
 
-The same experiments over values of a setting, as `remanence sweep` runs them. What they show is written by hand
+Experiments repeated over several values of a setting with `remanence sweep`. The comments are written manually
 (`results/sweeps.yaml`).
 """
 ANALYSES = """## Analyses and simulations
 
-Claims about trained models, or about what is computed without training. Tables and pictures are on the page of figures.
+Claims about trained models, or about simulations without training. Their tables and plots are on the figures page.
 """
 
 
 def page_of(paper: str) -> str:
-    """The file of a paper's details."""
+    """The details page of a paper."""
     return f"results-{paper}.md"
 
 
 def opening(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
-    """Every experiment of the papers in a row: of several presets the longest that was run."""
+    """One row per experiment of the papers, with the longest preset that was run."""
     trained = {section.experiment.id: section for section in found}
     looked_at = {id: (preset, result) for (id, preset), result in analyses(folder).items()}
     rows = []
@@ -89,7 +89,7 @@ def opening(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
         elif id in looked_at:
             preset, result = looked_at[id]
             link = f"[{id}](figures.md{anchor(id)})"
-            rows.append((link, "-", "a figure", *extent(result), counted(id, preset, judged)))
+            rows.append((link, "-", "figure", *extent(result), counted(id, preset, judged)))
         elif experiment.paper != "own":
             published = published_and_ours(experiment, {})[0] if experiment.kind == "training" else "-"
             rows.append((id, published, "not run yet", "-", "-", "-"))
@@ -97,7 +97,7 @@ def opening(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
 
 
 def trained_row(section: Section, judged: Judgements) -> tuple[str, ...]:
-    """An experiment that trains."""
+    """Row of an experiment that trains models."""
     experiment = section.experiment
     return (
         f"[{experiment.id}]({page_of(experiment.paper)}{anchor(section.heading)})",
@@ -109,7 +109,7 @@ def trained_row(section: Section, judged: Judgements) -> tuple[str, ...]:
 
 
 def published_and_ours(experiment: Experiment, found: Mapping[str, list[results.Outcome]]) -> tuple[str, str]:
-    """What its models have reached, one below the other."""
+    """Published scores and ours, one line per model."""
     report = experiment.report
     numbers = experiment.published.get(report.score, {})
     published = {name: results.published(numbers[name], report.digits) for name in experiment.models if name in numbers}
@@ -131,24 +131,24 @@ def published_and_ours(experiment: Experiment, found: Mapping[str, list[results.
 
 
 def lines(values: Mapping[str, str], what: str) -> str:
-    """Values with their names, one below the other in a cell of a table; "-" without any."""
+    """Named values as lines of one table cell; "-" if there are none."""
     return "<br>".join([f"{what}:", *(f"`{name}` {value}" for name, value in values.items())]) if values else "-"
 
 
 def counted(id: str, preset: str, judged: Judgements) -> str:
-    """How many claims have which verdict."""
+    """Number of claims per verdict."""
     counts = Counter(claim.verdict for claim in verdict_of(id, preset, judged).claims)
     return "<br>".join(f"**{word}** {counts[word]}" for word in WORDS if counts[word])
 
 
 def extent(result: dict[str, Any]) -> tuple[str, str]:
-    """How many seeds an analysis has looked at, and how long they were trained."""
+    """Number of seeds that an analysis used, and how long they were trained."""
     seeds, _, epochs = trained_for(result).removeprefix("seeds: ").partition(", ")
     return seeds, epochs.replace(" epochs", "") or "-"
 
 
 def against(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
-    """Every claim that does not hold, with why."""
+    """Claims that do not hold, with reasons."""
     pages = {
         (section.experiment.id, section.experiment.preset): page_of(section.experiment.paper) + anchor(section.heading)
         for section in found
@@ -163,17 +163,17 @@ def against(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
 
 
 def overview(found: Sequence[Section], judged: Judgements) -> str:
-    """Every claim on trainings with its verdict."""
+    """Claims about training runs, with verdicts."""
     rows = []
     for section in found:
         for claim in verdict_of(section.experiment.id, section.experiment.preset, judged).claims:
             link = f"[{section.experiment.id}]({anchor(section.heading)})"
             rows.append((link, " of ".join(section.epochs), section.seeds, claim.text, f"**{claim.verdict}**"))
-    return markdown(("experiment", "epochs, of the paper preset's", "seeds, of its", "claim", "verdict"), rows)
+    return markdown(("experiment", "epochs (of `paper`)", "seeds (of `paper`)", "claim", "verdict"), rows)
 
 
 def looked_at(paper: str, folder: Path, judged: Judgements) -> str:
-    """Every claim on what analyses and simulations found, with its verdict."""
+    """Claims about analyses and simulations, with verdicts."""
     rows = []
     for (id, preset), result in analyses(folder).items():
         if registry.find(id).paper != paper:
@@ -183,12 +183,12 @@ def looked_at(paper: str, folder: Path, judged: Judgements) -> str:
             (link, preset, trained_for(result), claim.text, f"**{claim.verdict}**")
             for claim in verdict_of(id, preset, judged).claims
         ]
-    headings = ("experiment", "preset", "seeds and epochs of what was looked at, of the paper preset's")
+    headings = ("experiment", "preset", "seeds, epochs (of `paper`)")
     return f"{ANALYSES}\n{markdown((*headings, 'claim', 'verdict'), rows)}" if rows else ""
 
 
 def trained_for(result: dict[str, Any]) -> str:
-    """How many seeds an analysis has looked at, and how long they were trained; "-" without any."""
+    """Number of seeds that an analysis used, and how long they were trained; "-" if it used none."""
     seeds: dict[str, set[int]] = {}
     epochs = []
     for run in result.get("runs") or ():
@@ -202,7 +202,7 @@ def trained_for(result: dict[str, Any]) -> str:
 
 
 def pages(folder: Path = RESULTS) -> dict[str, str]:
-    """Every page by its file."""
+    """All pages by file name."""
     found, judged = sections(folder), judgements(folder)
     made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), AGAINST, against(found, folder, judged)])}
     for paper, title in registry.PAPERS.items():
@@ -218,7 +218,7 @@ def pages(folder: Path = RESULTS) -> dict[str, str]:
 
 
 def draft(folder: Path, anew: Sequence[str] = ()) -> str:
-    """Verdicts that are missing or wanted anew, as tests on the numbers decide them, and those that are too many."""
+    """Draft verdicts from statistical tests: missing ones and those of the ids in `anew`. Also names stale verdicts."""
     judged = judgements(folder)
     found = gather([folder], by_hand=False)
     missing: dict[str, dict[str, Any]] = {}
@@ -240,10 +240,10 @@ def draft(folder: Path, anew: Sequence[str] = ()) -> str:
 
 
 def main() -> None:
-    """Write the pages and their pictures."""
-    parser = argparse.ArgumentParser(description="Make the pages of results and their pictures from results/.")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results")
-    words = "print missing verdicts instead, as tests decide them, and those on these experiments anew"
+    """Write the pages and their plots."""
+    parser = argparse.ArgumentParser(description="Generate the results pages and their plots from results/.")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="results folder")
+    words = "print draft verdicts from statistical tests instead: missing ones, and new ones for these experiments"
     parser.add_argument("--draft", nargs="*", metavar="ID", help=words)
     given = parser.parse_args()
     folder = given.results

@@ -43,7 +43,8 @@ class Table:
         marks = ["---" if self.is_words(index) else "---:" for index in range(len(self.headings))]
         text = "\n".join("| " + " | ".join(line) + " |" for line in (self.headings, marks, *self.rows))
         title = f"**{self.title}**\n\n" if self.title else ""
-        return title + text + "".join(f"\n\n{note}" for note in self.notes)
+        notes = (rf"\{note}" if note.startswith("* ") else note for note in self.notes)  # a star, not a list item
+        return title + text + "".join(f"\n\n{note}" for note in notes)
 
 
 def mean_and_std(values: Sequence[float], digits: int) -> str:

@@ -62,6 +62,7 @@ def test_every_model_is_listed_at_every_value_and_its_best_is_marked(sweep, rate
         ("plstm", "0.1", "0", "0", "-", "none of 0"),
     ]
     assert table.notes == ["* best value of a model; failed runs are counted but excluded from the mean."]
+    assert table.markdown().endswith("\n\n\\" + table.notes[0])  # a star in Markdown, not a list item
 
 
 def test_the_best_has_the_fewest_failures(sweep, rates):

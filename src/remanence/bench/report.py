@@ -262,7 +262,7 @@ def missing(rows: list[Timing]) -> list[str]:
 def growth_table(rows: list[Growth]) -> Table:
     """How time grows with T, B and H."""
     return Table(
-        f"growth: a training step at twice the size over one at {rows[0].shape.sizes}",
+        f"growth: training time at twice the size over that at {rows[0].shape.sizes}",
         ("layer", "engine", "training", "2T / T", "2B / B", "2H / H"),
         [
             (
@@ -284,7 +284,7 @@ def replica_table(rows: list[Replicas]) -> Table:
         headings += ["as a CUDA graph", "ratio"]
         values += ["replayed_ms", "replayed_ratio"]
     return Table(
-        f"replicas: a training step of several at once over one of one, at {rows[0].shape.sizes}",
+        f"replicas: time of a training step with several replicas over one, at {rows[0].shape.sizes}",
         ("layer", "replicas", *headings),
         [(layer_named(row.layer), str(row.count), *(number(getattr(row, value)) for value in values)) for row in rows],
         words=1,
@@ -309,7 +309,7 @@ def program_table(rows: list[Program]) -> Table:
 def language_table(rows: list[LanguageStep]) -> Table:
     """Training steps of language models."""
     return Table(
-        "a language model of words",
+        "word-level language model",
         ("text", "model", "engine", "words", "batch", "training", "ratio", "epoch, s", "softmax"),
         [
             (

@@ -60,7 +60,7 @@ def toy(result: analysis.ToyFlow) -> Table:
         f"1 - f after {int(result.steps[-1])} steps",
     )
     note = (
-        f"the form printed for the fast gate, W^2(c tau^(-1/2)), has slope {result.printed_slope:.3f}, as the sigmoid"
+        f"the form printed for the fast gate, W^2(c tau^(-1/2)), has slope {result.printed_slope:.3f}, like the sigmoid"
     )
     return Table("log-log slopes of 1 - f over the last two decades of tau", headings, rows, words=2, notes=[note])
 
