@@ -85,8 +85,9 @@ def shown(default: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Text for a cell of a table: on one line, with its bars escaped."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """Text for a cell of a table: on one line, with bars escaped, except in code, where Markdown shows the escape."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(part if place % 2 else part.replace("|", "\\|") for place, part in enumerate(parts))
 
 
 def summary(command: Callable[..., None]) -> str:

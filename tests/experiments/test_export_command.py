@@ -48,7 +48,7 @@ def test_a_run_becomes_a_program_that_torch_loads(tmp_path):
     assert answer.exit_code == 0, answer.stderr
     lines = answer.stdout.splitlines()
     assert lines[0].startswith("plstm/copy-200, smoke, plstm, seed 1: ")
-    assert lines[1].split() == ["inputs", "inputs,", "hidden_in,", "cell_in,", "age_in"]
+    assert lines[1].split() == ["inputs", "inputs,", "state"]
     program = torch.export.load(tmp_path / "model.pt2").module()
     trained = open_checkpoint(folder).model
     x = torch.randn(9, 2, trained.layer.input_size)

@@ -72,10 +72,15 @@ def in_a_fresh_process(code: str, model: Any, exported: exporting.Exported, also
     given = exporting.example(model, exporting.expect_inputs(model, also), 23, 4)
     with torch.no_grad():
         expected = tree.tree_leaves(model(**given))
-    names = [*exported.inputs, *exported.outputs]
-    known = zip(names, [*tree.tree_leaves(given), *expected], strict=True)
+    leaves = tree.tree_leaves(given)
+    inputs, outputs = exported.inputs, exported.outputs
+    if code == PT2:
+        assert inputs == tuple(given)  # the keywords
+        inputs = tuple(f"in{number}" for number in range(len(leaves)))
+        outputs = tuple(f"out{number}" for number in range(len(expected)))
+    known = zip([*inputs, *outputs], [*leaves, *expected], strict=True)
     save_file({name: value.contiguous() for name, value in known}, folder / "known.safetensors")
-    words = [",".join(exported.inputs), ",".join(exported.outputs)] if code == PT2 else []
+    words = [",".join(inputs), ",".join(outputs)] if code == PT2 else []
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code, exported.path, folder / "known.safetensors", *words],
         capture_output=True,

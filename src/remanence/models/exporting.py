@@ -78,10 +78,8 @@ def export(model: Model, path: str | Path, to: str, also: Sequence[str] = ()) ->
         >>> import remanence as rm
         >>> model = rm.models.SequenceModel(rm.LSTM(3, 8, gate="fast"), outputs=2)
         >>> exported = rm.models.export(model, "model.pt2", "pt2", also=["state"])
-        >>> exported.inputs
-        ('inputs', 'hidden_in', 'cell_in')
-        >>> exported.outputs
-        ('outputs', 'hidden_out', 'cell_out')
+        >>> exported.inputs, exported.outputs  # as ONNX: inputs, hidden_in, cell_in and outputs, hidden_out, cell_out
+        (('inputs', 'state'), ('outputs', 'state'))
     """
     maker = lookup("format", to, KNOWN)
     path = expect_path(Path(path), to)
@@ -110,6 +108,8 @@ def export(model: Model, path: str | Path, to: str, also: Sequence[str] = ()) ->
                 )
     except OSError as error:
         raise ValueError(f"expected to write {path}, got: {error.strerror or error}") from None
+    if to == "pt2":  # called like the model, with the state as one keyword argument
+        return Exported(path, tuple(given), (output_names(model)[0], "state"), difference)
     return Exported(path, tuple(input_names(model, given)), tuple(output_names(model)), difference)
 
 
