@@ -19,8 +19,8 @@ WRITTEN = re.compile(r"README\.md|CONTRIBUTING\.md|docs/(?!(results.*|figures|re
 LANGUAGES = {"python", "bash", "text", "yaml", "diff", "cpp"}
 ADDED = {"docs/how-to/add-an-experiment.md": ("own/adding-100",)}
 """Experiments that a page adds."""
-WITH_COMMANDS = {"docs/how-to/deploy.md", "docs/how-to/own-data.md", "docs/tutorials/irregular.md"}
-"""Pages whose blocks run together with their commands in tests of their own."""
+WITH_COMMANDS = re.compile(r"docs/(how-to/(deploy|own-data|add-.*)|tutorials/.*|explanation/.*)\.md")
+"""Pages whose blocks run together with their commands or files in tests of their own."""
 NEEDED = {
     "docs/how-to/run-experiments.md": ["run", "plstm/copy-200", "--preset", "smoke"],
     "docs/how-to/report.md": ["run", "plstm/copy-200", "--preset", "smoke", "--models", "plstm", "--seeds", "1"],
@@ -34,7 +34,11 @@ def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-RUNNABLE = {name for name, path in PAGES.items() if blocks(path.read_text("utf-8"), "python")} - WITH_COMMANDS
+RUNNABLE = {
+    name
+    for name, path in PAGES.items()
+    if blocks(path.read_text("utf-8"), "python") and not WITH_COMMANDS.fullmatch(name)
+}
 
 
 def run(folder, *words):

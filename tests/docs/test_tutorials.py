@@ -57,6 +57,7 @@ def run(folder, *words):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_a_gate_can_be_taken_from_idea_to_kernel(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence-rnn[report]'")
     printed = follow("tutorials/own_gate.md", tmp_path)
@@ -67,6 +68,7 @@ def test_a_gate_can_be_taken_from_idea_to_kernel(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_a_language_model_keeps_the_timescales_that_were_set(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence-rnn[report]'")
     printed = follow("tutorials/language_model.md", tmp_path)
@@ -103,7 +105,9 @@ def change(folder, diff):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", HOW_TO)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=() if page == "add-a-task" else pytest.mark.slow) for page in HOW_TO]
+)
 def test_a_contributor_can_follow_the_page(page, tmp_path):
     for name in COPIED:
         source = DOCS.parent / name
