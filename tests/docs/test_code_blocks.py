@@ -26,6 +26,8 @@ NEEDED = {
     "docs/how-to/report.md": ["run", "plstm/copy-200", "--preset", "smoke", "--models", "plstm", "--seeds", "1"],
 }
 """Commands that have to run before the blocks of a page."""
+BY_HAND = re.compile(r"docs/(api/|how-to/(report|run-experiments)\.md)")
+"""Pages that CI has no time for."""
 PACKAGES = {"docs/how-to/report.md": ["jinja2"], "docs/figures.md": ["matplotlib"]}
 
 
@@ -65,7 +67,9 @@ def prepare(name, folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(RUNNABLE))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if BY_HAND.match(name) else ()) for name in sorted(RUNNABLE)]
+)
 def test_python_blocks_run(name, tmp_path, real_data):
     for package in PACKAGES.get(name, ()):
         pytest.importorskip(package, reason=f"{package} is not installed: pip install 'remanence-rnn[report]'")

@@ -36,6 +36,7 @@ def rows(text):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_what_own_data_says_runs(tmp_path):
     run(tmp_path, "-c", "\n".join(blocks("how-to/own-data.md")))
     text = (DOCS / "how-to/own-data.md").read_text("utf-8")

@@ -79,7 +79,7 @@ def test_a_language_model_keeps_the_timescales_that_were_set(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", ["forgetting", "kernels", "repeatable"])
+@pytest.mark.parametrize("page", ["forgetting", "kernels", pytest.param("repeatable", marks=pytest.mark.slow)])
 def test_what_an_explanation_shows_runs(page, tmp_path):
     assert follow(f"explanation/{page}.md", tmp_path)
 
@@ -161,6 +161,7 @@ def test_drawings_are_what_their_script_draws(name, tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_remanence_curves_are_drawn(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence-rnn[report]'")
     run(DOCS / "pictures", "forgetting.py", "--out", str(tmp_path))
