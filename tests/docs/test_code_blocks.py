@@ -1,13 +1,11 @@
 """The code on all pages: Python blocks run, and `remanence` commands name commands and options that exist."""
 
-import os
 import re
-import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from page_code import blocks, run
 
 from remanence.experiments.registry import IDS
 
@@ -31,28 +29,11 @@ BY_HAND = re.compile(r"docs/(api/|how-to/(report|run-experiments)\.md)")
 PACKAGES = {"docs/how-to/report.md": ["jinja2"], "docs/figures.md": ["matplotlib"]}
 
 
-def blocks(text, language):
-    """The fenced blocks of a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
 RUNNABLE = {
     name
     for name, path in PAGES.items()
     if blocks(path.read_text("utf-8"), "python") and not WITH_COMMANDS.fullmatch(name)
 }
-
-
-def run(folder, *words):
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "REMANENCE_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def prepare(name, folder):

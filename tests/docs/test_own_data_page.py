@@ -1,32 +1,13 @@
 """The pages on your own data: their code blocks and commands run, and the script writes the table."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from page_code import blocks, run
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-def run(folder, *words):
-    done = subprocess.run(
-        [sys.executable, *map(str, words)],
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-def blocks(page):
-    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL)
 
 
 def rows(text):
@@ -38,7 +19,7 @@ def rows(text):
 @pytest.mark.long
 @pytest.mark.slow
 def test_what_own_data_says_runs(tmp_path):
-    run(tmp_path, "-c", "\n".join(blocks("how-to/own-data.md")))
+    run(tmp_path, "-c", "\n".join(blocks((DOCS / "how-to/own-data.md").read_text("utf-8"), "python")))
     text = (DOCS / "how-to/own-data.md").read_text("utf-8")
     commands = [line.split() for line in re.findall(r"^remanence (.*)$", text, re.MULTILINE)]
     assert ["run", "sines.yaml"] in commands
@@ -53,7 +34,7 @@ def test_what_own_data_says_runs(tmp_path):
 def test_what_the_guide_says_runs_and_its_table_is_the_scripts(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence[report]'")
     shutil.copytree(DOCS / "tutorials", tmp_path / "tutorials")
-    run(tmp_path / "tutorials", "-c", "\n".join(blocks("tutorials/irregular.md")))
+    run(tmp_path / "tutorials", "-c", "\n".join(blocks((DOCS / "tutorials/irregular.md").read_text("utf-8"), "python")))
     few = ("--seeds", 1, "--epochs", 1, "--train", 64, "--runs", "few", "--page", "tutorials/irregular.md")
     run(tmp_path, DOCS / "irregular.py", *few)
     kept = (DOCS / "tutorials/irregular.md").read_text("utf-8")

@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_code import all_blocks, run
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def blocks(page):
-    """Language and text of every fenced block of a page."""
-    return re.findall(r"^```(\w+)\n(.*?)^```$", (DOCS / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    """Language and code of every block of a page."""
+    return all_blocks((DOCS / page).read_text("utf-8"))
 
 
 def file_of(text):
@@ -40,20 +41,7 @@ def follow(page, folder):
                 assert command[0] == "remanence"
                 words = ["-W", "ignore", "-m", *command]
                 script.append(f"subprocess.run([sys.executable, *{words}], check=True)")
-    return run(folder, "-u", "-c", "\n".join(script))
-
-
-def run(folder, *words):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", *words],
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return run(folder, "-W", "ignore", "-u", "-c", "\n".join(script))
 
 
 @pytest.mark.long
