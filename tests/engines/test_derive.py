@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+import remanence as rm
 from remanence.engines.cpp import engine as host
 from remanence.engines.cpp.compiler import HERE, library
 from remanence.engines.kernels.derive import cpp, derived, operations, triton
@@ -536,3 +537,11 @@ def test_slopes_stay_precise_where_the_forget_value_rounds_to_one(name: str) -> 
     usual = true.abs() > 1e-37
     assert (forget[usual] == 1).any() or name == "power_law"
     assert (((found - true) / true).abs()[usual] < 1e-5).all()
+
+
+def test_deriving_a_cell_does_not_seed_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights on a GPU would otherwise depend on whether their cell was derived while the layer was made."""
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    rm.PhasedLSTM(2, 3, leak=0.0123)  # a cell that was not derived before
+    assert seeded == []

@@ -492,7 +492,7 @@ def make_task(
 def start(cell: Cell, weights: dict[str, Tensor], seed: int) -> None:
     """Apply the cell's own initialisation: a weight such as a period cannot be any random value."""
     with torch.random.fork_rng(devices=()), torch.no_grad():
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would seed all devices
         cell.initialise(weights)
 
 

@@ -96,7 +96,7 @@ def export(model: Model, path: str | Path, to: str, also: Sequence[str] = ()) ->
     expect_one_file(model, to)
     try:
         with files.whole(path) as temporary, torch.no_grad(), torch.random.fork_rng(devices=[]), quiet():
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)  # `torch.manual_seed` would seed all devices
             given = example(model, names, *SHAPE)
             run = maker(model, given, dynamic(model, given), temporary)
             found = [held_to(model, run, example(model, names, *shape)) for shape in OTHER_SHAPES]

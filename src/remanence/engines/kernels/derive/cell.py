@@ -246,7 +246,7 @@ def _sample(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Sample tensors to run a cell with, weights as initialised; the blocks are a separate mapping."""
     with ONE_AT_A_TIME, torch.random.fork_rng(devices=()):  # a cell may initialise its weights from that generator
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would seed all devices
 
         def draw(*shape: int) -> Tensor:
             return torch.randn(shape, dtype=torch.float64, device="cpu").to(dtype)
