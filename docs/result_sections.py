@@ -106,9 +106,14 @@ class Section:
 
     @property
     def epochs(self) -> tuple[str, str]:
-        """Epochs trained, and epochs of the `paper` preset."""
-        trained = sorted({run.result["epochs"] for run in self.every_run})
-        whole = sorted({registry.find(self.experiment.id, "paper").models[name].training.epochs for name in self.runs})
+        """Epochs trained, and epochs of the `paper` preset: of the models that run by default, if there are any."""
+        usual = [name for name in self.runs if name in self.experiment.usual]
+        return self.epochs_of(usual or list(self.runs))
+
+    def epochs_of(self, models: Sequence[str]) -> tuple[str, str]:
+        """Epochs that these models trained, and epochs of the `paper` preset."""
+        trained = sorted({run.result["epochs"] for name in models for run in self.runs[name]})
+        whole = sorted({registry.find(self.experiment.id, "paper").models[name].training.epochs for name in models})
         return span(trained), span(whole)
 
 
@@ -187,7 +192,7 @@ def scores(section: Section) -> str:
     rows = []
     for name, outcomes in section.outcomes.items():
         good = [run.score * report.scale for run in outcomes if run.score is not None and not run.failed]
-        number = experiment.published.get(report.score, {}).get(name)
+        number = experiment.published.get(report.score, {}).get(experiment.published_of(name))
         reaching = [run.updates_to_reach for run in outcomes if run.updates_to_reach is not None]
         rows.append(
             (
@@ -306,8 +311,13 @@ def conditions(section: Section, verdict: Judgement) -> str:
     days = sorted({machine["started"][:10] for machine in machines})
     times = ", ".join(f"`{name}` {max(run.seconds for run in each):.0f}" for name, each in section.runs.items())
     interrupted = sum(run.interrupted for run in runs)
+    extra = "".join(
+        f" (`{name}` {' of '.join(dict.fromkeys(section.epochs_of([name])))})"
+        for name in section.runs
+        if name in section.experiment.extra
+    )
     lines = [
-        f"Trained for {section.epochs[0]} epochs; the `paper` preset has {section.epochs[1]}. "
+        f"Trained for {section.epochs[0]} epochs{extra}; the `paper` preset has {section.epochs[1]}. "
         f"`remanence show {section.experiment.id}` lists what the paper leaves open and what we chose.",
         f"{shared('{name}')}, {days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
         f"{shared('remanence {remanence}, torch {torch}, CUDA {cuda}, Python {python}')}.",

@@ -112,7 +112,12 @@ def published_and_ours(experiment: Experiment, found: Mapping[str, list[results.
     """Published scores and ours, one line per model."""
     report = experiment.report
     numbers = experiment.published.get(report.score, {})
-    published = {name: results.published(numbers[name], report.digits) for name in experiment.models if name in numbers}
+    keys = {name: experiment.published_of(name) for name in experiment.models if name in (*experiment.usual, *found)}
+    published = {
+        name: results.published(numbers[key], report.digits) + ("" if key == name else " (quoted)")
+        for name, key in keys.items()
+        if key in numbers
+    }
     if report.reach is not None and not published:
         what = f"updates to {report.reach * report.scale:g} %"
         ours = {
