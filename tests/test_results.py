@@ -164,7 +164,7 @@ def test_scores_in_the_table_are_those_in_the_files(path):
         assert row[heading] == mean_and_std(good, report.digits)
         marked = [shown(score) + "!" * bad for score, bad in zip(scores, failed, strict=True)]
         assert row["single runs"] == ", ".join(marked)
-        number = experiment.published.get(report.score, {}).get(model)
+        number = experiment.published.get(report.score, {}).get(experiment.published_of(model))
         assert row["published"].split(" +- ")[0] == (shown(number.mean) if number else "-")
         if number:
             assert float(row["difference"]) == pytest.approx(statistics.fmean(good) - number.mean, abs=0.006)
