@@ -97,10 +97,10 @@ def content(name: str) -> str:
         return cpu().markdown()
     if name == "profile":
         return profile()
-    if name == "layers":
-        return every_layer(bench.load(BENCH / "h200-layers.json")).markdown()
+    if name in ("layers", "quoted"):
+        return every_layer(bench.load(BENCH / f"h200-{name}.json")).markdown()
     report = bench.load(BENCH / f"{name}.json")
-    chosen = [every_layer(report)] if name == "h200-layers" else bench.tables(report)
+    chosen = [every_layer(report)] if name in ("h200-layers", "h200-quoted") else bench.tables(report)
     tables = "\n\n".join(table.markdown() for table in chosen)
     return f"{where(report.machine)}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
 
