@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .base import BuiltCell, Weights, wide
+from .exponential import matrix_exponential
 from .modrelu import THRESHOLD, ModReLUCell
 
 Start = Literal["cayley", "henaff"]
@@ -63,7 +64,7 @@ class ExpRNNCell(BuiltCell):
     def built(self, weights: Weights) -> dict[str, Tensor]:
         weight_ih, skew = weights["weight_ih"], weights["skew"]
         # In float64: repeated squaring in float32 loses two decimal digits at a few hundred units.
-        matrix = torch.linalg.matrix_exp(skew_symmetric(skew.double(), len(weight_ih))).to(wide(skew.dtype))
+        matrix = matrix_exponential(skew_symmetric(skew.double(), len(weight_ih))).to(wide(skew.dtype))
         return {"weight_ih": weight_ih, "weight_hh": matrix, THRESHOLD: weights[THRESHOLD]}
 
 
