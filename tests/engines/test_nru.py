@@ -21,6 +21,7 @@ from remanence.cells import NRUCell
 from remanence.engines.machine import float32_products
 
 checking: Any = import_module("remanence.engines.check")
+operator: Any = import_module("remanence.engines.triton.nru.operator")
 
 TRITON = engines.KNOWN["triton"]
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -46,7 +47,14 @@ SPECIAL: dict[str, dict[str, bool]] = {
 }
 
 
+@pytest.fixture(params=[0, 210_000], ids=["from L2", "kept"])
+def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that read the matrices at every step, and those that keep them."""
+    monkeypatch.setattr(operator, "KEPT", request.param)
+
+
 @interprets
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("special", SPECIAL)
 @pytest.mark.parametrize(
     ("memory", "heads", "sizes"),
@@ -68,6 +76,7 @@ def test_kernels_match_the_loop_interpreted(memory: int, heads: int, sizes: tupl
 
 
 @interprets
+@pytest.mark.usefixtures("kept")
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_sizes_match_the_loop_interpreted(data: Any) -> None:
@@ -203,11 +212,14 @@ SIZES = {  # memory, heads, then T, B, I, H
 
 @on_gpu
 @pytest.mark.gpu
+@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("precision", [checking.FULL, checking.TF32, checking.BFLOAT16, checking.FLOAT16], ids=str)
 @pytest.mark.parametrize("special", SPECIAL)
 @pytest.mark.parametrize("size", SIZES)
 def test_on_a_gpu(size: str, special: str, precision: Any) -> None:
     memory, heads, *sizes = SIZES[size]
+    if operator.KEPT and size not in ("one unit", "copy", "broken"):
+        pytest.skip("too large to keep")
     with float32_products(precision.tf32):
         task = checking.make_task(
             NRUCell(memory, heads), checking.Sizes(*sizes), precision.dtype, CUDA, **SPECIAL[special]

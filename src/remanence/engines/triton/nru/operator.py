@@ -5,6 +5,7 @@ Shapes and names are those of `kernels`; the replica dimension N is always prese
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +28,8 @@ NARROW = 128
 """Number of units up to which four warps are faster than eight."""
 TILES = ((256, 32, 3), (128, 32, 3), (64, 32, 2), (32, 16, 1))
 """Columns and depth of a matmul tile, and number of pipeline stages; the first that fits into shared memory is used."""
+KEPT = 0
+"""Largest size of the matrices in bytes for which `kept` is used: never, as long as it has not been timed on a GPU."""
 AT_A_TIME = 512
 """Number of values processed at a time, per row."""
 
@@ -68,8 +71,6 @@ STATES = "Tensor states, Tensor memories, Tensor writes, Tensor norms"
 )
 def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
     """Initial and all hidden states, `(N, T + 1, B, H)`, final memory, all memories, the writes and their norms."""
-    from .kernels import forward_kernel
-
     given, (heads, side, reverse, precision) = _laid_out(arguments[:FIELDS]), arguments[FIELDS:]
     count, steps, rows, _ = given.inputs.shape
     units, size = given.weight_mh.shape[1:]
@@ -84,7 +85,7 @@ def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
         *(projected, *_matrices(given, precision), given.bias_ih, given.bias_write, given.lengths),
         *(states, memories, writes, norms),
     )
-    _start(forward_kernel, units, given, (heads, side, reverse, precision), tensors)
+    _start("forward_kernel", units, given, (heads, side, reverse, precision), tensors)
     return states, memories[:, -1].clone(), memories, writes, norms
 
 
@@ -96,8 +97,6 @@ def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
 )
 def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
     """Gradients of all operands except the lengths; those of the inputs, which may be large, only if needed."""
-    from .kernels import backward_kernel
-
     given, (heads, side, reverse, precision) = _laid_out(arguments[:FIELDS]), arguments[-PARTS:]
     states, memories, writes, norms, d_states, d_last, needs_inputs = arguments[FIELDS:-PARTS]
     count, steps, rows, _ = given.inputs.shape
@@ -111,7 +110,7 @@ def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
         *(*_matrices(given, precision), given.lengths, states, writes, norms),
         *(d_states, d_hidden, d_memory, d_pre, d_writes, norms.new_empty(count, rows, 2 * heads)),
     )
-    _start(backward_kernel, units + memories.shape[-1], given, (heads, side, reverse, precision), tensors)
+    _start("backward_kernel", units + memories.shape[-1], given, (heads, side, reverse, precision), tensors)
     with matrix_products(precision == "tf32"):
         pre, wrote = d_pre.flatten(1, 2), d_writes.flatten(1, 2)
         before = memories[:, :-1].to(given.inputs.dtype).flatten(1, 2)
@@ -148,23 +147,42 @@ def _matrices(given: Given, precision: str) -> tuple[Tensor, ...]:
 
 
 def _start(
-    kernel: Any, columns: int, given: Given, kind: tuple[int, int, bool, str], tensors: tuple[Tensor | None, ...]
+    name: str, columns: int, given: Given, kind: tuple[int, int, bool, str], tensors: tuple[Tensor | None, ...]
 ) -> None:
     """Launch a kernel whose widest matmul has this many columns."""
+    from . import kept, kernels
+
     count, steps, rows, _ = given.inputs.shape
     units, size = given.weight_mh.shape[1:]
     if not rows:
         return
+    grid, numbers = (count * -(-rows // ROWS),), (steps, rows, units)
+    if _kept_bytes(kind, units, size, given.inputs.itemsize) <= KEPT:
+        starting.start(getattr(kept, name), _kept_constants, (*kind, size, units), grid, tensors, numbers)
+        return
     chip = tiling.chip(given.inputs.device)
     tile = next(tile for tile in TILES if _bytes(tile, given.inputs.itemsize) <= chip.shared or tile is TILES[-1])
-    starting.start(
-        kernel,
-        _constants,
-        (*kind, size, tile, columns, units),
-        (count * -(-rows // ROWS),),
-        tensors,
-        (steps, rows, units),
-    )
+    starting.start(getattr(kernels, name), _constants, (*kind, size, tile, columns, units), grid, tensors, numbers)
+
+
+def _kept_bytes(kind: tuple[int, int, bool, str], units: int, size: int, itemsize: int) -> float:
+    """Registers that the matrices take in `kept`, in bytes; infinite if these kernels cannot run."""
+    heads, side, _, precision = kind
+    if not _part(side, size):
+        return math.inf
+    all_units, all_memory, all_writes = _padded(heads, side, size, units)
+    split = 2 if precision == "tf32x3" and itemsize == 4 else 1  # in a rounded part and the rest
+    return split * itemsize * (all_units + all_memory) * (all_units + all_writes)
+
+
+def _padded(heads: int, side: int, size: int, units: int) -> tuple[int, int, int]:
+    """Sizes of the hidden state, the memory and the writes in `kept`; tensor cores take at least sixteen."""
+    return tuple(max(16, tiling.power_of_two(length)) for length in (units, size, 2 * heads + 4 * side))  # type: ignore[return-value]
+
+
+def _part(side: int, size: int) -> int:
+    """Rows of the outer product per head, if every head has whole rows and they fit into registers; otherwise 0."""
+    return size // side if size % side == 0 and size <= MOST_FACTORED else 0
 
 
 def _bytes(tile: tuple[int, int, int], itemsize: int) -> int:
@@ -185,7 +203,7 @@ def _constants(
 ) -> dict[str, Any]:
     power = tiling.power_of_two
     most, depth, stages = tile
-    part = size // side if size % side == 0 and size <= MOST_FACTORED else 0
+    part = _part(side, size)
     every, square = power(heads if part else 2 * heads, 1), power(side, 2)  # Triton cannot compile all-ones shapes
     return {
         "M": size,
@@ -204,6 +222,27 @@ def _constants(
         "REVERSE": reverse,
         "num_warps": 4 if units <= NARROW else 8,
         "num_stages": stages,
+    }
+
+
+def _kept_constants(heads: int, side: int, reverse: bool, precision: str, size: int, units: int) -> dict[str, Any]:
+    power, part = tiling.power_of_two, _part(side, size)
+    all_units, all_memory, all_writes = _padded(heads, side, size, units)
+    return {
+        "M": size,
+        "HEADS": 2 * heads,
+        "SIDE": side,
+        "ALL_HEADS": power(heads, 1),
+        "ALL_SIDE": power(side, 2),
+        "PART": part,
+        "ALL_PART": power(part, 1),
+        "ALL_UNITS": all_units,
+        "ALL_MEMORY": all_memory,
+        "ALL_WRITES": all_writes,
+        "ROWS": ROWS,
+        "PRECISION": precision,
+        "REVERSE": reverse,
+        "num_warps": min(16, max(4, all_units // 8)),
     }
 
 
