@@ -47,8 +47,8 @@ MULTIPLES = {"urnn": 2, "goru": 2, "eurnn": 4}
 """Cells whose number of units must be a multiple: complex numbers take two units, rotations two numbers."""
 BIASED = ("exprnn", "urnn", "eurnn")
 """Cells that always have a bias."""
-KINKED = ("nru", "exprnn", "urnn", "eurnn", "goru", "sru")
-"""Cells with ReLU or modReLU: a unit near a kink may have another derivative after rounding. On a GPU they are compared
+KINKED = ("phased", "nru", "exprnn", "urnn", "eurnn", "goru", "sru")
+"""Cells with a periodic time gate, ReLU or modReLU: a unit near a kink may have another derivative after rounding. On a GPU they are compared
 in full float32, in which that is rare."""
 ENGINES = {"cpu": ("auto", "c++", "cpu", "torch"), "cuda": ("auto", "cuda", "triton", "torch")}
 THREADS = (1, 1, 1, 2, 3)
