@@ -48,8 +48,8 @@ MULTIPLES = {"urnn": 2, "goru": 2, "eurnn": 4}
 BIASED = ("exprnn", "urnn", "eurnn")
 """Cells that always have a bias."""
 KINKED = ("phased", "nru", "exprnn", "urnn", "eurnn", "goru", "sru")
-"""Cells with a periodic time gate, ReLU or modReLU: a unit near a kink may have another derivative after rounding. On a GPU they are compared
-in full float32, in which that is rare."""
+"""Cells with a periodic time gate, ReLU or modReLU: a unit near a kink may have another derivative after rounding. On a
+GPU they are compared in full float32, in which that is rare."""
 ENGINES = {"cpu": ("auto", "c++", "cpu", "torch"), "cuda": ("auto", "cuda", "triton", "torch")}
 THREADS = (1, 1, 1, 2, 3)
 STRIDES = ("plain", "transposed", "sliced", "repeated", "shifted")
