@@ -33,6 +33,20 @@ def test_a_power_law_is_recognised_at_any_age(exponent, age):
     numpy.testing.assert_allclose(found.power_law(STEPS)[:, 0], curve, rtol=1e-4)
 
 
+def test_a_sum_of_similar_exponentials_is_no_power_law():
+    curve = numpy.mean([numpy.exp(-STEPS / timescale) for timescale in (9.9, 10.0, 10.1)], 0)
+    found = analysis.fit_decay(STEPS, curve)
+    assert found.power_law_aic < found.exponential_aic  # it bends a little
+    assert found.exponent > 100
+    assert found.better == ["exponential"]
+
+
+def test_a_sum_of_exponentials_of_all_scales_is_a_power_law():
+    scales = numpy.geomspace(0.5, 5000, 60)
+    curve = (numpy.exp(-STEPS[:, None] / scales) * scales**-0.5).sum(1)
+    assert analysis.fit_decay(STEPS, curve).better == ["power law"]
+
+
 def test_the_curves_of_the_first_figure_are_distinguished():
     curves = analysis.decay_curves(steps=200, rate=0.97, exponent=0.3)
     found = analysis.fit_decay(curves.steps, numpy.stack((curves.exponential, curves.power_law), 1))

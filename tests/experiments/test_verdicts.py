@@ -169,9 +169,13 @@ def test_the_published_level_needs_the_published_settings():
     experiment = find("plstm/pmnist-256", "paper")
     published = experiment.published["accuracy"]["plstm"].mean / 100
     near, far = ([published + shift + part / 1000 for part in (-1, 0, 1)] for shift in (0, 0.1))
+    other = experiment.published["accuracy"]["lstm"].mean / 100
+    lstm = runs([other - 0.001, other, other + 0.001])
 
-    def last(scores, changed=""):
-        return decide(Evidence(experiment, {"plstm": runs(scores)}, changed))[-1].verdict
+    def last(scores, changed="", lstm=lstm):
+        return decide(Evidence(experiment, {"plstm": runs(scores), "lstm": lstm}, changed))[-1].verdict
+
+    assert last(near, lstm=[]) == "open"  # a model is missing
 
     assert (last(near), last(far), last(far, "fewer epochs"), last(far[:1])) == (
         "holds",
@@ -185,6 +189,20 @@ def test_a_smoke_run_tests_no_claim():
     assert {claim.verdict for claim in decide(Evidence(find("plstm/pmnist-256", "smoke"), {"plstm": runs(CLEAR)}))} == {
         "not tested here"
     }
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (runs([0.3, 0.31, 0.32]), runs([0.8, 0.81, 0.82]), "does not hold"),
+        (runs([0.8, 0.81, 0.82]), runs([0.3, 0.31, 0.32]), "open"),  # better, but it has not learned the task
+        (runs([0.3, 0.31, 0.32]), runs([0.25, 0.33, 0.4]), "open"),
+        (runs([0.3, 0.31, 0.32]), runs([0.8, 0.81, 0.82], length=2000), "open"),
+        (runs([0.3]), runs([0.8]), "open"),
+    ],
+)
+def test_of_models_that_never_reach_the_level_a_clearly_better_score_refutes(ours, theirs, expected):
+    assert verdict(FEWEST, COPY, plstm=ours, lstm=theirs) == expected
 
 
 @pytest.mark.parametrize("id", parts_of_claims())

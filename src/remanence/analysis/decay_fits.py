@@ -5,7 +5,8 @@
 
 Both are fitted to the logarithm of a curve by least squares. The power law has an age a, because the memory of a unit
 may be older than the first point of the curve. With a = 1 it is (n + 1)^(-p). As a grows it becomes the exponential, so
-it always fits about as well; Akaike's information criterion decides whether the third parameter is worth it.
+it always fits about as well; Akaike's information criterion decides whether the third parameter is worth it, and an age
+far beyond the last point counts as an exponential.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ LEAST_POINTS = 5
 """Fewer points cannot distinguish two curves with up to three parameters."""
 ROUNDING = 1e-4
 """Relative errors below this are rounding, and no reason to prefer one form."""
+OLDEST = 10.0
+"""Above this many times the last step, an age is no sign of a power law: the rate of decay, p / (a + n), changes by
+less than a tenth over the curve, as it also does for other slow bends, such as a sum of similar exponentials."""
 AGES = 121
 """Number of ages on the grid before the best one is refined."""
 
@@ -54,7 +58,8 @@ class DecayFits(Result):
     power_law_aic: Numbers
     """Akaike information criterion of the power law."""
     better: list[str | None]
-    """"exponential" or "power law", whichever has the smaller AIC; None if neither was fitted."""
+    """"exponential" or "power law", whichever has the smaller AIC; "exponential" too if the age is more than `OLDEST`
+    times the last fitted step; None if neither was fitted."""
 
     def exponential(self, steps: Any) -> Numbers:
         """The fitted exponentials at the given steps, `(N, C)`."""
@@ -107,7 +112,8 @@ def fit_decay(steps: Any, curves: Any, *, floor: float = 1e-6) -> DecayFits:
         "power_law_aic": _aic(power_squares, points, 3),
     }
     parts = {name: numpy.where(enough, values, numpy.nan) for name, values in parts.items()}
-    simpler = parts["exponential_aic"] <= parts["power_law_aic"]
+    last = numpy.where(used, x, 0.0).max(0)
+    simpler = (parts["exponential_aic"] <= parts["power_law_aic"]) | (age > OLDEST * last)
     words = [("exponential" if left else "power law") if ok else None for left, ok in zip(simpler, enough, strict=True)]
     return DecayFits(points=points, better=words, **parts)
 

@@ -208,16 +208,38 @@ def p_value(p: float) -> str:
 
 
 def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether the first model reaches the level after fewer updates than each of the others."""
+    """Whether the first model reaches the level after fewer updates than each of the others.
+
+    If neither of two models ever reaches it, a clearly better score of the other after as many updates refutes that.
+    """
     first, others = part["fewest"], part["of"]
     found = {name: [run.updates_to_reach for run in evidence.found[name]] for name in (first, *others)}
     words = "; ".join(f"{name} {reached(updates)}" for name, updates in found.items())
     because = f"Updates to a validation {level_of(evidence)}: {words}."
     limit = ERROR / len(others)
     verdicts = [faster(evidence.found[first], evidence.found[name], limit) for name in others]
+    ahead = [name for name in others if ahead_without_reaching(name, first, evidence, limit)]
+    if ahead:
+        means = ", ".join(
+            f"{name} {evidence.shown(statistics.fmean(evidence.scores(name)))}" for name in (first, *ahead)
+        )
+        return "does not hold", f"{because} After as many updates: {means}."
     if all(one == "holds" for one in verdicts):
         return "holds", because
     return ("does not hold" if "does not hold" in verdicts else "open"), because
+
+
+def ahead_without_reaching(name: str, first: str, evidence: Evidence, limit: float) -> bool:
+    """Whether neither reached the level, and a model has a clearly better score than the first after as many updates."""
+    runs = [*evidence.found[first], *evidence.found[name]]
+    theirs, ours = evidence.scores(name), evidence.scores(first)
+    if len({run.updates for run in runs}) > 1 or any(run.updates_to_reach for run in runs):
+        return False
+    if min(len(theirs), len(ours)) < 2:
+        return False
+    one = difference(Sample.of(theirs), Sample.of(ours))
+    sign = -1 if evidence.lower_is_better() else 1
+    return ordered([(sign * one.value, one.p)], limit) == "holds"
 
 
 def faster(first: Sequence[Outcome], second: Sequence[Outcome], limit: float) -> Verdict:
@@ -350,13 +372,16 @@ def level(evidence: Evidence) -> Claim:
     }
     values = ", ".join(f"{name} {evidence.shown(one.value, '+')}" for name, one in compared.items())
     clear = [name for name, one in compared.items() if one.is_clear]
+    missing = [name for name in published if name in experiment.usual and name not in measured]
     if clear:
         verdict: Verdict = "open" if evidence.changed else "does not hold"
         because = f"Here minus published: {values}; beyond the spread of the runs for {', '.join(clear)}."
     else:
         few = any(len(evidence.scores(name)) < FEWEST for name in measured)
-        verdict = "open" if few or evidence.changed else "holds"
+        verdict = "open" if few or missing or evidence.changed else "holds"
         because = f"Here minus published: {values}; all within the spread of the runs."
+        if missing:
+            because += f" There is no score of {', '.join(missing)} yet."
         if few:
             because += " There are too few runs to conclude more."
     return Claim(words, verdict, because)

@@ -242,7 +242,7 @@ def _kept_constants(heads: int, side: int, reverse: bool, precision: str, size: 
         "ROWS": ROWS,
         "PRECISION": precision,
         "REVERSE": reverse,
-        "num_warps": min(16, max(4, all_units // 8)),
+        "num_warps": 8 if all_units >= 64 else 4,
     }
 
 
