@@ -230,7 +230,7 @@ def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 
 def ahead_without_reaching(name: str, first: str, evidence: Evidence, limit: float) -> bool:
-    """Whether neither reached the level, and a model has a clearly better score than the first after as many updates."""
+    """Whether neither reached the level, and a model scored clearly better than the first after as many updates."""
     runs = [*evidence.found[first], *evidence.found[name]]
     theirs, ours = evidence.scores(name), evidence.scores(first)
     if len({run.updates for run in runs}) > 1 or any(run.updates_to_reach for run in runs):
