@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-all attack lint types package docs tutorial irregular picture campaign results clean
+.PHONY: demo test test-all attack attack-gpu lint types package docs tutorial irregular picture campaign results clean
 
 demo: $(STAMP)
 	$(BIN)/remanence demo
@@ -26,6 +26,15 @@ attack: $(STAMP)
 	$(BIN)/python tests/attack/differential.py --cases $(CASES)
 	$(BIN)/python tests/attack/soak.py --kills $(KILLS)
 	$(BIN)/python -m pytest -q tests/attack -m slow
+
+# The same for the kernels of a GPU: random layers, then a few under each tool of compute-sanitizer. GPU_PYTHON has torch for CUDA.
+GPU_PYTHON ?= python3
+attack-gpu:
+	PYTHONPATH=src $(GPU_PYTHON) tests/attack/differential.py --device cuda --cases 2000
+	for tool in memcheck racecheck synccheck; do for engine in cuda triton; do \
+		PYTHONPATH=src compute-sanitizer --tool $$tool --error-exitcode 1 \
+			$(GPU_PYTHON) tests/attack/differential.py --device cuda --engine $$engine --cases 100 || exit 1; \
+	done; done
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
