@@ -12,7 +12,8 @@
 // sends every thread block the part for its units, and sums the shares that it receives, always in the same order. Data is
 // sent by st.async, which signals an mbarrier of the receiver: a step waits for one mbarrier and nothing else. There are two
 // receive buffers, used alternately. A thread block writes to a buffer again only after it has received the next data from
-// all others, who send it after they have read that buffer; so nobody reads it any more.
+// all others, who send it after they have read that buffer; so nobody reads it any more. All threads of a thread block wait
+// equally often, so that a cluster of one thread block needs no mbarrier, only __syncthreads (chip.cuh).
 //
 // Matmuls have float16 operands and float32 accumulators. Float16 has the precision of TF32. To have its range too, the
 // part of the matrix that a warp keeps is scaled by a power of two, and so are the gradients of the four units of a warp in
