@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from differential import Case, attack, attacked, difference, reproducer
+from differential import KINKED, Case, attack, attacked, difference, reproducer
 
 from remanence.engines import KNOWN
 
@@ -29,7 +29,9 @@ def test_a_case_is_its_seed():
 
 
 def test_a_wrong_engine_is_found_and_told_in_a_line(monkeypatch):
-    seed = next(n for n in range(1000) if (c := Case.drawn(n, "cpu")).engine == "cpu" and attacked(c, "cpu") is None)
+    cases = (Case.drawn(n, "cpu") for n in range(1000))
+    exact = (case for case in cases if case.engine == "cpu" and case.cell not in KINKED)
+    seed = next(case.seed for case in exact if attacked(case, "cpu") is None)
     right = KNOWN["cpu"].run
 
     def wrong(task):
