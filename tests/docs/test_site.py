@@ -70,6 +70,7 @@ def test_every_room_that_users_import_has_an_api_page():
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_gate_pictures_are_drawn_for_every_gate(tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'remanence-rnn[report]'")
     from remanence import gates

@@ -49,6 +49,7 @@ def test_the_search_works_from_a_file(rendered, site):
     assert any("how-to/long-sequences.html" in link for link in found)
 
 
+@pytest.mark.slow
 def test_on_a_phone_no_page_is_wider_than_the_screen(rendered, site):
     pages = sorted(path.as_uri() for path in site.rglob("*.html") if path.name != "404.html")
     measure = site / "measure.html"

@@ -52,6 +52,7 @@ def execute(folder):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_every_cell_runs_and_prints_and_draws_as_in_the_repository(run, kept):
     """All but the numbers that depend on how a processor rounds: lines and pictures, not their digits."""
     assert [cell["source"] for cell in run["cells"]] == [cell["source"] for cell in kept["cells"]]
@@ -60,6 +61,7 @@ def test_every_cell_runs_and_prints_and_draws_as_in_the_repository(run, kept):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_models_learn_what_the_text_says(run):
     """Set timescales or a power law learn to copy; short timescales do not. Chance is 0.25."""
     shares = {
@@ -70,6 +72,7 @@ def test_models_learn_what_the_text_says(run):
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_units_that_hold_longest_are_needed_more_than_others(run):
     pattern = r"(LSTM|pLSTM): all units (.*), without the .* that hold longest (.*),\n.* of the others (.*) \+- "
     found = re.findall(pattern, printed(run))

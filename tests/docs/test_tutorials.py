@@ -93,9 +93,8 @@ def change(folder, diff):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=() if page == "add-a-task" else pytest.mark.slow) for page in HOW_TO]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", HOW_TO)
 def test_a_contributor_can_follow_the_page(page, tmp_path):
     for name in COPIED:
         source = DOCS.parent / name

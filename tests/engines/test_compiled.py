@@ -49,7 +49,7 @@ def compiled(kernel: Any, constants: dict[str, Any], element: str) -> Any:
 
 @pytest.mark.parametrize(("element", "precision"), [("fp32", "tf32"), ("bf16", "tf32")], ids=["TF32", "bfloat16"])
 @pytest.mark.parametrize("direction", ["forward_kernel", "backward_kernel"])
-@pytest.mark.parametrize("form", ["kept", "kernels"])
+@pytest.mark.parametrize("form", ["kept", pytest.param("kernels", marks=pytest.mark.slow)])
 def test_kernels_of_the_nru(form: str, direction: str, element: str, precision: str) -> None:
     """At the size of the copy task: 128 units, 64 entries of memory, 4 heads."""
     kind = (4, 16, False, precision, 64)

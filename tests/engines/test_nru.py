@@ -77,7 +77,7 @@ def test_kernels_match_the_loop_interpreted(memory: int, heads: int, sizes: tupl
 
 @interprets
 @pytest.mark.usefixtures("kept")
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_sizes_match_the_loop_interpreted(data: Any) -> None:
     heads, factor = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))

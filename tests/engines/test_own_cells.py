@@ -191,7 +191,8 @@ SOON = ("phased", "a part apart, whole")
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
 @pytest.mark.parametrize(
-    "special", [pytest.param(False, id="plain", marks=pytest.mark.long), pytest.param(True, id="special")]
+    "special",
+    [pytest.param(False, id="plain", marks=[pytest.mark.long, pytest.mark.slow]), pytest.param(True, id="special")],
 )
 @pytest.mark.parametrize(
     "name", [name if name in SOON else pytest.param(name, marks=pytest.mark.long) for name in SIMULATED]

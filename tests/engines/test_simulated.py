@@ -271,12 +271,12 @@ def test_few_steps_from_a_state_of_zeros(cell, steps, sizes, precision, monkeypa
 @pytest.mark.parametrize(
     ("cell", "units", "dtype"),
     [
-        (LSTMCell(PowerLaw(), coupled=True), 30, torch.float32),
         (LSTMCell(PowerLaw(), coupled=True), 30, torch.bfloat16),
-        (LSTMCell(Fast()), 29, torch.bfloat16),
-        (JANETCell(Fast()), 29, torch.float32),
         (GRUCell(Fast()), 29, torch.float32),
-        (GRUCell(Fast()), 30, torch.bfloat16),
+        pytest.param(LSTMCell(PowerLaw(), coupled=True), 30, torch.float32, marks=pytest.mark.slow),
+        pytest.param(LSTMCell(Fast()), 29, torch.bfloat16, marks=pytest.mark.slow),
+        pytest.param(JANETCell(Fast()), 29, torch.float32, marks=pytest.mark.slow),
+        pytest.param(GRUCell(Fast()), 30, torch.bfloat16, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -562,7 +562,15 @@ def test_a_kernel_that_does_not_wait_is_detected(case, forgotten, libraries, mon
 
 @pytest.mark.long
 @every_scheme
-@pytest.mark.parametrize("cell", [LSTMCell(PowerLaw()), GRUCell(PowerLaw()), JANETCell(Sigmoid())], ids=str)
+@pytest.mark.parametrize(
+    "cell",
+    [
+        GRUCell(PowerLaw()),
+        pytest.param(LSTMCell(PowerLaw()), marks=pytest.mark.slow),
+        pytest.param(JANETCell(Sigmoid()), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_the_compiler_is_told_how_results_are_laid_out(cell, sizes, precision, monkeypatch) -> None:
     """Strides of the gradients of two stacked layers, which the kernel stores in one tensor."""
     force(sizes, monkeypatch)

@@ -31,6 +31,7 @@ def states(sweep):
     return [sweep.state(unit).name for unit in sweep.units]
 
 
+@pytest.mark.slow
 def test_results_are_those_of_a_plain_run_though_a_node_dies(tmp_path, cluster):
     sweep = small(tmp_path / "sweep", (), range(1, 5), 1, train__lr=["1e-3", "1e-2"])
     (_, second) = cluster.list_all_nodes()

@@ -99,9 +99,7 @@ def test_compiled_models_with_dropout_do_what_they_do_in_one_process(tmp_path):
     expect_close(tmp_path / "1" / "runs", tmp_path / "2" / "runs")
 
 
-@pytest.mark.parametrize(
-    "kind", ["words with averages", *map(by_hand, (k for k in KINDS if k != "words with averages"))]
-)
+@pytest.mark.parametrize("kind", [*map(by_hand, KINDS)])
 def test_killed_at_random_moments(tmp_path, kind, undisturbed):
     chance = random.Random(kind)
     for _ in range(KILLS):
