@@ -23,6 +23,8 @@ BENCH = DOCS.parent / "results" / "bench"
 PLACE = re.compile(r"(<!-- (?P<name>(?!end)[a-z0-9-]+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 GATES = ("fast", "power_law")
 PRECISIONS = {"tf32": "TF32", "bf16": "bfloat16", "full": "full float32"}
+EVERY_LAYER = ("layers", "quoted")
+"""Files of an H200 whose table has a row per layer."""
 CPUS = {"two-cpu-cores": "2 ARM cores", "two-x86-cores": "2 x86 cores", "sixteen-x86-cores": "16 x86 cores"}
 """Files with a table of the page for users, and what their machines are called there."""
 
@@ -97,10 +99,10 @@ def content(name: str) -> str:
         return cpu().markdown()
     if name == "profile":
         return profile()
-    if name in ("layers", "quoted"):
+    if name in EVERY_LAYER:
         return every_layer(bench.load(BENCH / f"h200-{name}.json")).markdown()
     report = bench.load(BENCH / f"{name}.json")
-    chosen = [every_layer(report)] if name in ("h200-layers", "h200-quoted") else bench.tables(report)
+    chosen = [every_layer(report)] if name.removeprefix("h200-") in EVERY_LAYER else bench.tables(report)
     tables = "\n\n".join(table.markdown() for table in chosen)
     return f"{where(report.machine)}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
 

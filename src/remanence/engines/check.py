@@ -37,7 +37,7 @@ from ..names import lookup
 from . import agreement, loop
 from .base import Engine, EngineTask
 from .kernels.contract import BY_HAND
-from .machine import device_named, devices, float32_products, tf32_in_recurrent_layers, threads
+from .machine import device_named, devices, float32_products, seeded, tf32_in_recurrent_layers, threads
 from .table import KNOWN
 from .transforms import obstacle
 
@@ -491,8 +491,7 @@ def make_task(
 
 def start(cell: Cell, weights: dict[str, Tensor], seed: int) -> None:
     """Apply the cell's own initialisation: a weight such as a period cannot be any random value."""
-    with torch.random.fork_rng(devices=()), torch.no_grad():
-        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would seed all devices
+    with seeded(seed), torch.no_grad():
         cell.initialise(weights)
 
 

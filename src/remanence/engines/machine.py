@@ -124,6 +124,14 @@ def matrix_products(tf32: bool) -> AbstractContextManager[None]:
     return _precision(tf32, torch.backends.cuda.matmul)
 
 
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the CPU's default generator inside the block; `torch.manual_seed` would also seed all devices."""
+    with torch.random.fork_rng(devices=()):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
 def float32_products(tf32: bool) -> AbstractContextManager[None]:
     """Select TF32 or full float32 for float32 matmuls on CUDA devices, inside and outside recurrent layers."""
     return _precision(tf32, torch.backends.cudnn.rnn, torch.backends.cuda.matmul)

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils import _pytree as tree
 
 from .. import files
+from ..engines.machine import seeded
 from ..names import lookup
 from ..nn import GRU, LSTM, Recurrent, built_once
 from ..version import DISTRIBUTION
@@ -95,8 +96,7 @@ def export(model: Model, path: str | Path, to: str, also: Sequence[str] = ()) ->
     names = expect_inputs(model, also)
     expect_one_file(model, to)
     try:
-        with files.whole(path) as temporary, torch.no_grad(), torch.random.fork_rng(devices=[]), quiet():
-            torch.default_generator.manual_seed(0)  # `torch.manual_seed` would seed all devices
+        with files.whole(path) as temporary, torch.no_grad(), seeded(0), quiet():
             given = example(model, names, *SHAPE)
             run = maker(model, given, dynamic(model, given), temporary)
             found = [held_to(model, run, example(model, names, *shape)) for shape in OTHER_SHAPES]

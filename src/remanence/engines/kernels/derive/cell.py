@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ....cells import Cell, PointwiseCell
 from ....gates.sound import alone
+from ...machine import seeded
 from .back import way_back
 from .evaluate import evaluated
 from .expression import Expression, apply, constant, substituted, variable, variables
@@ -245,8 +246,7 @@ def _sample(
     units: int = UNITS,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Sample tensors to run a cell with, weights as initialised; the blocks are a separate mapping."""
-    with ONE_AT_A_TIME, torch.random.fork_rng(devices=()):  # a cell may initialise its weights from that generator
-        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` would seed all devices
+    with ONE_AT_A_TIME, seeded(seed):  # a cell may initialise its weights from that generator
 
         def draw(*shape: int) -> Tensor:
             return torch.randn(shape, dtype=torch.float64, device="cpu").to(dtype)

@@ -203,46 +203,44 @@ def _constants(
 ) -> dict[str, Any]:
     power = tiling.power_of_two
     most, depth, stages = tile
-    part = _part(side, size)
-    every, square = power(heads if part else 2 * heads, 1), power(side, 2)  # Triton cannot compile all-ones shapes
+    shared = _shared_constants(heads, side, reverse, precision, size)
+    every, square = shared["ALL_HEADS"], shared["ALL_SIDE"]
     return {
-        "M": size,
-        "HEADS": 2 * heads,
-        "SIDE": side,
-        "ALL_HEADS": every,
-        "ALL_SIDE": square,
-        "PART": part,
-        "ALL_PART": power(max(part, 1), 1),
+        **shared,
         "ENTRIES": min(power(size, 1), max(1, AT_A_TIME // every)),
         "LEFT": min(square, max(1, AT_A_TIME // square)),
-        "ROWS": ROWS,
         "COLUMNS": min(most, max(32, power(columns))),
         "DEPTH": depth,
-        "PRECISION": precision,
-        "REVERSE": reverse,
         "num_warps": 4 if units <= NARROW else 8,
         "num_stages": stages,
     }
 
 
 def _kept_constants(heads: int, side: int, reverse: bool, precision: str, size: int, units: int) -> dict[str, Any]:
-    power, part = tiling.power_of_two, _part(side, size)
     all_units, all_memory, all_writes = _padded(heads, side, size, units)
+    return {
+        **_shared_constants(heads, side, reverse, precision, size),
+        "ALL_UNITS": all_units,
+        "ALL_MEMORY": all_memory,
+        "ALL_WRITES": all_writes,
+        "num_warps": 8 if all_units >= 64 else 4,
+    }
+
+
+def _shared_constants(heads: int, side: int, reverse: bool, precision: str, size: int) -> dict[str, Any]:
+    """Constants of `kernels` and of `kept`."""
+    power, part = tiling.power_of_two, _part(side, size)
     return {
         "M": size,
         "HEADS": 2 * heads,
         "SIDE": side,
-        "ALL_HEADS": power(heads, 1),
-        "ALL_SIDE": power(side, 2),
+        "ALL_HEADS": power(heads if part else 2 * heads, 1),
+        "ALL_SIDE": power(side, 2),  # Triton cannot compile all-ones shapes
         "PART": part,
-        "ALL_PART": power(part, 1),
-        "ALL_UNITS": all_units,
-        "ALL_MEMORY": all_memory,
-        "ALL_WRITES": all_writes,
+        "ALL_PART": power(max(part, 1), 1),
         "ROWS": ROWS,
         "PRECISION": precision,
         "REVERSE": reverse,
-        "num_warps": 8 if all_units >= 64 else 4,
     }
 
 
