@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from differential import KINKED, Case, attack, attacked, difference, reproducer
+from differential import KINKED, ULPS, Case, attack, attacked, difference, moved, numbers_of, reproducer, run
 
 from remanence.engines import KNOWN
 
@@ -51,3 +51,23 @@ def test_numbers_that_are_not_finite_or_of_another_shape_are_differences():
     assert "not finite" in difference({"output": torch.tensor([1, 1, torch.nan])}, truth, 1e-6)
     assert "shape" in difference({"output": torch.ones(2)}, truth, 1e-6)
     assert "got" in difference({}, truth, 1e-6)
+
+
+def condition(seed, ulp):
+    """How far a case of the GPU moves if its weights are rounded."""
+    case = Case.drawn(seed, "cuda")
+    torch.manual_seed(seed)
+    layer = case.layer("loop")
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.mul_(case.scale)
+    numbers = numbers_of(case, layer)
+    truth = run(case, layer, {name: value.double() for name, value in numbers.items()}, "plain")
+    return moved(case, layer, numbers, truth, ulp)
+
+
+def test_rounding_moves_an_ill_conditioned_case_far_and_others_little():
+    """Three layers of NRUs in both directions over 58 steps, a case that is beyond the tolerance in float32."""
+    assert condition(605, ULPS[False]) > 5e-3
+    assert condition(1048, ULPS[False]) < 1e-4
+    assert condition(1048, ULPS[True]) > 5e-3

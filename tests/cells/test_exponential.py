@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import remanence as rm
 from remanence.cells import exponential
 
 
@@ -45,22 +44,3 @@ def test_first_and_second_derivatives() -> None:
 def test_what_it_cannot_compute_is_not_a_number(norm: float) -> None:
     matrix = torch.tensor([[0.0, norm], [-norm, 0.0]], dtype=torch.float64)
     assert exponential.scaled_and_squared(matrix).isnan().all()
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_layer_is_captured_as_a_graph() -> None:
-    layer = rm.ExpRNN(3, 40, device="cuda")
-    x = torch.randn(20, 8, 3, device="cuda")
-
-    def update() -> list[Tensor]:
-        return list(torch.autograd.grad(layer(x)[0].square().sum(), list(layer.parameters())))
-
-    expected = update()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = update()
-    for slope in found:
-        slope.zero_()
-    graph.replay()
-    torch.testing.assert_close(found, expected)

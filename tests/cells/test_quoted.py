@@ -406,3 +406,27 @@ def test_a_matrix_that_is_built_once_gives_the_same(name, bidirectional):
     torch.testing.assert_close(once(x, state), layer(x, state), rtol=0, atol=1e-12)
     assert rm.nn.built_once(once) is once
     assert "weight_hh_l0" in once.state_dict()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@every_layer
+@pytest.mark.parametrize("count", [1, 3])
+def test_training_is_captured_as_a_graph(name: str, count: int) -> None:
+    """One layer, and several side by side."""
+    layers = [drawn(name, dtype=torch.float32, device="cuda") for _ in range(count)]
+    x = torch.randn(STEPS, BATCH, INPUTS, device="cuda")
+
+    def update() -> list[torch.Tensor]:
+        outputs = rm.together(layers, x) if count > 1 else [layers[0](x)]
+        loss = sum(output.square().sum() for output, _ in outputs)
+        return list(torch.autograd.grad(loss, [weight for layer in layers for weight in layer.parameters()]))
+
+    expected = update()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = update()
+    for slope in found:
+        slope.zero_()
+    graph.replay()
+    torch.testing.assert_close(found, expected)

@@ -13,7 +13,7 @@ import remanence as rm
 from remanence import engines
 from remanence.cells import SRUCell
 from remanence.engines.cpp import engine as host
-from remanence.engines.doubled import Doubled, HalfStepCell, _averaged
+from remanence.engines.doubled import Doubled, HalfStepCell
 from remanence.engines.kernels.contract import derivation
 from remanence.engines.machine import float32_products
 
@@ -89,23 +89,33 @@ def test_layers_from_zeros_without_biases_and_in_both_directions(bias: bool) -> 
     torch.manual_seed(0)
     layer = rm.SRU(3, 5, 2, bias=bias, bidirectional=True, dtype=torch.float64, engine="cpu")
     x, lengths = torch.randn(6, 3, 3, dtype=torch.float64), torch.tensor([6, 2, 4])
-    found, state = layer(x, lengths=lengths)
+    results = [layer(x, lengths=lengths)]
+    layer.recompute = 3  # sequences end before the last chunk begins
+    results.append(layer(x, lengths=lengths))
     layer.engine = "loop"
     expected, other = layer(x, lengths=lengths)
-    for one, two in zip((found, *state), (expected, *other), strict=True):
-        torch.testing.assert_close(one, two)
+    for found, state in results:
+        for one, two in zip((found, *state), (expected, *other), strict=True):
+            torch.testing.assert_close(one, two)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_averages_of_all_steps_at_once(reverse: bool) -> None:
-    values = torch.randn(37, 2, dtype=torch.float64)
-    for weight in (0.0, 0.3, 0.999):
-        mean, means = torch.zeros(2, dtype=torch.float64), []
-        for value in values.flip(0) if reverse else values:
-            mean = weight * mean + (1 - weight) * value
-            means.append(mean)
-        expected = torch.stack(means)
-        torch.testing.assert_close(_averaged(values, weight, reverse), expected.flip(0) if reverse else expected)
+@interprets
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@specials
+def test_stacked_tasks_match_the_loop_interpreted(special: dict[str, Any]) -> None:
+    """Several SRUs in one launch."""
+    tasks = [
+        checking.make_task(
+            CELLS["more statistics"], checking.Sizes(9, 4, 3, 6), torch.float32, CPU, seed=seed, **special
+        )
+        for seed in range(3)
+    ]
+    with float32_products(False):
+        together = engines.run("triton", tasks)
+    for task, found in zip(tasks, together, strict=True):
+        truth = engines.KNOWN["loop"].run(task)
+        for one, two in zip((found.output, *found.state), (truth.output, *truth.state), strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
 def test_half_a_step_is_derived() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -71,10 +72,23 @@ class UnitaryRNNCell(BuiltCell):
         phases, reflections = weights["phases"].to(exact), weights["reflections"].to(exact)
         one, two, three = torch.polar(torch.ones_like(phases), phases).unsqueeze(-1)
         matrix = torch.fft.fft(torch.diag_embed(one.squeeze(-1)), dim=0, norm="ortho")
-        matrix = reflected(matrix, reflections[0])[list(self.permutation)]
+        matrix = reflected(matrix, reflections[0])[self._order(weights["phases"])]
         matrix = torch.fft.ifft(two * matrix, dim=0, norm="ortho")
         matrix = three * reflected(matrix, reflections[1])
         return paired(matrix.real, matrix.imag, weights["weight_ih"], weights[THRESHOLD])
+
+    def _order(self, like: Tensor) -> list[int] | Tensor:
+        """The permutation as an index; a CUDA graph can only be captured if it is on the device."""
+        if like.is_cuda and type(like) in (Tensor, torch.nn.Parameter):  # not while a program is traced
+            return on_device(self.permutation, like.device)
+        return list(self.permutation)
+
+
+@lru_cache(maxsize=64)
+def on_device(permutation: tuple[int, ...], device: torch.device) -> Tensor:
+    """A permutation as a tensor that is made once."""
+    with torch.inference_mode(False):
+        return torch.tensor(permutation, device=device)
 
 
 def reflected(matrix: Tensor, direction: Tensor) -> Tensor:

@@ -19,9 +19,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..cells import PointwiseCell, SRUCell, Step, Weights, wide
-from ..cells.base import affine
 from .base import Engine, EngineResult, EngineTask, Zeros
 from .loop import no_autocast
+from .scan import scan
+from .table import runs_side_by_side
 from .transforms import obstacle_to_kernels
 
 FIRST, SECOND = 1.0, 0.0
@@ -69,11 +70,10 @@ class HalfStepCell(PointwiseCell):
 class Doubled:
     """Runs SRUs on an engine for cells with one matmul per step."""
 
-    SIDE_BY_SIDE = False
-
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.name = engine.name
+        self.SIDE_BY_SIDE = runs_side_by_side(engine)
 
     def refuses(self, task: EngineTask) -> str | None:
         """Why it cannot run the task."""
@@ -91,22 +91,19 @@ class Doubled:
     def _run(self, task: EngineTask) -> EngineResult:
         cell, weights = task.cell, task.weights
         assert isinstance(cell, SRUCell)
-        exact, steps = wide(task.inputs.dtype), len(task.inputs)
+        exact, steps = wide(task.inputs.dtype), task.inputs.shape[-3]
         halves = self.engine.run(_halves(task)).output
-        statistics = halves[int(task.reverse) :: 2, :, : cell.statistics].to(exact)
-        parts = [_averaged(statistics, a, task.reverse) for a in cell.averages]
+        statistics = halves[..., int(task.reverse) :: 2, :, : cell.statistics].to(exact)
+        decay = torch.cat([statistics.new_full((cell.statistics,), a) for a in cell.averages])
+        shares = torch.cat([(1 - a) * statistics for a in cell.averages], -1)
+        averages = scan(shares, decay, task.reverse)
         if not isinstance(task.state, Zeros):
-            count = _count(task).to(exact)
-            first = task.state[1].to(exact).chunk(len(cell.averages), -1)
-            parts = [
-                part + torch.pow(torch.as_tensor(a, dtype=exact, device=count.device), count) * start
-                for part, a, start in zip(parts, cell.averages, first, strict=True)
-            ]
-        averages = torch.cat(parts, -1)
-        output = torch.relu(affine(averages, weights["weight_output"], weights.get("bias_output")))
+            averages = averages + decay ** _count(task).to(exact) * task.state[1].to(exact).unsqueeze(-3)
+        output = _product(averages.flatten(-3, -2), weights["weight_output"], weights.get("bias_output"))
+        output = torch.relu(output).unflatten(-2, averages.shape[-3:-1])
         last, final = _last(task, averages), _last(task, output)
         if task.lengths is not None:
-            real = torch.arange(steps, device=output.device).unsqueeze(-1) < task.lengths
+            real = torch.arange(steps, device=output.device).unsqueeze(-1) < task.lengths.unsqueeze(-2)
             output = torch.where(real.unsqueeze(-1), output, 0)
         return EngineResult(output.to(task.inputs.dtype), (final.to(task.inputs.dtype), last))
 
@@ -121,7 +118,7 @@ def _halves(task: EngineTask, like: bool = False) -> EngineTask:
     """The task for a `HalfStepCell`; with `like`, only its shapes are right and its values are zeros."""
     cell, weights, inputs = task.cell, task.weights, task.inputs
     assert isinstance(cell, SRUCell)
-    steps, batch, features = inputs.shape
+    *several, steps, batch, features = inputs.shape
     count, size = len(cell.averages), max(cell.statistics, cell.summary)
     half = _half(cell.averages)
     if like:
@@ -137,30 +134,34 @@ def _halves(task: EngineTask, like: bool = False) -> EngineTask:
             task.reverse,
         )
 
-    def rows(weight: Tensor, width: int) -> Tensor:
-        """A weight padded with zeros: its rows to `size`, and if it is a matrix, its columns to `width`."""
-        return pad(weight, (*((0, width - weight.shape[1]) if weight.dim() == 2 else ()), 0, size - len(weight)))
+    def filled(vector: Tensor) -> Tensor:
+        return pad(vector, (0, size - vector.shape[-1]))
 
-    seen = weights["weight_summary"].chunk(count, 1)
-    other = inputs.new_zeros(count * size, features)
+    def rows(matrix: Tensor, width: int) -> Tensor:
+        return pad(matrix, (0, width - matrix.shape[-1], 0, size - matrix.shape[-2]))
+
+    seen = weights["weight_summary"].chunk(count, -1)
+    other = inputs.new_zeros(*several, count * size, features)
     bias = weights.get("bias_summary")
     built = {
-        "weight_ih": torch.cat((other, rows(weights["weight_ih"], features))),
-        "weight_hh": torch.cat([*(rows(part, size) for part in seen), rows(weights["weight_hh"], size)]),
+        "weight_ih": torch.cat((other, rows(weights["weight_ih"], features)), -2),
+        "weight_hh": torch.cat([*(rows(part, size) for part in seen), rows(weights["weight_hh"], size)], -2),
     }
     if "bias_ih" in weights:
         vector = weights["bias_ih"]
-        built["bias_ih"] = torch.cat((vector.new_zeros(count * size), rows(vector, 0)))
-    built["bias_summary"] = inputs.new_zeros(size, dtype=wide(inputs.dtype)) if bias is None else rows(bias, 0)
-    nothing = torch.zeros_like(inputs)
-    pair = (nothing, inputs) if task.reverse else (inputs, nothing)
-    flags = inputs.new_tensor([SECOND, FIRST] if task.reverse else [FIRST, SECOND], dtype=wide(inputs.dtype))
+        built["bias_ih"] = torch.cat((vector.new_zeros(*several, count * size), filled(vector)), -1)
+    nothing = inputs.new_zeros(*several, size, dtype=wide(inputs.dtype))
+    built["bias_summary"] = nothing if bias is None else filled(bias)
+    without = torch.zeros_like(inputs)
+    pair = (without, inputs) if task.reverse else (inputs, without)
+    half_steps = torch.arange(2 * steps, device=inputs.device) + int(task.reverse)
+    flags = torch.where(half_steps % 2 == 0, FIRST, SECOND).to(wide(inputs.dtype))
     return EngineTask(
         half,
         built,
-        torch.stack(pair, 1).flatten(0, 1),
+        torch.stack(pair, -3).flatten(-4, -3),
         _first_state(task, built, seen, size),
-        flags.repeat(steps).unsqueeze(-1).expand(-1, batch).contiguous(),
+        flags.unsqueeze(-1).expand(*several, -1, batch).contiguous(),
         None if task.lengths is None else 2 * task.lengths,
         task.reverse,
     )
@@ -168,43 +169,42 @@ def _halves(task: EngineTask, like: bool = False) -> EngineTask:
 
 def _first_state(task: EngineTask, built: Weights, seen: tuple[Tensor, ...], size: int) -> tuple[Tensor, ...]:
     """r_1 and all s_0^a, `(B, size)` each."""
-    batch, exact = task.inputs.shape[1], wide(task.inputs.dtype)
-    bias = built["bias_summary"].to(exact)
+    *several, _, batch, _ = task.inputs.shape
+    exact = wide(task.inputs.dtype)
+    bias = built["bias_summary"].to(exact).unsqueeze(-2)
     if isinstance(task.state, Zeros):
-        parts = [task.inputs.new_zeros(batch, size, dtype=exact)] * len(seen)
+        parts = [task.inputs.new_zeros(*several, batch, size, dtype=exact)] * len(seen)
     else:
         first = task.state[1].chunk(len(seen), -1)
         parts = [
-            pad(affine(part, weight, None), (0, size - len(weight))) for part, weight in zip(first, seen, strict=True)
+            pad(_product(part, weight, None), (0, size - weight.shape[-2]))
+            for part, weight in zip(first, seen, strict=True)
         ]
     summary = torch.relu(bias + sum(parts[1:], parts[0]))
     return summary.to(task.inputs.dtype), *parts
 
 
-def _averaged(values: Tensor, weight: float, reverse: bool) -> Tensor:
-    """m_t = a m_{t-1} + (1 - a) v_t from zero for all of `(T, ...)` at once: a scan by doubling, 1, 2, 4, ... steps."""
-    mean, apart = (1 - weight) * values, 1
-    while apart < len(values) and weight**apart > 0:
-        earlier = (0, apart) if reverse else (apart, 0)
-        kept = mean[apart:] if reverse else mean[:-apart]
-        mean = mean + weight**apart * pad(kept, (*(0, 0) * (values.dim() - 1), *earlier))
-        apart *= 2
-    return mean
+def _product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Like `affine`, for stacked weights as well."""
+    product = (values.to(weight.dtype) @ weight.mT).to(wide(weight.dtype))
+    return product if bias is None else product + bias.to(product.dtype).unsqueeze(-2)
 
 
 def _count(task: EngineTask) -> Tensor:
     """Number of steps done after each step, `(T, B, 1)`; zero in the padding of a reverse pass."""
-    steps, batch, _ = task.inputs.shape
+    *several, steps, batch, _ = task.inputs.shape
     at = torch.arange(steps, device=task.inputs.device).unsqueeze(-1)
-    lengths = torch.full((batch,), steps, device=at.device) if task.lengths is None else task.lengths
-    gone = lengths - at if task.reverse else torch.minimum(at + 1, lengths)
+    lengths = at.new_full((*several, batch), steps) if task.lengths is None else task.lengths
+    gone = lengths.unsqueeze(-2) - at if task.reverse else torch.minimum(at + 1, lengths.unsqueeze(-2))
     return gone.clamp(min=0).unsqueeze(-1)
 
 
 def _last(task: EngineTask, values: Tensor) -> Tensor:
     """The values after the last step, `(B, width)`, of all values `(T, B, width)`."""
     if task.reverse:
-        return values[0]
+        return values.select(-3, 0)
     if task.lengths is None:
-        return values[-1]
-    return values[task.lengths - 1, torch.arange(values.shape[1], device=values.device)]
+        return values.select(-3, -1)
+    before = (task.lengths.long() - 1).clamp(min=0)  # a chunk of a sequence may have no steps: the state stays
+    at = before[..., None, :, None].expand(*values.shape[:-3], 1, *values.shape[-2:])
+    return values.gather(-3, at).squeeze(-3)
