@@ -311,11 +311,12 @@ def conditions(section: Section, verdict: Judgement) -> str:
     days = sorted({machine["started"][:10] for machine in machines})
     times = ", ".join(f"`{name}` {max(run.seconds for run in each):.0f}" for name, each in section.runs.items())
     interrupted = sum(run.interrupted for run in runs)
-    extra = "".join(
-        f" (`{name}` {' of '.join(dict.fromkeys(section.epochs_of([name])))})"
+    others = ", ".join(
+        f"`{name}` {' of '.join(dict.fromkeys(section.epochs_of([name])))}"
         for name in section.runs
         if name in section.experiment.extra
     )
+    extra = f" ({others})" if others else ""
     lines = [
         f"Trained for {section.epochs[0]} epochs{extra}; the `paper` preset has {section.epochs[1]}. "
         f"`remanence show {section.experiment.id}` lists what the paper leaves open and what we chose.",
