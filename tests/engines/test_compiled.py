@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from importlib import import_module
 from typing import Any
@@ -19,7 +20,7 @@ operator: Any = import_module("remanence.engines.triton.nru.operator")
 
 HOPPER = 232_448
 """Bytes of shared memory that a thread block can have on an H100 or H200."""
-NUMBERS = ("T", "B", "H")
+NUMBERS = ("step", "T", "B", "H")
 
 
 def compiled(kernel: Any, constants: dict[str, Any], element: str) -> Any:
@@ -60,4 +61,13 @@ def test_kernels_of_the_nru(form: str, direction: str, element: str, precision: 
     kernel = getattr(import_module(f"remanence.engines.triton.nru.{form}"), direction)
     found = compiled(kernel, constants, element)
     assert "mma.sync" in found.asm["ptx"]
+    assert found.metadata.shared <= HOPPER
+
+
+@pytest.mark.parametrize(("memory", "heads"), [(64, 4), (75, 3)], ids=["factored", "general"])
+@pytest.mark.parametrize("kernel", ["rectify_kernel", "rectify_back_kernel", "write_kernel", "write_back_kernel"])
+def test_kernels_of_a_wide_nru(kernel: str, memory: int, heads: int) -> None:
+    constants = operator._wide_write_constants if kernel.startswith("write") else operator._wide_unit_constants
+    named = constants(heads, math.isqrt(heads * memory), False, "tf32", memory, 716)
+    found = compiled(getattr(import_module("remanence.engines.triton.nru.wide_kernels"), kernel), named, "fp32")
     assert found.metadata.shared <= HOPPER

@@ -47,14 +47,17 @@ SPECIAL: dict[str, dict[str, bool]] = {
 }
 
 
-@pytest.fixture(params=[0, 210_000], ids=["from L2", "kept"])
-def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels that read the matrices at every step, and those that keep them."""
-    monkeypatch.setattr(operator, "KEPT", request.param)
+@pytest.fixture(params=["from L2", "kept", "wide"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Kernels that read the matrices at every step, those that keep them, and those between matmuls by torch."""
+    monkeypatch.setattr(operator, "KEPT", 210_000 if request.param == "kept" else 0)
+    monkeypatch.setattr(operator, "WIDE", 0 if request.param == "wide" else 10**6)
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        monkeypatch.setattr(operator, "WIDE_ROWS", 16)  # the interpreter runs one program after another
+    return str(request.param)
 
 
 @interprets
-@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("special", SPECIAL)
 @pytest.mark.parametrize(
     ("memory", "heads", "sizes"),
@@ -67,16 +70,18 @@ def kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
     ids=str,
 )
-def test_kernels_match_the_loop_interpreted(memory: int, heads: int, sizes: tuple[int, ...], special: str) -> None:
+def test_kernels_match_the_loop_interpreted(
+    memory: int, heads: int, sizes: tuple[int, ...], special: str, form: str
+) -> None:
     """One head and several, heads that share a row of the outer product, partial tiles, more columns than a tile."""
     cell = NRUCell(memory, heads)
-    for precision in (checking.FLOAT32, checking.FLOAT16):
+    for precision in (checking.FLOAT32,) if form == "wide" else (checking.FLOAT32, checking.FLOAT16):
         task = checking.make_task(cell, checking.Sizes(*sizes), precision.dtype, CPU, **SPECIAL[special])
         assert_like_the_loop(task, precision)
 
 
 @interprets
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("form")
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_random_sizes_match_the_loop_interpreted(data: Any) -> None:
@@ -94,6 +99,7 @@ def test_random_sizes_match_the_loop_interpreted(data: Any) -> None:
 
 
 @interprets
+@pytest.mark.usefixtures("form")
 def test_replicas_match_single_runs_interpreted() -> None:
     cell = NRUCell(16, 4)
     tasks = [
@@ -109,6 +115,7 @@ def test_replicas_match_single_runs_interpreted() -> None:
 
 
 @interprets
+@pytest.mark.usefixtures("form")
 def test_zero_writes_do_not_divide_by_zero_interpreted() -> None:
     """Directions of norm zero: nothing is added, and gradients match the loop."""
     task = checking.make_task(NRUCell(16, 4), checking.Sizes(4, 3, 2, 6), torch.float32, CPU)
@@ -121,6 +128,7 @@ def test_zero_writes_do_not_divide_by_zero_interpreted() -> None:
 
 
 @interprets
+@pytest.mark.usefixtures("form")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # from NumPy
 def test_nan_inputs_give_nan_outputs_interpreted() -> None:
     task = checking.make_task(NRUCell(16, 4), checking.Sizes(3, 3, 2, 6), torch.float32, CPU)
@@ -133,6 +141,7 @@ def test_nan_inputs_give_nan_outputs_interpreted() -> None:
 
 
 @interprets
+@pytest.mark.usefixtures("form")
 def test_tensors_may_have_any_strides_interpreted() -> None:
     """Bias, initial memory, lengths, and the gradient of the final memory."""
     results = []
@@ -212,14 +221,15 @@ SIZES = {  # memory, heads, then T, B, I, H
 
 @on_gpu
 @pytest.mark.gpu
-@pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("precision", [checking.FULL, checking.TF32, checking.BFLOAT16, checking.FLOAT16], ids=str)
 @pytest.mark.parametrize("special", SPECIAL)
 @pytest.mark.parametrize("size", SIZES)
-def test_on_a_gpu(size: str, special: str, precision: Any) -> None:
+def test_on_a_gpu(size: str, special: str, precision: Any, form: str) -> None:
     memory, heads, *sizes = SIZES[size]
-    if operator.KEPT and size not in ("one unit", "copy", "broken"):
+    if form == "kept" and size not in ("one unit", "copy", "broken"):
         pytest.skip("too large to keep")
+    if form == "wide" and precision.dtype != torch.float32:
+        pytest.skip("for float32")
     with float32_products(precision.tf32):
         task = checking.make_task(
             NRUCell(memory, heads), checking.Sizes(*sizes), precision.dtype, CUDA, **SPECIAL[special]

@@ -100,7 +100,7 @@ class Doubled:
         if not isinstance(task.state, Zeros):
             averages = averages + decay ** _count(task).to(exact) * task.state[1].to(exact).unsqueeze(-3)
         output = _product(averages.flatten(-3, -2), weights["weight_output"], weights.get("bias_output"))
-        output = torch.relu(output).unflatten(-2, averages.shape[-3:-1])
+        output = torch.relu(output).view(*averages.shape[:-1], -1)
         last, final = _last(task, averages), _last(task, output)
         if task.lengths is not None:
             real = torch.arange(steps, device=output.device).unsqueeze(-1) < task.lengths.unsqueeze(-2)

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 
 def scan(values: Tensor, decay: Tensor, reverse: bool = False) -> Tensor:
@@ -34,13 +33,15 @@ class _Scan(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, decay: Tensor, reverse: bool) -> Tensor:
         ctx.save_for_backward(decay)
         ctx.reverse = reverse
-        steps = values.shape[-3]
+        *several, steps, batch, width = values.shape
         length = math.isqrt(max(steps - 1, 0)) + 1
         count = -(-steps // length)
         missing = count * length - steps
-        filled = pad(values, (0, 0, 0, 0, *((missing, 0) if reverse else (0, missing)))) if missing else values.clone()
-        _in_chunks(filled.unflatten(-3, (count, length)), decay, reverse)
-        return filled.narrow(-3, missing if reverse else 0, steps)
+        filled = values.new_zeros(*several, count * length, batch, width)
+        found = filled.narrow(-3, missing if reverse else 0, steps)
+        found.copy_(values)
+        _in_chunks(filled.view(*several, count, length, batch, width), decay, reverse)
+        return found
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:

@@ -71,16 +71,16 @@ def factors(
 def entries(
     row,
     row_ok,
-    M: tl.constexpr,
+    width,
     SIDE: tl.constexpr,
     PART: tl.constexpr,
     ALL_SIDE: tl.constexpr,
     ALL_PART: tl.constexpr,
 ):
-    """Offsets of the entries of memory, (rows, P, s), and their mask."""
+    """Offsets of the entries of memory, (rows, P, s), in rows of this width, and their mask."""
     part, side = tl.arange(0, ALL_PART), tl.arange(0, ALL_SIDE)
     ok = row_ok[:, None, None] & (part < PART)[None, :, None] & (side < SIDE)[None, None, :]
-    return row[:, None, None] * M + part[None, :, None] * SIDE + side[None, None, :], ok
+    return row[:, None, None] * width + part[None, :, None] * SIDE + side[None, None, :], ok
 
 
 @triton.jit
@@ -115,11 +115,11 @@ def write(
 def back(
     writes,
     d_memory,
+    width,
     d_writes,
     row,
     row_ok,
     real,
-    M: tl.constexpr,
     HEADS: tl.constexpr,
     SIDE: tl.constexpr,
     PART: tl.constexpr,
@@ -127,10 +127,10 @@ def back(
     ALL_SIDE: tl.constexpr,
     ALL_PART: tl.constexpr,
 ):
-    """Gradients of the writes; zero in rows that are not `real`."""
+    """Gradients of the writes, zero in rows that are not `real`; rows of `d_memory` have this width."""
     half: tl.constexpr = HEADS // 2
     head, part, side = tl.arange(0, ALL_HEADS), tl.arange(0, ALL_PART), tl.arange(0, ALL_SIDE)
-    here, ok = entries(row, row_ok, M, SIDE, PART, ALL_SIDE, ALL_PART)
+    here, ok = entries(row, row_ok, width, SIDE, PART, ALL_SIDE, ALL_PART)
     slope = tl.where(real[:, None, None], tl.load(d_memory + here, ok, 0.0), 0.0)
     left_ok = row_ok[:, None, None] & ((head < half)[:, None] & (part < PART)[None, :])[None, :, :]
     left = (head[:, None] * PART + part[None, :])[None, :, :]

@@ -94,6 +94,7 @@ def back(
     norms,
     reach,
     d_memory,
+    width,
     d_writes,
     row,
     row_ok,
@@ -107,7 +108,10 @@ def back(
     LEFT: tl.constexpr,
     ROWS: tl.constexpr,
 ):
-    """Gradients of the writes, zero in rows that are not `real`; also stores R of the heads in `reach`."""
+    """Gradients of the writes, zero in rows that are not `real`; also stores R of the heads in `reach`.
+
+    Rows of `d_memory` have this width.
+    """
     W: tl.constexpr = HEADS + 4 * SIDE
     head, side = tl.arange(0, ALL_HEADS), tl.arange(0, ALL_SIDE)
     head_ok = row_ok[:, None] & (head < HEADS)[None, :]
@@ -117,7 +121,7 @@ def back(
     for first in range(0, M, ENTRIES):
         entry = first + tl.arange(0, ENTRIES)
         ok = row_ok[:, None] & (entry < M)[None, :]
-        slope = tl.load(d_memory + row[:, None] * M + entry[None, :], ok, 0.0)
+        slope = tl.load(d_memory + row[:, None] * width + entry[None, :], ok, 0.0)
         reached += tl.sum(slope[:, None, :] * entries(writes, row, row_ok, head, entry, M, HEADS, SIDE), 2)
     reached = reached / norm
     tl.store(reach + row[:, None] * HEADS + head[None, :], reached, head_ok)
@@ -138,7 +142,7 @@ def back(
             ok = left_ok[:, :, None] & side_ok[None, None, :]
             of = erases * (HEADS // 2) + place // M
             at = row[:, None, None]
-            slope = tl.load(d_memory + at * M + (place % M)[None, :, :], ok, 0.0)
+            slope = tl.load(d_memory + at * width + (place % M)[None, :, :], ok, 0.0)
             length_of = tl.load(norms + at * HEADS + of[None, :, :], ok, 1.0)
             along = tl.load(reach + at * HEADS + of[None, :, :], ok, 0.0)
             weight = tl.load(writes + at * W + of[None, :, :], ok, 0.0) * (2.0 / HEADS)

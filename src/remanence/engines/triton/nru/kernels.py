@@ -24,6 +24,14 @@ from . import factored, general
 
 
 @triton.jit
+def tile_of(B, ROWS: tl.constexpr):
+    """Replica of this program, its rows, and which of them exist."""
+    tiles = tl.cdiv(B, ROWS)
+    row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
+    return (tl.program_id(0) // tiles).to(tl.int64), row, row < B
+
+
+@triton.jit
 def product(
     total,
     first,  # (B, size)
@@ -101,10 +109,7 @@ def forward_kernel(
 ):
     """Compute all h_t and m_t, the writes and the norms of their outer products."""
     W: tl.constexpr = HEADS + 4 * SIDE
-    tiles = tl.cdiv(B, ROWS)
-    replica = (tl.program_id(0) // tiles).to(tl.int64)
-    row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
-    row_ok = row < B
+    replica, row, row_ok = tile_of(B, ROWS)
     from_state += replica * H * (H + M)
     to_writes += replica * W * (H + M)
     hidden += replica * (T + 1) * B * H
@@ -222,10 +227,7 @@ def backward_kernel(
 ):
     """Propagate gradients of all h_t and the final state back to the initial state, pre-activations and writes."""
     W: tl.constexpr = HEADS + 4 * SIDE
-    tiles = tl.cdiv(B, ROWS)
-    replica = (tl.program_id(0) // tiles).to(tl.int64)
-    row = (tl.program_id(0) % tiles) * ROWS + tl.arange(0, ROWS)
-    row_ok = row < B
+    replica, row, row_ok = tile_of(B, ROWS)
     from_state += replica * H * (H + M)
     to_writes += replica * W * (H + M)
     hidden += (replica * (T + 1) + T) * B * H
@@ -246,7 +248,7 @@ def backward_kernel(
             real = (back if REVERSE else T - 1 - back) < length
         if PART:
             factored.back(
-                writes, d_memory, d_writes, row, row_ok, real, M, HEADS, SIDE, PART, ALL_HEADS, ALL_SIDE, ALL_PART
+                writes, d_memory, M, d_writes, row, row_ok, real, HEADS, SIDE, PART, ALL_HEADS, ALL_SIDE, ALL_PART
             )
         else:
             general.back(
@@ -254,6 +256,7 @@ def backward_kernel(
                 norms,
                 reach,
                 d_memory,
+                M,
                 d_writes,
                 row,
                 row_ok,

@@ -19,7 +19,7 @@ from ...base import EngineTask
 from ...kernels import products
 from ...kernels.layout import Blocks
 from ...kernels.operator import no_second_derivative
-from ...machine import matrix_products
+from ...machine import lacking, matrix_products
 from .. import starting, tiling
 
 ROWS = 16
@@ -28,10 +28,16 @@ NARROW = 128
 """Number of units up to which four warps are faster than eight."""
 TILES = ((256, 32, 3), (128, 32, 3), (64, 32, 2), (32, 16, 1))
 """Columns and depth of a matmul tile, and number of pipeline stages; the first that fits into shared memory is used."""
-KEPT = 0
-"""Largest size of the matrices in bytes for which `kept` is used: never, as long as it has not been timed on a GPU."""
-AT_A_TIME = 512
-"""Number of values processed at a time, per row."""
+EXCHANGED = 2**15
+"""Bytes of shared memory for data that threads exchange."""
+KEPT = 210_000
+"""Largest size of the matrices in bytes for which `kept` is used, if they fit into shared memory."""
+WIDE = 512
+"""Number of units above which `wide` is used, in float32."""
+WIDE_ROWS, MOST_COLUMNS = 1, 4096
+"""Rows of a program in `wide`, few for many programs, and units that it processes at a time."""
+AT_A_TIME = 512 * ROWS
+"""Number of values that a program processes at a time."""
 
 MOST_FACTORED = 1024
 """Largest memory for the factored form, which processes all entries at once; more would spill registers."""
@@ -85,7 +91,7 @@ def nru_forward(*arguments: Any) -> tuple[Tensor, ...]:
         *(projected, *_matrices(given, precision), given.bias_ih, given.bias_write, given.lengths),
         *(states, memories, writes, norms),
     )
-    _start("forward_kernel", units, given, (heads, side, reverse, precision), tensors)
+    _start("forward", units, given, (heads, side, reverse, precision), tensors)
     return states, memories[:, -1].clone(), memories, writes, norms
 
 
@@ -110,7 +116,7 @@ def nru_backward(*arguments: Any) -> tuple[Tensor, ...]:
         *(*_matrices(given, precision), given.lengths, states, writes, norms),
         *(d_states, d_hidden, d_memory, d_pre, d_writes, norms.new_empty(count, rows, 2 * heads)),
     )
-    _start("backward_kernel", units + memories.shape[-1], given, (heads, side, reverse, precision), tensors)
+    _start("backward", units + memories.shape[-1], given, (heads, side, reverse, precision), tensors)
     with matrix_products(precision == "tf32"):
         pre, wrote = d_pre.flatten(1, 2), d_writes.flatten(1, 2)
         before = memories[:, :-1].to(given.inputs.dtype).flatten(1, 2)
@@ -149,24 +155,28 @@ def _matrices(given: Given, precision: str) -> tuple[Tensor, ...]:
 def _start(
     name: str, columns: int, given: Given, kind: tuple[int, int, bool, str], tensors: tuple[Tensor | None, ...]
 ) -> None:
-    """Launch a kernel whose widest matmul has this many columns."""
-    from . import kept, kernels
+    """Run a pass, forward or backward; its widest matmul has this many columns."""
+    from . import kept, kernels, wide
 
     count, steps, rows, _ = given.inputs.shape
     units, size = given.weight_mh.shape[1:]
     if not rows:
         return
-    grid, numbers = (count * -(-rows // ROWS),), (steps, rows, units)
-    if _kept_bytes(kind, units, size, given.inputs.itemsize) <= KEPT:
-        starting.start(getattr(kept, name), _kept_constants, (*kind, size, units), grid, tensors, numbers)
+    if given.inputs.dtype == torch.float32 and units > WIDE:
+        grid = (count * -(-rows // WIDE_ROWS),)
+        getattr(wide, name)(_wide_unit_constants, _wide_write_constants, (*kind, size, units), grid, *tensors)
         return
-    chip = tiling.chip(given.inputs.device)
-    tile = next(tile for tile in TILES if _bytes(tile, given.inputs.itemsize) <= chip.shared or tile is TILES[-1])
-    starting.start(getattr(kernels, name), _constants, (*kind, size, tile, columns, units), grid, tensors, numbers)
+    kernel, grid, numbers = f"{name}_kernel", (count * -(-rows // ROWS),), (steps, rows, units)
+    shared = tiling.chip(given.inputs.device).shared - EXCHANGED
+    if _kept_bytes(kind, units, size, given.inputs.itemsize) <= min(KEPT, shared):
+        starting.start(getattr(kept, kernel), _kept_constants, (*kind, size, units), grid, tensors, numbers)
+        return
+    tile = next(tile for tile in TILES if _bytes(tile, given.inputs.itemsize) <= shared or tile is TILES[-1])
+    starting.start(getattr(kernels, kernel), _constants, (*kind, size, tile, columns, units), grid, tensors, numbers)
 
 
 def _kept_bytes(kind: tuple[int, int, bool, str], units: int, size: int, itemsize: int) -> float:
-    """Registers that the matrices take in `kept`, in bytes; infinite if these kernels cannot run."""
+    """Shared memory that the matrices take in `kept`, in bytes; infinite if these kernels cannot run."""
     heads, side, _, precision = kind
     if not _part(side, size):
         return math.inf
@@ -186,9 +196,9 @@ def _part(side: int, size: int) -> int:
 
 
 def _bytes(tile: tuple[int, int, int], itemsize: int) -> int:
-    """Shared memory of a tile in bytes, including some for data that threads exchange."""
+    """Shared memory of a tile in bytes."""
     columns, depth, stages = tile
-    return stages * (columns + ROWS) * depth * itemsize + 2**15
+    return stages * (columns + ROWS) * depth * itemsize
 
 
 def _constants(
@@ -203,12 +213,9 @@ def _constants(
 ) -> dict[str, Any]:
     power = tiling.power_of_two
     most, depth, stages = tile
-    shared = _shared_constants(heads, side, reverse, precision, size)
-    every, square = shared["ALL_HEADS"], shared["ALL_SIDE"]
     return {
-        **shared,
-        "ENTRIES": min(power(size, 1), max(1, AT_A_TIME // every)),
-        "LEFT": min(square, max(1, AT_A_TIME // square)),
+        **_shared_constants(heads, side, reverse, precision, size, ROWS),
+        **_at_a_time(heads, side, size, ROWS),
         "COLUMNS": min(most, max(32, power(columns))),
         "DEPTH": depth,
         "num_warps": 4 if units <= NARROW else 8,
@@ -219,16 +226,58 @@ def _constants(
 def _kept_constants(heads: int, side: int, reverse: bool, precision: str, size: int, units: int) -> dict[str, Any]:
     all_units, all_memory, all_writes = _padded(heads, side, size, units)
     return {
-        **_shared_constants(heads, side, reverse, precision, size),
+        **_shared_constants(heads, side, reverse, precision, size, ROWS),
         "ALL_UNITS": all_units,
         "ALL_MEMORY": all_memory,
         "ALL_WRITES": all_writes,
-        "num_warps": 8 if all_units >= 64 else 4,
+        "num_warps": 4,
     }
 
 
-def _shared_constants(heads: int, side: int, reverse: bool, precision: str, size: int) -> dict[str, Any]:
-    """Constants of `kernels` and of `kept`."""
+def _wide_unit_constants(heads: int, side: int, reverse: bool, precision: str, size: int, units: int) -> dict[str, Any]:
+    """Constants of the ReLU in `wide`."""
+    columns = min(MOST_COLUMNS, tiling.power_of_two(units))
+    return {
+        "U": _whole(units),
+        "P": _whole(units + size),
+        "ROWS": WIDE_ROWS,
+        "COLUMNS": columns,
+        "PRECISION": precision,
+        "REVERSE": reverse,
+        "num_warps": 4 if columns <= 1024 else 8,
+    }
+
+
+def _wide_write_constants(
+    heads: int, side: int, reverse: bool, precision: str, size: int, units: int
+) -> dict[str, Any]:
+    """Constants of the memory writes in `wide`."""
+    return {
+        **_shared_constants(heads, side, reverse, precision, size, WIDE_ROWS),
+        **_at_a_time(heads, side, size, WIDE_ROWS),
+        "P": _whole(units + size),
+        "V": _whole(2 * heads + 4 * side),
+        "num_warps": 4 if _part(side, size) else 8,
+    }
+
+
+def _whole(length: int) -> int:
+    """Length of a row in float32 that is padded for tensor cores."""
+    return length + lacking(length, 4)
+
+
+def _at_a_time(heads: int, side: int, size: int, rows: int) -> dict[str, int]:
+    """Constants of `general` for programs of this many rows."""
+    power, values = tiling.power_of_two, AT_A_TIME // rows
+    every, square = power(2 * heads, 1), power(side, 2)
+    return {
+        "ENTRIES": min(power(size, 1), max(1, values // every)),
+        "LEFT": min(square, max(1, values // square)),
+    }
+
+
+def _shared_constants(heads: int, side: int, reverse: bool, precision: str, size: int, rows: int) -> dict[str, Any]:
+    """Constants of all forms, for programs of this many rows."""
     power, part = tiling.power_of_two, _part(side, size)
     return {
         "M": size,
@@ -238,7 +287,7 @@ def _shared_constants(heads: int, side: int, reverse: bool, precision: str, size
         "ALL_SIDE": power(side, 2),  # Triton cannot compile all-ones shapes
         "PART": part,
         "ALL_PART": power(max(part, 1), 1),
-        "ROWS": ROWS,
+        "ROWS": rows,
         "PRECISION": precision,
         "REVERSE": reverse,
     }

@@ -19,7 +19,7 @@ def unsuited(task: EngineTask) -> str | None:
 
 
 def run(task: EngineTask) -> EngineResult:
-    """Run a task, or several side by side, in one launch."""
+    """Run a task, or several side by side."""
     from .operator import nru_forward
 
     cell, weights, several = task.cell, task.weights, task.inputs.dim() == 4
