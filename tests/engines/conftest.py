@@ -32,12 +32,11 @@ def simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pyte
     simulation.stand_in(recurrence, libraries, monkeypatch)
     monkeypatch.setattr(recurrence, "processors", lambda device: 132)
     monkeypatch.setattr(recurrence, "largest_cluster", lambda device: plan.LARGEST)
-    kernels = (recurrence._forward, recurrence._backward)
-    for known in kernels:
-        known.cache_clear()
+    for memo in recurrence.MEMOS:
+        memo.cache_clear()
     yield monkeypatch
-    for known in kernels:
-        known.cache_clear()
+    for memo in recurrence.MEMOS:
+        memo.cache_clear()
 
 
 BY_HAND = ("test_half_precision", "test_layers_side_by_side", "test_kernels_match_the_loop")

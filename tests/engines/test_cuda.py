@@ -45,7 +45,7 @@ def _forgets() -> Iterator[None]:
     def forget() -> None:
         for function in (
             *(compiler.library, compiler.version, driver.architecture, driver._context),
-            *(device._nothing, device._lacks, recurrence._forward, recurrence._backward),
+            *(device._nothing, device._lacks, *recurrence.MEMOS),
         ):
             getattr(function, "cache_clear", lambda: None)()
 

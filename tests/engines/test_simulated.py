@@ -41,8 +41,8 @@ def _simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 def forget() -> None:
-    for kernels in (recurrence._forward, recurrence._backward):
-        kernels.cache_clear()
+    for memo in recurrence.MEMOS:
+        memo.cache_clear()
 
 
 WIDE = recurrence.NARROW + 1

@@ -260,9 +260,12 @@ def self_check(engine: Engine, device: torch.device, family: str = "") -> str | 
     return _seen[key]
 
 
+POINTWISE = (PointwiseCell, SRUCell)
+
+
 def family_of(cell: Cell) -> str:
     """The name of a cell with dedicated kernels; all other cells are one family with an empty name."""
-    return "" if isinstance(cell, PointwiseCell | SRUCell) else cell.name
+    return "" if isinstance(cell, POINTWISE) else cell.name
 
 
 def prepare(engine: Engine, task: EngineTask) -> None:

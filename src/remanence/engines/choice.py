@@ -58,8 +58,11 @@ def choose(name: str, task: EngineTask, several: bool = False) -> Engine:
         several: Whether more tasks of the same kind run with it.
     """
     if name == "auto":
-        candidates = ((engine, fitted_to(engine, task)) for engine in _preferred(task, several))
-        return next(fitted for engine, fitted in candidates if _can_run(fitted, task) and _trusted(engine, task))
+        for engine in _preferred(task, several):
+            fitted = fitted_to(engine, task)
+            if _can_run(fitted, task) and _trusted(engine, task):
+                return fitted
+        raise AssertionError("the loop runs everything")
     engine = fitted_to(KNOWN[check_name(name)], task)
     reason = engine.refuses(task)
     if reason is not None:

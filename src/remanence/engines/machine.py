@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,11 @@ X86 = platform.machine().lower() in ("x86_64", "amd64")
 """Whether the CPU is x86-64."""
 ALIGNED = 16
 """Alignment in bytes that tensor cores require of the rows of a matrix."""
+PRODUCTS = torch.backends.cuda.matmul
+"""Torch's settings of matmuls. Looking them up in torch takes as long as a tensor operation."""
+RECURRENT = (torch.backends.cudnn.rnn, torch.backends.cudnn, torch.backends)
+"""Torch's settings of recurrent layers, the most specific first."""
+UNCHANGED = nullcontext()
 
 
 def device_named(name: str | torch.device) -> torch.device:
@@ -107,7 +112,7 @@ def threads(device: torch.device, most: int = 8) -> ThreadPoolExecutor:
 
 def tf32_in_recurrent_layers() -> bool:
     """Whether torch's settings allow TF32 in float32 recurrent layers; the most specific setting wins."""
-    for settings in (torch.backends.cudnn.rnn, torch.backends.cudnn, torch.backends):
+    for settings in RECURRENT:
         chosen = getattr(settings, "fp32_precision", "none")
         if chosen != "none":
             return bool(chosen == "tf32")
@@ -121,7 +126,7 @@ def lacking(width: int, itemsize: int) -> int:
 
 def matrix_products(tf32: bool) -> AbstractContextManager[None]:
     """Select TF32 or full float32 for float32 matmuls on CUDA devices."""
-    return _precision(tf32, torch.backends.cuda.matmul)
+    return UNCHANGED if PRODUCTS.fp32_precision == _setting(tf32) else _precision(tf32, PRODUCTS)
 
 
 @contextmanager
@@ -137,9 +142,13 @@ def float32_products(tf32: bool) -> AbstractContextManager[None]:
     return _precision(tf32, torch.backends.cudnn.rnn, torch.backends.cuda.matmul)
 
 
+def _setting(tf32: bool) -> str:
+    return "tf32" if tf32 else "ieee"
+
+
 @contextmanager
 def _precision(tf32: bool, *settings: Any) -> Iterator[None]:
-    wanted = "tf32" if tf32 else "ieee"
+    wanted = _setting(tf32)
     others = [(setting, before) for setting in settings if (before := setting.fp32_precision) != wanted]
     try:
         for setting, _ in others:

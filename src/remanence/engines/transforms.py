@@ -11,7 +11,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-PLAIN = (Tensor, torch.nn.Parameter)
+PLAIN = frozenset((Tensor, torch.nn.Parameter))
+FAKE, PROXY = torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY
 ADVICE = 'engine="loop" supports it'
 
 
@@ -43,17 +44,26 @@ def plain(device: str) -> bool:
     return not (
         torch.is_grad_enabled()
         or torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
+        or torch.is_autocast_enabled(device)
+        or not untransformed()
+    )
+
+
+def untransformed() -> bool:
+    """Whether no transform, trace, fake tensor or forward-mode AD is active, in few calls like `plain`."""
+    return not (
+        torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
-        or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
-        or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
-        or torch.is_autocast_enabled(device)
+        or torch._C._get_dispatch_mode(FAKE) is not None
+        or torch._C._get_dispatch_mode(PROXY) is not None
     )
 
 
 def obstacle_to_kernels(tensors: Sequence[Tensor]) -> str | None:
     """Why an engine that reads tensors by their addresses cannot run now; None if it can."""
+    if untransformed() and PLAIN.issuperset(map(type, tensors)):
+        return None
     if _mode("FAKE") or any(type(tensor) not in PLAIN and isinstance(tensor, FakeTensor) for tensor in tensors):
         return f"the tensors are fake, and it needs their data; {ADVICE}"
     return obstacle(tensors)

@@ -380,7 +380,7 @@ class _Run:
         if state is not None:
             dtypes = {name: dtype if name == "hidden" else wide(dtype) for name in widths}
             self.before = sequences.arrange_state(state, widths, len(layer.places), dtypes)
-        self.dt = layer._expect_dt(sequences, dt, wide(dtype))
+        self.dt = None if dt is None else layer._expect_dt(sequences, dt, wide(dtype))
         self.reverse_dt = None if self.dt is None else sequences.reversed_dt(self.dt)
         self.outputs: list[Tensor] = []
         self.after: list[tuple[Tensor, ...]] = []

@@ -93,11 +93,8 @@ class Weighted(nn.Module):
 
     def _weights(self, place: Place, dtype: torch.dtype) -> dict[str, Tensor]:
         """The effective weights of one layer and direction: frozen, built, dropped, and cast to the matmul dtype."""
-        suffix, held = place.suffix, self._parameters
-        weights: dict[str, Tensor] = {}
-        for name in self._names:
-            found = held.get(name + suffix)  # `getattr`, which handles parametrizations, takes four times as long
-            weights[name] = getattr(self, name + suffix) if found is None else found
+        suffix = place.suffix
+        weights = {name: self._weight(name + suffix) for name in self._names}
         if self.timescales[place.layer] is not None:
             weights.update(biases.acting(self, place))
         if isinstance(self.cell, BuiltCell):
@@ -109,12 +106,18 @@ class Weighted(nn.Module):
                 weights[name] = weight.to(dtype)
         return weights
 
+    def _weight(self, name: str) -> Tensor:
+        """A weight by its full name. `getattr`, which handles parametrizations, takes four times as long."""
+        found: Tensor | None = self._parameters.get(name)
+        return getattr(self, name) if found is None else found
+
     def _product_dtype(self, values: Tensor) -> torch.dtype:
         """The dtype of the matmuls: that of the weights, or autocast's."""
-        own: torch.dtype = getattr(self, self._names[0] + self.places[0].suffix).dtype
-        device = values.device.type
-        if device != "meta" and torch.is_autocast_enabled(device) and own != torch.float64:
-            return torch.get_autocast_dtype(device)
+        own = self._weight(self._names[0] + self.places[0].suffix).dtype
+        if torch._C._is_any_autocast_enabled() and own != torch.float64:
+            device = values.device.type
+            if device != "meta" and torch.is_autocast_enabled(device):
+                return torch.get_autocast_dtype(device)
         if values.dtype != own:
             raise ValueError(f"expected input of dtype {own} like the weights, got {values.dtype}")
         return own

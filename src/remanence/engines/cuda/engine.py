@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 
 from ...cells import PointwiseCell
@@ -36,8 +38,7 @@ def refuses(task: EngineTask) -> str | None:
             exact = " in full float32" if parts > 1 else ""
             of = f" in {blocks} blocks" if blocks > 4 else ""
             return f"it supports at most {most} units{of}{exact}, and there are {task.width}"
-    assert isinstance(task.cell, PointwiseCell)
-    carried = len(derivation(task.cell).single)
+    carried = len(derivation(cast(PointwiseCell, task.cell)).single)
     if carried > plan.CARRIED:
         return f"it supports at most {plan.CARRIED} carried values, and there are {carried}"
     return None

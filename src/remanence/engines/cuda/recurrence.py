@@ -12,6 +12,7 @@ from torch import Tensor
 from ..kernels.compiling import begin
 from ..kernels.contract import ALIGNMENT, Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
 from ..kernels.machine_code import cell_sources
+from ..kernels.remembered import Remembered
 from ..machine import lacking, processors
 from . import plan
 from .compiler import machine_code
@@ -27,6 +28,7 @@ def parts_of(kind: Kind, dtype: torch.dtype) -> int:
     return plan.parts(dtype, kind.precision == "tf32")
 
 
+@Remembered
 def terms(kind: Kind, operands: Operands) -> Terms:
     """See `contract.Terms`. Kernels for wide layers take any number of units."""
     units = operands.weight_hh.shape[-1]
@@ -51,58 +53,49 @@ def split(kind: Kind, matrix: Tensor) -> tuple[Tensor, Tensor | None]:
 
 def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | None, kept: Kept, final: Final) -> None:
     """Run the forward pass; fills the given tensors, see `contract.Backend`."""
-    *lead, steps, rows, _ = operands.inputs.shape
-    replicas = lead[0] if lead else 1
-    sizes = _plan(kind, operands, backward=False)
     bias, *biases = _biases(operands)
-    variant = Variant.of(kind, operands, sizes, bias)
-    save = kept.pre is not None
-    kernel = _forward(variant, save, partial(_begin_backward, kind, operands, bias) if save else None)
-    tensors = (
-        *(pre, _wide(operands.inputs) if variant.inputs else None, operands.weight_ih, _aligned(operands.weight_hh)),
+    launch = _forward_launch(kind, operands, bias, kept.pre is not None)
+    sizes = launch.sizes
+    tensors = [
+        *(pre, _wide(operands.inputs) if launch.inputs else None, operands.weight_ih, _aligned(operands.weight_hh)),
         *(*biases, operands.dt, operands.lengths, *map(_wide, operands[8:])),
         *(kept.outputs, kept.cells, kept.carried, kept.parts, *final),
-    )
+    ]
     if sizes.whole:
-        tensors = (*tensors, kept.before)
+        tensors.append(kept.before)
     elif sizes.wide:
-        tensors = (*tensors, _overflow(sizes, replicas, operands.inputs.device))
-    kernel.start(sizes.groups(rows, replicas), *map(_address, tensors), steps, rows, kind.beta)
+        tensors.append(_overflow(sizes, launch.replicas, operands.inputs.device))
+    launch.kernel.start(launch.groups, *_addresses(tensors), launch.steps, launch.rows, kind.beta)
 
 
 def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, by: Upstream) -> RecurrenceGradients:
     """Run the backward pass; fills the given tensors, see `contract.Backend`."""
     *lead, steps, rows, width = operands.inputs.shape
     units = operands.weight_hh.shape[-1]
-    replicas = lead[0] if lead else 1
     dtype, device = operands.inputs.dtype, operands.inputs.device
-    assert kept.pre is not None
-    sizes = _plan(kind, operands, backward=True)
-    groups = sizes.groups(rows, replicas)
-    d_inputs = torch.empty_like(operands.inputs) if by.wants_inputs and _does_inputs(kind, operands, sizes) else None
     bias, *_, own = _biases(operands)
-    variant = Variant.of(kind, operands, sizes, bias)
-    inputs = variant.inputs
-    kernel = _backward(variant, d_inputs is not None)
+    launch = _backward_launch(kind, operands, bias, by.wants_inputs)
+    sizes, groups, replicas, inputs = launch.sizes, launch.groups, launch.replicas, launch.inputs
+    d_inputs = torch.empty_like(operands.inputs) if launch.d_inputs else None
     new = partial(torch.empty, dtype=torch.float32, device=device)
     kinds = kind.blocks + (kind.split >= 0)
     totals = kinds + kind.own
     shares = new(*lead, groups // replicas, (totals + kind.blocks * inputs) * units)
     d_dt = new(sizes.warps * sizes.cluster, *lead, steps, rows) if by.wants_dt else None
-    tensors = (
+    tensors = [
         *(kept.pre, _wide(operands.inputs) if inputs else None, _aligned(operands.weight_hh)),
         *(own, operands.dt, operands.lengths, _wide(operands.cell), _wide(operands.carried)),
         *(kept.cells, kept.carried, kept.parts),
         *(_aligned(by.outputs), *map(_wide, by.final)),
         *(by.pre, by.parts, *by.state, shares, d_dt),
-    )
+    ]
     if sizes.whole:
-        tensors = (*tensors, None if d_inputs is None else _aligned(operands.weight_ih.contiguous()), d_inputs)
+        tensors += (None if d_inputs is None else _aligned(operands.weight_ih.contiguous()), d_inputs)
     elif sizes.wide:
-        tensors = (*tensors, _overflow(sizes, replicas, device))
-    kernel.start(groups, *map(_address, tensors), replicas, steps, rows, kind.beta)
+        tensors.append(_overflow(sizes, replicas, device))
+    launch.kernel.start(groups, *_addresses(tensors), replicas, steps, rows, kind.beta)
     # Once per bias, because autograd copies a gradient that it gets twice; cast together rather than one by one.
-    total, again = shares.expand(2, *shares.shape).sum(-2).to(bias).unbind()
+    total, again = _cast(shares.expand(2, *shares.shape).sum(-2), bias).unbind()
     blocks = kind.blocks * units
     d_own = None
     if own is not None:
@@ -112,7 +105,7 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
         own=d_own,
         dt=None if d_dt is None else d_dt.sum(0),
         inputs=d_inputs,
-        weight_ih=total[..., totals * units :].view(*lead, blocks, width).to(dtype) if inputs else None,
+        weight_ih=_cast(total[..., totals * units :].view(*lead, blocks, width), dtype) if inputs else None,
         bias=total[..., :blocks],
         bias_hh=again[..., :blocks],
         bias_hn=total[..., blocks : blocks + units] if kind.split >= 0 else None,
@@ -151,7 +144,12 @@ def _biases(operands: Operands) -> tuple[torch.dtype, Tensor | None, Tensor | No
 
 def _wide(value: Tensor | None) -> Tensor | None:
     """The tensor in float32, aligned."""
-    return None if value is None else _aligned(value.float())
+    return None if value is None else _aligned(_cast(value, torch.float32))
+
+
+def _cast(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor in this dtype; `Tensor.to` takes as long as a view even if there is nothing to do."""
+    return value if value.dtype == dtype else value.to(dtype)
 
 
 def _aligned(value: Tensor | None) -> Tensor | None:
@@ -159,8 +157,8 @@ def _aligned(value: Tensor | None) -> Tensor | None:
     return value if value is None or value.data_ptr() % 16 == 0 else value.clone()
 
 
-def _address(value: Tensor | None) -> int:
-    return 0 if value is None else value.data_ptr()
+def _addresses(values: list[Tensor | None]) -> list[int]:
+    return [0 if value is None else value.data_ptr() for value in values]
 
 
 def _plan(kind: Kind, operands: Operands, backward: bool) -> plan.LaunchShape:
@@ -267,6 +265,44 @@ class _Kernels:
         self.known.clear()
 
 
+class Launch(NamedTuple):
+    """A loaded kernel, and how to launch it for operands of one size."""
+
+    kernel: Kernel
+    sizes: plan.LaunchShape
+    inputs: int
+    """Inputs that the kernel multiplies."""
+    groups: int
+    """Clusters."""
+    replicas: int
+    steps: int
+    rows: int
+    d_inputs: bool = False
+    """Whether it computes gradients of the inputs."""
+
+    @classmethod
+    def of(cls, kernel: Kernel, variant: Variant, operands: Operands, d_inputs: bool = False) -> Launch:
+        """The launch for these operands."""
+        *lead, steps, rows, _ = operands.inputs.shape
+        replicas, sizes = lead[0] if lead else 1, variant.sizes
+        return cls(kernel, sizes, variant.inputs, sizes.groups(rows, replicas), replicas, steps, rows, d_inputs)
+
+
+@Remembered
+def _forward_launch(kind: Kind, operands: Operands, bias: torch.dtype, save: bool) -> Launch:
+    variant = Variant.of(kind, operands, _plan(kind, operands, backward=False), bias)
+    kernel = _forward(variant, save, partial(_begin_backward, kind, operands, bias) if save else None)
+    return Launch.of(kernel, variant, operands)
+
+
+@Remembered
+def _backward_launch(kind: Kind, operands: Operands, bias: torch.dtype, wants_inputs: bool) -> Launch:
+    sizes = _plan(kind, operands, backward=True)
+    d_inputs = wants_inputs and _does_inputs(kind, operands, sizes)
+    variant = Variant.of(kind, operands, sizes, bias)
+    return Launch.of(_backward(variant, d_inputs), variant, operands, d_inputs)
+
+
 def _begin_backward(kind: Kind, operands: Operands, bias: torch.dtype) -> None:
     """Start compiling the backward kernel in parallel with the forward kernel, as far as its variant is known now."""
     if not operands.inputs.is_cuda:
@@ -312,3 +348,7 @@ def _backward(of: Variant, d_inputs: bool) -> Kernel:
         given, left = kind.blocks + 2 + kind.carried + parted, kind.blocks + parted
         shared = plan.backward_shared(sizes, parts_of(kind, of.dtype), kind.blocks, given, left, of.inputs)
     return of.kernel(name, signature, shared, D_INPUTS=int(d_inputs))
+
+
+MEMOS = (terms, _forward_launch, _backward_launch, _forward, _backward)
+"""What is known about launches so far; each has `cache_clear`."""

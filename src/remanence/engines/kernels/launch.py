@@ -32,7 +32,7 @@ from .room import room
 def prepared(kind: Kind, operands: Operands) -> tuple[Operands, Tensor | None]:
     """Operands with the recurrent matrix in the form the kernels expect, and the scale of its products."""
     matrix, scale = backend(kind.kernels).split(kind, operands.weight_hh)
-    return operands._replace(weight_hh=matrix), scale
+    return operands if matrix is operands.weight_hh else operands._replace(weight_hh=matrix), scale
 
 
 def forward(kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, save: bool) -> tuple[Kept, Final]:
@@ -49,10 +49,10 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, 
     *lead, steps, rows, _ = inputs.shape
     units = operands.weight_hh.shape[-1]
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
-    keep = partial(room, dtype=torch.float32, device=inputs.device)
+    keep = partial(room if inputs.is_cpu else torch.empty, dtype=torch.float32, device=inputs.device)
     pre = _projected(kind, operands, terms, save)
     shape, state = (*lead, steps, rows, units), (*lead, rows, units)
-    outputs = torch.empty(shape, dtype=inputs.dtype, device=inputs.device)
+    outputs = torch.empty(*shape, dtype=inputs.dtype, device=inputs.device)
     kept = Kept(
         outputs,
         pre if save else None,
@@ -61,7 +61,7 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, 
         torch.empty_like(outputs) if save and kind.split >= 0 else None,
         torch.empty_like(outputs) if save and rows and terms.keeps_before else None,
     )
-    final = Final(new(state), new(state), new(*lead, *among(kind), rows, units) if kind.carried else None)
+    final = Final(new(*state), new(*state), new(*lead, *among(kind), rows, units) if kind.carried else None)
     if not rows:
         return kept, final
     backend(kind.kernels).forward(kind, operands, scale, pre, kept, final)
@@ -78,13 +78,15 @@ def _projected(kind: Kind, operands: Operands, terms: Terms, save: bool) -> Tens
 
     Rows are padded to whole vectors if G H elements do not fill them.
     """
-    inputs, weight = operands.inputs.flatten(-3, -2), operands.weight_ih
+    inputs, weight = operands.inputs, operands.weight_ih
     if not terms.multiplies_inputs:
         with matrix_products(kind.precision == "tf32"):
-            return products.by_weight(inputs, weight)
+            return products.by_weight(inputs.flatten(-3, -2), weight)
     if not save:
         return None
-    return room(*inputs.shape[:-1], weight.shape[-2], dtype=inputs.dtype, device=inputs.device)
+    *lead, steps, rows, _ = inputs.shape
+    keep = room if inputs.is_cpu else torch.empty
+    return keep(*lead, steps * rows, weight.shape[-2], dtype=inputs.dtype, device=inputs.device)
 
 
 def backward(
@@ -173,7 +175,7 @@ def _through_time(
     d_pre = pre if overwrite else torch.empty_like(pre)
     d_parts = parts if overwrite or parts is None else torch.empty_like(parts)
     state = (*lead, rows, units)
-    d_hidden, d_cell = (new(state) if needs.state else None for _ in range(2))
+    d_hidden, d_cell = (new(*state), new(*state)) if needs.state else (None, None)
     d_carried = new(*lead, *among(kind), rows, units) if needs.state and kind.carried else None
     d_state = Final(d_hidden, d_cell, d_carried)
     if not rows:

@@ -70,7 +70,7 @@ def with_padding(blocks: int, operands: Operands, alignment: int = ALIGNMENT) ->
             cell=wider(operands.cell, 0, more),
             carried=wider(operands.carried, 0, more),
         )
-    operands = Operands(*(None if value is None else value.contiguous() for value in operands))  # type: ignore[arg-type]
+    operands = Operands(*[None if value is None else value.contiguous() for value in operands])  # type: ignore[arg-type]
     return operands if operands.lengths is None else operands._replace(lengths=operands.lengths.to(torch.int32))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple
 from functools import partial
+from operator import is_
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from .launch import among
 from .layout import padded, with_padding, without_padding
 
 FIELDS = len(Operands._fields)
+KEPT = len(Kept._fields)
 
 
 def run_kernels(kind: Kind, cell: PointwiseCell, given: Operands, save: bool) -> tuple[Tensor, Final]:
@@ -77,8 +79,10 @@ class _Fused(torch.autograd.Function):
         kept, final = launch.forward(kind, given, scale, terms, save=True)
         ctx.kind, ctx.cell, ctx.terms, ctx.units = kind, cell, terms, unpadded.weight_hh.shape[-1]
         ctx.overwritten = False
+        # Each tensor once: to save one takes as long as to allocate one. Without padding both operands are the same.
         # weight_ih is saved unpadded: the backward pass does not need its padding.
-        ctx.save_for_backward(*given._replace(weight_ih=unpadded.weight_ih), *kept, scale, *fields)
+        others = () if all(map(is_, given, fields)) else given._replace(weight_ih=unpadded.weight_ih)
+        ctx.save_for_backward(*fields, *kept, scale, *others)
         ctx.set_materialize_grads(False)
         return kept.outputs, *_narrowed(final, kept.outputs)
 
@@ -86,40 +90,42 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         saved = ctx.saved_tensors  # torch.utils.checkpoint allows a single access
         if not torch.is_grad_enabled():
-            return _differentiate(ctx, saved[:-FIELDS], *grads)
+            return _differentiate(ctx, saved, *grads)
         known = [None if grad is None else grad[..., : ctx.units] for grad in grads]
         compute = partial(outputs_of_loop, ctx.kind, ctx.cell)
-        return None, None, *differentiable(compute, saved[-FIELDS:], ctx.needs_input_grad[2:], known)
+        return None, None, *differentiable(compute, saved[:FIELDS], ctx.needs_input_grad[2:], known)
 
 
 def _differentiate(
     ctx: Any, saved: Sequence[Any], d_outputs: Tensor | None, *d_final: Tensor | None
 ) -> tuple[Tensor | None, ...]:
     kind: Kind = ctx.kind
-    given, kept, scale = Operands(*saved[:FIELDS]), Kept(*saved[FIELDS:-1]), saved[-1]
-    device = given.inputs.device.type
-    if torch.is_autocast_enabled(device):  # saved tensors have the precision of the forward pass already
-        with torch.autocast(device, enabled=False):
-            return _differentiate(ctx, saved, d_outputs, *d_final)
+    kept, scale = Kept(*saved[FIELDS : FIELDS + KEPT]), saved[FIELDS + KEPT]
+    given = Operands(*(saved[FIELDS + KEPT + 1 :] or saved[:FIELDS]))
+    if torch._C._is_any_autocast_enabled():  # saved tensors have the precision of the forward pass already
+        device = given.inputs.device.type
+        if torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):
+                return _differentiate(ctx, saved, d_outputs, *d_final)
     if ctx.overwritten:  # by an earlier backward pass (retain_graph): recompute, bit for bit the same
         more = given.weight_hh.shape[-1] - ctx.units
         again = given._replace(weight_ih=padded(given.weight_ih, (0, 0, 0, more), kind.blocks).contiguous())
         kept, _ = launch.forward(kind, again, scale, ctx.terms, save=True)
     ctx.overwritten = True
+    needs = ctx.needs_input_grad[2:]
     slopes = launch.backward(
         kind,
         given,
         scale,
         kept,
         None if d_outputs is None else d_outputs.contiguous(),
-        Final(*(None if grad is None else grad.contiguous() for grad in d_final)),
-        _needs(ctx.needs_input_grad[2:]),
+        Final(*[None if grad is None else grad.contiguous() for grad in d_final]),
+        _needs(needs),
         overwrite=True,
         real=ctx.units,
     )
     found = without_padding(kind, slopes, ctx.units)
-    needs = ctx.needs_input_grad[2:]
-    return None, None, *(slope if needed else None for slope, needed in zip(found, needs, strict=True))
+    return None, None, *[slope if needed else None for slope, needed in zip(found, needs, strict=True)]
 
 
 def no_second_derivative(*_: Any) -> None:
@@ -141,7 +147,6 @@ GIVEN = (
     "Tensor inputs, Tensor weight_ih, Tensor weight_hh, Tensor? bias_ih, Tensor? bias_hh, Tensor? own, Tensor? dt, "
     "Tensor? lengths, Tensor? hidden, Tensor? cell, Tensor? carried"
 )
-KEPT = len(Kept._fields)
 KEPT_NAMES = tuple(f"kept_{name}" for name in Kept._fields)
 FORWARD = f"({GIVEN}, bool save, {KIND}) -> ({', '.join(['Tensor'] * (3 + KEPT))})"
 BACKWARD = (

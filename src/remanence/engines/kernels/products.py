@@ -67,14 +67,11 @@ def derivatives_by_recurrent_weight(
     h = outputs.flatten(-3, -2)
     whole = (0, lacking(h.shape[-1], h.itemsize))
     count = h.shape[-2] - rows
-    if reverse:
-        later, before = d_pre[..., :count, :], h[..., rows:, :]
-    else:
-        later, before = d_pre[..., rows:, :], h[..., :count, :]
+    later, before = (_part(d_pre, 0, count), _part(h, rows)) if reverse else (_part(d_pre, rows), _part(h, 0, count))
     before = padded(before, whole)
     total = _over_steps(later, before, blocks, blocks.real, _parts(later, before))
     if hidden is not None:
-        first = d_pre[..., count:, :] if reverse else d_pre[..., :rows, :]
+        first = _part(d_pre, count) if reverse else _part(d_pre, 0, rows)
         total += _over_steps(first, padded(hidden, whole), blocks, blocks.real)
     return total
 
@@ -101,6 +98,11 @@ def sum_over_rows(d_pre: Tensor) -> Tensor:
 def times(a: Tensor, b: Tensor) -> Tensor:
     """a @ b for all replicas."""
     return torch.mm(a, b) if a.dim() == 2 else torch.bmm(a, b)
+
+
+def _part(value: Tensor, start: int, end: int | None = None) -> Tensor:
+    """These rows of `(N, T B, ...)`; without an ellipsis, which takes torch as long as the slice itself."""
+    return value[start:end] if value.dim() == 2 else value[:, start:end]
 
 
 def _more(inputs: Tensor) -> int:

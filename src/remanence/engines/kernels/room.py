@@ -27,9 +27,7 @@ _lock = threading.Lock()
 
 
 def room(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Like `torch.empty`, from the pool if possible."""
-    if device.type != "cpu":
-        return torch.empty(shape, dtype=dtype, device=device)
+    """Like `torch.empty`, from the pool if possible. The device must be the CPU."""
     size = prod(shape) * dtype.itemsize
     if not LARGE <= size <= MOST:
         return torch.empty(shape, dtype=dtype, device=device)

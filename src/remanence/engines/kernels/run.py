@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -47,8 +47,7 @@ def unsuited_numbers(task: EngineTask) -> str | None:
 
 def run_with(kernels: str, task: EngineTask) -> EngineResult:
     """Run a task, or several side by side, in one launch of that backend's kernels."""
-    cell = task.cell
-    assert isinstance(cell, PointwiseCell)
+    cell = cast(PointwiseCell, task.cell)
     units = task.width
     precision = "tf32" if tf32_in_recurrent_layers() else "tf32x3"
     kind = kind_of(cell, task.reverse, precision, kernels)
@@ -106,8 +105,7 @@ def make_kind(cell: PointwiseCell, reverse: bool, precision: str, kernels: str) 
 def operands_of(task: EngineTask) -> Operands:
     """The operands of a task."""
     weights, state = task.weights, task.state
-    assert isinstance(task.cell, PointwiseCell)
-    known = derivation(task.cell)
+    known = derivation(cast(PointwiseCell, task.cell))
     hidden = cell = carried = None
     if not isinstance(state, Zeros):
         hidden = state[0].to(task.inputs.dtype)
