@@ -27,13 +27,14 @@ attack: $(STAMP)
 	$(BIN)/python tests/attack/soak.py --kills $(KILLS)
 	$(BIN)/python -m pytest -q tests/attack -m slow
 
-# The same for the kernels of a GPU: random layers, then a few under each tool of compute-sanitizer. GPU_PYTHON has torch for CUDA.
+# The same for the kernels of a GPU: random layers, then some under each tool of compute-sanitizer; racecheck takes minutes
+# for a few. GPU_PYTHON has torch for CUDA.
 GPU_PYTHON ?= python3
 attack-gpu:
 	PYTHONPATH=src $(GPU_PYTHON) tests/attack/differential.py --device cuda --cases 2000
-	for tool in memcheck racecheck synccheck; do for engine in cuda triton; do \
-		PYTHONPATH=src compute-sanitizer --tool $$tool --error-exitcode 1 \
-			$(GPU_PYTHON) tests/attack/differential.py --device cuda --engine $$engine --cases 100 || exit 1; \
+	for tool in memcheck:100 synccheck:100 racecheck:12; do for engine in cuda triton; do \
+		PYTHONPATH=src compute-sanitizer --tool $${tool%:*} --error-exitcode 1 \
+			$(GPU_PYTHON) tests/attack/differential.py --device cuda --engine $$engine --cases $${tool#*:} || exit 1; \
 	done; done
 
 lint: $(STAMP)

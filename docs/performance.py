@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from remanence import bench, files
 from remanence.bench import BenchReport
+from remanence.bench.layers import QUOTED
 from remanence.table import Table
 
 DOCS = Path(__file__).resolve().parent
@@ -23,10 +24,12 @@ BENCH = DOCS.parent / "results" / "bench"
 PLACE = re.compile(r"(<!-- (?P<name>(?!end)[a-z0-9-]+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 GATES = ("fast", "power_law")
 PRECISIONS = {"tf32": "TF32", "bf16": "bfloat16", "full": "full float32"}
-EVERY_LAYER = ("layers", "quoted")
-"""Files of an H200 whose table has a row per layer."""
+EVERY_LAYER = {"layers": "h200-tf32", "quoted": "h200-quoted"}
+"""Files of an H200 whose table has a row per layer, by the name of that table."""
 CPUS = {"two-cpu-cores": "2 ARM cores", "two-x86-cores": "2 x86 cores", "sixteen-x86-cores": "16 x86 cores"}
 """Files with a table of the page for users, and what their machines are called there."""
+MIDDLE = (128, 128)
+"""Sequences and units of the shape that this table leaves out."""
 
 
 class Goal(NamedTuple):
@@ -49,6 +52,19 @@ class Goal(NamedTuple):
     def reached(self, value: float) -> bool:
         """Whether a value reaches the target."""
         return value < self.least if self.small else value >= self.least
+
+
+class LayerGoal(NamedTuple):
+    """A row of the table of goals for single layers, in TF32."""
+
+    what: str
+    layers: tuple[str, ...]
+    shapes: tuple[str, ...]
+    """Names of the shapes; empty for all."""
+    least: float
+    aim: float | None = None
+    """None if it is to be as fast as the other layers."""
+    inference: bool = False
 
 
 GOALS = (
@@ -74,6 +90,18 @@ LOOPS = (
     *(Goal(f"training loop, {task}: eight seeds over one", 2, 1.3, task, "seeds", small=True) for task in TASKS),
     *(Goal(f"training loop, {task}: bare update over the whole", 0.9, 0.97, task, "ratio") for task in TASKS),
 )
+LSTMS = ("sigmoid", "fast", "softsign", "refine", "ur", "power_law")
+FIVE_BLOCKS, PROJECTED = ("refine", "ur"), ("proj-fast", "proj-power_law")
+LAYER_GOALS = (
+    LayerGoal("refine and ur, 128 units", FIVE_BLOCKS, ("copy-1000", "adding-5000"), 1.5),
+    LayerGoal("refine and ur, 256 and 512 units", FIVE_BLOCKS, ("pixel-256", "pixel-512"), 5),
+    LayerGoal("refine and ur, 716 and 1150 units", FIVE_BLOCKS, ("char-ptb", "word-ptb"), 1.5),
+    LayerGoal("refine and ur, inference", FIVE_BLOCKS, (), 1.2, inference=True),
+    LayerGoal("projections", PROJECTED, (), 1, 2),
+    LayerGoal("Phased LSTM", ("phased",), (), 1, 2),
+    LayerGoal("NRU", ("nru",), (), 0.3, 1),
+    LayerGoal("copy-200, bound by the host: all gates of the LSTM", LSTMS, ("copy-200",), 1.2, 2),
+)
 MODELS = ("fast", "plstm")
 """The names of the gates in the training loop."""
 
@@ -93,6 +121,8 @@ def content(name: str) -> str:
     """The text of a place."""
     if name == "goals":
         return goals().markdown()
+    if name == "layer-goals":
+        return layer_goals().markdown()
     if name == "gpu":
         return gpu().markdown()
     if name == "cpu":
@@ -100,9 +130,9 @@ def content(name: str) -> str:
     if name == "profile":
         return profile()
     if name in EVERY_LAYER:
-        return every_layer(bench.load(BENCH / f"h200-{name}.json")).markdown()
+        return every_layer(bench.load(BENCH / f"{EVERY_LAYER[name]}.json"), name == "quoted").markdown()
     report = bench.load(BENCH / f"{name}.json")
-    chosen = [every_layer(report)] if name.removeprefix("h200-") in EVERY_LAYER else bench.tables(report)
+    chosen = [every_layer(report)] if name == EVERY_LAYER["quoted"] else bench.tables(report)
     tables = "\n\n".join(table.markdown() for table in chosen)
     return f"{where(report.machine)}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
 
@@ -139,11 +169,10 @@ def cpu() -> Table:
     """Every layer on every CPU at the smallest and the largest shape: training / inference."""
     reports = {label: bench.load(BENCH / f"{name}.json") for name, label in CPUS.items()}
     timings = [(label, row) for label, report in reports.items() for row in report.timings if row.engine == "auto"]
-    shapes = [shape for shape in dict.fromkeys(row.shape for _, row in timings) if shape.name != "cpu-128"]
     found = {
         (row.layer, label, row.shape): f"{row.training_ratio:.2f} / {row.forward_ratio:.2f}" for label, row in timings
     }
-    places = [(label, shape) for label in reports for shape in shapes]
+    places = dict.fromkeys((label, row.shape) for label, row in timings if (row.shape.batch, row.shape.units) != MIDDLE)
     layers = dict.fromkeys(row.layer for _, row in timings)
     rows = [(layer, *(found.get((layer, *place), "-") for place in places)) for layer in layers]
     headings = (f"{label}, B{shape.batch} H{shape.units}" for label, shape in places)
@@ -163,9 +192,26 @@ def goals() -> Table:
     return Table("", ("torch over ours", "at least", "aim", "TF32", "bfloat16", "full float32"), rows)
 
 
-def every_layer(report: BenchReport) -> Table:
-    """Every layer at every shape with the engine `auto`."""
+def layer_goals() -> Table:
+    """Goals for layers, and the smallest and largest ratio over their shapes."""
+    timings = [row for row in bench.load(BENCH / "h200-tf32.json").timings if row.engine == "auto"]
+    rows = []
+    for goal in LAYER_GOALS:
+        chosen = [
+            row for row in timings if row.layer in goal.layers and (row.shape.name in goal.shapes or not goal.shapes)
+        ]
+        ratios = [row.forward_ratio if goal.inference else row.training_ratio for row in chosen]
+        found = [ratio for ratio in ratios if ratio is not None]
+        text = f"{min(found):.2f} to {max(found):.2f}"
+        aim = "as the others" if goal.aim is None else f"{goal.aim:g}"
+        rows.append((goal.what, f"{goal.least:g}", aim, text if min(found) >= goal.least else f"**{text}**"))
+    return Table("", ("torch over ours", "at least", "aim", "measured"), rows)
+
+
+def every_layer(report: BenchReport, quoted: bool = False) -> Table:
+    """Every layer, or those that the papers quote, at every shape with the engine `auto`."""
     chosen = [row for row in report.timings if row.engine == "auto" and row.training_ratio is not None]
+    chosen = [row for row in chosen if row.layer in QUOTED or not quoted]
     shapes = list(dict.fromkeys(row.shape for row in chosen))
     found = {(row.layer, row.shape): f"{row.training_ratio:.2f} / {row.forward_ratio:.2f}" for row in chosen}
     layers = dict.fromkeys(row.layer for row in chosen)

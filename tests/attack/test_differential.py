@@ -68,6 +68,6 @@ def condition(seed, ulp):
 
 def test_rounding_moves_an_ill_conditioned_case_far_and_others_little():
     """Three layers of NRUs in both directions over 58 steps, a case that is beyond the tolerance in float32."""
-    assert condition(605, ULPS[False]) > 5e-3
-    assert condition(1048, ULPS[False]) < 1e-4
-    assert condition(1048, ULPS[True]) > 5e-3
+    assert condition(605, ULPS["float32"]) > 5e-3
+    assert condition(1048, ULPS["float32"]) < 1e-4
+    assert condition(1048, ULPS["tf32"]) > 5e-3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ class Clock:
 def milliseconds(calls: Mapping[str, Call], device: torch.device, seconds: float, least: int = 3) -> dict[str, float]:
     """Median time of every call in milliseconds. The calls must be warmed up.
 
-    The calls are interleaved, so that interference from other processes affects all of them alike.
+    The calls are interleaved, in another order in every round, so that interference from other processes and what the
+    previous call leaves in caches affect all of them alike.
 
     Args:
         calls: Functions to time, by name.
@@ -43,11 +45,13 @@ def milliseconds(calls: Mapping[str, Call], device: torch.device, seconds: float
         least: Minimum number of rounds, within twice the time limit.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
+    order, chance = list(calls), random.Random(0)
     seconds = max(seconds, AT_LEAST)
     clock = Clock(seconds)
     for done in range(1, MOST + 1):
-        for name, call in calls.items():
-            times[name].append(one(call, device))
+        chance.shuffle(order)
+        for name in order:
+            times[name].append(one(calls[name], device))
         took = seconds - clock.left
         if took > 2 * seconds or (done >= least and took * (done + 1) / done > seconds):
             break
