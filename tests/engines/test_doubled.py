@@ -7,12 +7,15 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+import simulation
 import torch
 
 import remanence as rm
+import remanence.engines.cuda as clusters
 from remanence import engines
 from remanence.cells import SRUCell
 from remanence.engines.cpp import engine as host
+from remanence.engines.cuda import plan
 from remanence.engines.doubled import Doubled, HalfStepCell
 from remanence.engines.kernels.contract import derivation
 from remanence.engines.machine import float32_products
@@ -115,6 +118,36 @@ def test_stacked_tasks_match_the_loop_interpreted(special: dict[str, Any]) -> No
     for task, found in zip(tasks, together, strict=True):
         truth = engines.KNOWN["loop"].run(task)
         for one, two in zip((found.output, *found.state), (truth.output, *truth.state), strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
+@pytest.mark.long
+def test_stacked_tasks_match_the_loop_on_a_simulated_gpu(simulated: pytest.MonkeyPatch) -> None:
+    """Values and gradients of several SRUs with the usual five averages, in one launch of the cuda engine.
+
+    With low-order parts of the matrix in shared memory, as in layers of more than 128 units.
+    """
+    from test_simulated import force
+
+    force(plan.LaunchShape(8, 1, 1, shelved=True), simulated)
+    special = SPECIAL["unequal, reverse"]
+    tasks = [
+        checking.make_task(SRUCell(7, 3), checking.Sizes(5, 4, 3, 6), torch.float32, CPU, seed=seed, **special)
+        for seed in range(3)
+    ]
+    leaves = [[task.inputs, *task.weights.values()] for task in tasks]
+    for leaf in (leaf for own in leaves for leaf in own):
+        leaf.requires_grad_()
+    with float32_products(False):
+        together = Doubled(clusters).run(engines.stacked(tasks))
+        slopes = torch.autograd.grad(together.output.square().sum(), [leaf for own in leaves for leaf in own])
+    for number, task in enumerate(tasks):
+        truth = engines.KNOWN["loop"].run(task)
+        own = slopes[number * len(leaves[0]) :][: len(leaves[0])]
+        expected = torch.autograd.grad(truth.output.square().sum(), leaves[number])
+        found = (together.output[number], *(part[number] for part in together.state), *own)
+        for one, two in zip(found, (truth.output, *truth.state, *expected), strict=True):
             torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 

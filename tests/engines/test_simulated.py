@@ -19,8 +19,9 @@ from own_gates import Mixture, Votes
 
 import remanence.engines.cuda as clusters
 from remanence import engines
-from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
+from remanence.cells import GRUCell, JANETCell, LSTMCell, PointwiseCell, Step
 from remanence.engines.cuda import plan, recurrence
+from remanence.engines.doubled import HalfStepCell
 from remanence.engines.kernels import layout, operator, run
 from remanence.engines.machine import float32_products
 from remanence.engines.pieces import run_in_pieces
@@ -46,7 +47,27 @@ def forget() -> None:
 
 
 WIDE = recurrence.NARROW + 1
-CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # inputs, units, rows, launch shape
+
+
+class SmoothHalfStepCell(HalfStepCell):
+    """Half a step of an SRU, or both halves without dt, with tanh: rounding must not switch a ReLU and its gradient."""
+
+    name = "smooth_sru_half"
+
+    def pointwise(self, projected, recurrent, state, weights, dt) -> Step:
+        *seen, statistics = self.rows(projected + recurrent).values()
+        after = [a * old + (1 - a) * new for a, old, new in zip(self.averages, state[1:], seen, strict=True)]
+        summary = weights["bias_summary"].to(statistics.dtype) + sum(after[1:], after[0])
+        if dt is None:
+            return Step((torch.tanh(statistics + summary), *after), {})
+        first = dt > 0.5
+        hidden = torch.tanh(torch.where(first, statistics, summary))
+        return Step((hidden, *(torch.where(first, *pair) for pair in zip(state[1:], after, strict=True))), {})
+
+
+FIVE = SmoothHalfStepCell((0.0, 0.5, 0.9, 0.99, 0.999))
+"""Six blocks, and four values besides the cell."""
+CASES: dict[str, tuple[PointwiseCell, int, int, int, plan.LaunchShape]] = {  # inputs, units, rows, launch shape
     "one program": (LSTMCell(Sigmoid()), WIDE, 16, 5, plan.LaunchShape(4, 1, 1)),
     "two programs, two groups": (LSTMCell(Fast()), 5, 32, 11, plan.LaunchShape(4, 2, 1)),
     "a broken program": (LSTMCell(PowerLaw(), coupled=True), 11, 48, 3, plan.LaunchShape(8, 2, 1)),
@@ -122,6 +143,9 @@ CASES: dict[str, tuple[GatedCell, int, int, int, plan.LaunchShape]] = {  # input
         9,
         plan.LaunchShape(9, 4, 1, held=2, ahead=3, streamed=6),
     ),
+    "four carried, two tiles": (FIVE, WIDE, 48, 11, plan.LaunchShape(8, 2, 2)),
+    "four carried, a whole layer": (FIVE, 5, 20, 11, plan.make_whole(20, backward=False)),
+    "four carried, wide": (FIVE, WIDE, 30, 9, plan.LaunchShape(4, 2, 2, held=1)),
 }
 LARGEST = ("a full register file", "a broken four of warps")
 SOON = [name for number, name in enumerate(CASES) if number % 2 == 0 and not name.endswith(LARGEST)]
@@ -151,7 +175,7 @@ def force(sizes: plan.LaunchShape, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def errors(
-    cell: GatedCell, inputs: int, units: int, rows: int, sizes: plan.LaunchShape, precision: object, special: bool
+    cell: PointwiseCell, inputs: int, units: int, rows: int, sizes: plan.LaunchShape, precision: object, special: bool
 ) -> object:
     """Errors of values and gradients, with an initial state; `special`: reverse, unequal lengths, irregular steps."""
     task = checking.make_task(
@@ -352,7 +376,7 @@ def test_rows_end_where_the_next_begins(cell, units, monkeypatch) -> None:
         run_side_by_side(cell, checking.Sizes(5, 9, 3, units))
 
 
-def run_side_by_side(cell: GatedCell, sizes: object) -> None:
+def run_side_by_side(cell: PointwiseCell, sizes: object) -> None:
     """Run three layers, one of which gives NaN."""
     tasks = [checking.make_task(cell, sizes, torch.float32, torch.device("cpu"), seed=seed) for seed in range(3)]
     tasks[1].weights["weight_hh"][0, 0] = torch.nan

@@ -31,16 +31,19 @@ def refuses(task: EngineTask) -> str | None:
     blocks = task.weights["weight_hh"].shape[0] // task.width
     if blocks > plan.BLOCKS:
         return f"it supports at most {plan.BLOCKS} blocks of pre-activations, and the cell has {blocks}"
-    if task.width > plan.most_units(2, largest, blocks):  # else it fits; querying the precision is slow
+    known = derivation(cast(PointwiseCell, task.cell))
+    carried = len(known.single)
+    if carried > plan.CARRIED:
+        return f"it supports at most {plan.CARRIED} carried values, and there are {carried}"
+    pages = plan.pages_of(carried, known.split >= 0)
+    if task.width > plan.most_units(2, largest, blocks, pages):  # else it fits; querying the precision is slow
         parts = plan.parts(task.inputs.dtype, tf32_in_recurrent_layers())
-        most = plan.most_units(parts, largest, blocks)
+        most = plan.most_units(parts, largest, blocks, pages)
         if task.width > most:
             exact = " in full float32" if parts > 1 else ""
             of = f" in {blocks} blocks" if blocks > 4 else ""
-            return f"it supports at most {most} units{of}{exact}, and there are {task.width}"
-    carried = len(derivation(cast(PointwiseCell, task.cell)).single)
-    if carried > plan.CARRIED:
-        return f"it supports at most {plan.CARRIED} carried values, and there are {carried}"
+            also = f" with {carried} carried values" if pages > plan.PAGES else ""
+            return f"it supports at most {most} units{of}{also}{exact}, and there are {task.width}"
     return None
 
 

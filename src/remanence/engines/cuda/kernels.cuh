@@ -51,8 +51,8 @@ constexpr int PLACES = 4 + MORE;                  // size of arrays with a value
 constexpr int QUARTERS = (WARPS + 3) / 4;         // groups of four warps, backward
 
 // SLICE registers of a thread hold its slice of the matrix. If none are left for the residuals of full float32, those are in
-// shared memory, on the *shelf*; with ASIDE, the blocks after the fourth are there.
-constexpr bool ON_SHELF = PARTS == 2 && (CLUSTER * WARPS > 64 || CLUSTER * WARPS * PLACES > 320);
+// shared memory, on the *shelf*, and with SHELVE_FINER in any case; with ASIDE, the blocks after the fourth are there.
+constexpr bool ON_SHELF = PARTS == 2 && (SHELVE_FINER || CLUSTER * WARPS > 64 || CLUSTER * WARPS * PLACES > 320);
 constexpr int IN_HAND = ON_SHELF ? 1 : PARTS;  // parts of an operand in registers
 constexpr int SLICE = CLUSTER * WARPS * IN_HAND * (ASIDE ? 4 : PLACES) / 4;
 constexpr int SHELF = (CLUSTER + 3) / 4 * (ON_SHELF * WARPS + (ON_SHELF || ASIDE) * MORE * QUARTERS) * THREADS * 16;  // bytes

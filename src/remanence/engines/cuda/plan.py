@@ -16,9 +16,10 @@ BLOCKS = 8
 """Largest number of blocks of pre-activations, which are row blocks of the recurrent matrix."""
 MOST_INPUTS = 16
 """Widest inputs that the kernels multiply by the input matrix themselves."""
-CARRIED = 2
-"""Largest number of values that a gate carries: staging buffers of the backward pass have space for these in layers of
-every size."""
+CARRIED = 6
+"""Largest number of carried values."""
+CARRIED_ALWAYS = 2
+"""Carried values for which staging buffers have space in layers of every size with at most four blocks."""
 DEPTH = 4
 """Steps in the prefetch pipeline, see steps.cuh."""
 
@@ -43,6 +44,8 @@ class LaunchShape:
     """Tiles of the rest that a thread prefetches."""
     streamed: int = 0
     """Tiles that do not fit on chip and are streamed from L2 in every step."""
+    shelved: bool = False
+    """Whether low-order parts are on the shelf although registers alone could hold them, see `shelf`."""
 
     @property
     def wide(self) -> bool:
@@ -75,9 +78,14 @@ MOST_ROWS_WHOLE = 5 * 128
 """Rows of the recurrent matrix of such a layer."""
 
 
-PAGES = 3 + CARRIED
-"""Largest number of values per unit that a step needs besides its blocks: h, cell, carried values, the separate
+PAGES = 3 + CARRIED_ALWAYS
+"""Values per unit that a step of most cells needs at most besides its blocks: h, cell, carried values, the separate
 recurrent part of a GRU's candidate."""
+
+
+def pages_of(carried: int, apart: bool) -> int:
+    """The same for a cell with this many carried values, with or without a separate recurrent part."""
+    return max(PAGES, 2 + carried + apart)
 
 
 @lru_cache(maxsize=256)
@@ -90,7 +98,7 @@ def most_units(parts: int, largest: int, blocks: int = 4, pages: int = PAGES) ->
         blocks: Blocks of pre-activations.
         pages: Values per unit that a step needs besides them.
     """
-    if parts > 1 and blocks <= 4:
+    if parts > 1 and blocks <= 4 and pages <= PAGES:
         return MOST_UNITS * largest
     if parts > 1:
         return MOST_UNITS * max(c for c in range(largest + 1) if _in_registers(MOST_UNITS * c, parts, blocks, pages))
@@ -119,7 +127,7 @@ def aside(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> bool:
 
 def _finer_on_shelf(plan: LaunchShape, parts: int, blocks: int) -> bool:
     chunks = plan.cluster * plan.warps
-    return parts > 1 and (chunks > 64 or chunks * max(4, blocks) > 320)
+    return parts > 1 and (plan.shelved or chunks > 64 or chunks * max(4, blocks) > 320)
 
 
 def _fits(plan: LaunchShape, parts: int, blocks: int, pages: int, backward: bool) -> bool:
@@ -132,7 +140,8 @@ def _fits(plan: LaunchShape, parts: int, blocks: int, pages: int, backward: bool
 def _in_registers(units: int, parts: int, blocks: int, pages: int) -> bool:
     """Whether registers and the shelf hold the matrix in both passes, for at most MOST_UNITS per thread block."""
     one = LaunchShape(8, -(-units // MOST_UNITS), 1)
-    return blocks <= 4 or all(_fits(one, parts, blocks, pages, backward) for backward in (False, True))
+    usual = blocks <= 4 and pages <= PAGES
+    return usual or all(_fits(one, parts, blocks, pages, backward) for backward in (False, True))
 
 
 def shelf(plan: LaunchShape, parts: int, blocks: int, backward: bool) -> int:
@@ -162,8 +171,9 @@ def make(
 
     With more work than fits, it is the shape that was fastest on an H200. Up to 128 units, several small thread blocks
     share an SM (up to 64 units, in the forward pass only). With more than twice the work that fits, a thread block has
-    the whole layer, except in full float32, which does not fit. Otherwise there are eight warps. Both passes make the
-    same choice about whole layers, because the layout of saved tensors depends on it.
+    the whole layer, except in full float32, which does not fit. Otherwise there are eight warps. With more than PAGES
+    pages, two thread blocks of that size do not share an SM, because registers would spill: a cluster has two tiles
+    instead. Both passes make the same choice about whole layers, because the layout of saved tensors depends on it.
 
     Args:
         units: Units of the layer.
@@ -178,7 +188,7 @@ def make(
         pages: Values per unit that a step needs besides them.
     """
     groups = replicas * -(-rows // 8)
-    small = -(-units // 16)
+    small, rich = -(-units // 16), pages > PAGES
     room = processors - processors // 16  # a cluster does not span GPCs, so that not all SMs can be used
     if units > MOST_UNITS_WIDE * largest:
         return make_streamed(units, backward, blocks)
@@ -193,12 +203,17 @@ def make(
         return LaunchShape(4, small, 1, min(-(-groups * small // room), 3))
     cluster = -(-units // 32)
     programs = groups * cluster
-    one = LaunchShape(8, cluster, 1)
+    one, two = LaunchShape(8, cluster, 1), LaunchShape(8, cluster, 2)
     if 8 * cluster * parts > 64:  # the shelf leaves no space for a second tile, nor may more blocks
-        two = LaunchShape(8, cluster, 2)
+        shelved = replace(one, shelved=True)
+        if backward and parts > 1 and rich and blocks > 4 and _fits(shelved, parts, blocks, pages, backward):
+            return shelved
         full = _finer_on_shelf(one, parts, blocks) or not _fits(two, parts, blocks, pages, backward)
         return one if programs <= processors - cluster or full else two
-    return LaunchShape(8, cluster, 1, min(2, -(-programs // room)))
+    together = min(2, -(-programs // room))
+    if together > 1 and rich:
+        return two if _fits(two, parts, blocks, pages, backward) else one
+    return LaunchShape(8, cluster, 1, together)
 
 
 def make_whole(units: int, backward: bool) -> LaunchShape:
@@ -211,7 +226,7 @@ def _in_one(units: int, blocks: int, pages: int) -> bool:
     """Whether a whole layer fits into a thread block, in both passes."""
     if units > MOST_UNITS_WHOLE or units * blocks > MOST_ROWS_WHOLE:
         return False
-    if blocks <= 4:
+    if blocks <= 4 and pages <= PAGES:
         return True
     there, back = (aside(make_whole(units, backward), 1, blocks, backward) for backward in (False, True))
     units = 16 * -(-units // 16)

@@ -222,6 +222,7 @@ class Variant(NamedTuple):
             "TOGETHER": sizes.together,
             **(self._wide_constants() if sizes.wide else {}),
             "PARTS": parts_of(kind, self.dtype),
+            "SHELVE_FINER": int(sizes.shelved),
             "ASIDE": int(plan.aside(sizes, parts_of(kind, self.dtype), kind.blocks, backward)),
             "BOUNDED": int(kind.cell == "lstm"),
             "ACTIVATED": int(sizes.whole and kind.cell == "lstm" and self.dtype == torch.float32),
