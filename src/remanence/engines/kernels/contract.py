@@ -281,6 +281,8 @@ class RecurrenceGradients(NamedTuple):
     """`(N, T, B, I)`; None if it is not requested or still has to be computed from those of the pre-activations."""
     weight_ih: Tensor | None = None
     """`(N, G H, I)`; None if it still has to be computed from those of the pre-activations."""
+    weight_hh: Tensor | None = None
+    """`(N, G H, H)`, of a GRU's candidate not its own; None if it still has to be computed."""
     bias: Tensor | None = None
     """`(N, G H)`; None if it still has to be reduced from those of the pre-activations."""
     bias_hh: Tensor | None = None

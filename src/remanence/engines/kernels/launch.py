@@ -126,7 +126,9 @@ def backward(
             d_weight_ih = products.derivatives_by_weight(d_pre, inputs.flatten(-3, -2), blocks)
         else:
             d_weight_ih = blocks.cut(found.weight_ih, inputs.shape[-1])
-        d_weight_hh = _by_recurrent_weight(kind, operands, kept, d_pre, blocks)
+        d_weight_hh = found.weight_hh
+        if d_weight_hh is None:
+            d_weight_hh = _by_recurrent_weight(kind, operands, kept, d_pre, blocks)
         d_bias_ih = products.sum_over_rows(d_pre) if found.bias is None else found.bias
         d_bias_hh = d_bias_ih if found.bias_hh is None else found.bias_hh
         if d_parts is not None:
