@@ -41,7 +41,8 @@ def drawn(name: str, **keywords: Any) -> Any:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for entry, parameter in layer.named_parameters():
-            parameter.normal_(0, 0.3 if "threshold" in entry else 0.8, generator=generator)
+            values = torch.randn(parameter.shape, dtype=parameter.dtype, generator=generator)
+            parameter.copy_((0.3 if "threshold" in entry else 0.8) * values)
     return layer
 
 

@@ -20,4 +20,4 @@ struct Rows {
     int64_t apart;  // stride from a row to the next, in elements
 };
 
-constexpr int64_t MOST_ROWS = 48;  // rows that a thread processes at a time, so that their data stays in the core's cache
+constexpr int64_t MOST_ROWS = 64;  // rows that a thread processes at a time, so that their data stays in the core's cache

@@ -4,19 +4,20 @@
 #include <array>
 #include <utility>
 
+// Lanes of a vector, rows of a register tile, and elements of a block of a panel, which stays in L1 while all rows use it.
 #if defined(__AVX512F__)
-constexpr int LANES = 16, AT_ONCE = 12;
+constexpr int LANES = 16, AT_ONCE = 12, BLOCK = 8192;
 #elif defined(__AVX__)
-constexpr int LANES = 8, AT_ONCE = 6;
+constexpr int LANES = 8, AT_ONCE = 6, BLOCK = 4096;
 #else
-constexpr int LANES = 4, AT_ONCE = 10;
+constexpr int LANES = 4, AT_ONCE = 10, BLOCK = 4096;
 #endif
 constexpr int VECTORS = 2, COLUMNS = VECTORS * LANES;
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-constexpr int64_t PIECE = 4096 / COLUMNS;  // rows of a panel per block of `inner`, which stays in L1 while all rows use it
-constexpr int64_t ROOM = PIECE + 16;       // stride of a row in the packed copy, see multiply
+constexpr int64_t PIECE = BLOCK / COLUMNS;  // rows of a panel per block
+constexpr int64_t ROOM = PIECE + 16;        // stride of a row in the packed copy, see multiply
 
 extern "C" int columns() { return COLUMNS; }
 
