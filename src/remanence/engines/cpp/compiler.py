@@ -39,6 +39,9 @@ COMPILERS = ("g++", "c++", "clang++")
 OPTIONS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-w")
 """NaN inputs give NaN outputs, and sums keep their order. Without traps the compiler may compute both sides of a
 conditional. Multiply-adds are fused (FMA), as on a GPU."""
+SCHEDULED = ("-fno-tree-pre", "-fno-thread-jumps", "-fschedule-insns", "-fsched-pressure")
+"""Options for GNU's compiler. Without the first two it copies what follows a clamp for clamped values, which takes
+several comparisons per clamp once it is vectorised; the other two let independent operations overlap."""
 INSTALL = "xcode-select --install" if sys.platform == "darwin" else "apt install g++, or conda install cxx-compiler"
 PATIENCE = 120
 """Timeout of the compiler in seconds."""
@@ -52,7 +55,8 @@ def library(text: str, constants: Mapping[str, Any] | None = None, functions: Se
         constants: Preprocessor constants, by name.
         functions: Names of required functions. A cached library without them is compiled again.
     """
-    options = [*OPTIONS, *for_this_processor(), *(f"-D{name}={value}" for name, value in (constants or {}).items())]
+    defined = [f"-D{name}={value}" for name, value in (constants or {}).items()]
+    options = [*OPTIONS, *(SCHEDULED if is_gnu() else ()), *for_this_processor(), *defined]
     name = cache.file_name([text, *options, *made_of()], "so")
     with by_one_thread(name):
         kept = cache.find(name)
@@ -160,7 +164,12 @@ def shared_threads() -> str | None:
     A second thread pool would compete with torch's threads for the cores.
     """
     found = threads_of_torch()
-    return found if found is not None and "Free Software Foundation" in compiler()[1] else None
+    return found if found is not None and is_gnu() else None
+
+
+def is_gnu() -> bool:
+    """Whether the compiler is GNU's."""
+    return "Free Software Foundation" in compiler()[1]
 
 
 @lru_cache

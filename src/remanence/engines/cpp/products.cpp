@@ -21,23 +21,20 @@ constexpr int64_t ROOM = PIECE + 16;        // stride of a row in the packed cop
 
 extern "C" int columns() { return COLUMNS; }
 
-__forceinline__ void copy_columns(void* to, const void* from, int64_t columns) {
-    if (columns == COLUMNS) std::memcpy(to, from, COLUMNS * sizeof(float));
-    else std::memcpy(to, from, columns * sizeof(float));
-}
-
-// A register tile: MANY rows times a block of PANELS panels, added to `products` if `more`. With one panel, only `columns` of its
-// columns may be valid. Every accumulator runs through `inner` in order, so results do not depend on the tiling.
+// A register tile: MANY rows times a block of PANELS panels, added to `products` if `more`. Every accumulator runs through `inner` in
+// order, so results do not depend on the tiling.
 template <int MANY, int PANELS>
-static void tile(
-    Rows<float> products, Rows<const float> rows, Rows<const float> panels, int64_t inner, int64_t columns, bool more) {
+static void tile(Rows<float> products, Rows<const float> rows, Rows<const float> panels, int64_t inner, bool more) {
     Vector sums[PANELS][MANY][VECTORS] = {};
     if (more) {
         UNROLLED
         for (int panel = 0; panel < PANELS; ++panel) {
             UNROLLED
-            for (int row = 0; row < MANY; ++row)
-                copy_columns(sums[panel][row], products.first + row * products.apart + panel * COLUMNS, columns);
+            for (int row = 0; row < MANY; ++row) {
+                const Vector* before = (const Vector*)(products.first + row * products.apart + panel * COLUMNS);
+                UNROLLED
+                for (int v = 0; v < VECTORS; ++v) sums[panel][row][v] = before[v];
+            }
         }
     }
     for (int64_t k = 0; k < inner; ++k) {
@@ -54,8 +51,11 @@ static void tile(
     UNROLLED
     for (int panel = 0; panel < PANELS; ++panel) {
         UNROLLED
-        for (int row = 0; row < MANY; ++row)
-            copy_columns(products.first + row * products.apart + panel * COLUMNS, sums[panel][row], columns);
+        for (int row = 0; row < MANY; ++row) {
+            Vector* after = (Vector*)(products.first + row * products.apart + panel * COLUMNS);
+            UNROLLED
+            for (int v = 0; v < VECTORS; ++v) after[v] = sums[panel][row][v];
+        }
     }
 }
 
@@ -85,9 +85,17 @@ extern "C" void multiply(
             next = column + (several ? beside(many) : 1) * COLUMNS;
             for (int64_t group = 0; group < groups; ++group) {
                 const int64_t row = many * group / groups, end = many * (group + 1) / groups;
-                TILES[end - row - 1][several](
-                    {products.first + row * products.apart + column, products.apart}, {&room[row * ROOM], ROOM},
-                    {panels + column * inner + k * COLUMNS, inner * COLUMNS}, piece, next <= width ? COLUMNS : width - column, k > 0);
+                const Rows<const float> factors = {&room[row * ROOM], ROOM}, block = {panels + column * inner + k * COLUMNS, inner * COLUMNS};
+                const Rows<float> to = {products.first + row * products.apart + column, products.apart};
+                if (next <= width) {
+                    TILES[end - row - 1][several](to, factors, block, piece, k > 0);
+                    continue;
+                }
+                float padded[AT_ONCE * COLUMNS] = {};  // a last panel, not all of whose columns are valid
+                const int64_t bytes = (width - column) * sizeof(float);
+                for (int64_t r = 0; r < end - row && k > 0; ++r) std::memcpy(&padded[r * COLUMNS], to.first + r * to.apart, bytes);
+                TILES[end - row - 1][several]({padded, COLUMNS}, factors, block, piece, k > 0);
+                for (int64_t r = 0; r < end - row; ++r) std::memcpy(to.first + r * to.apart, &padded[r * COLUMNS], bytes);
             }
         }
     }
