@@ -63,7 +63,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     ("memory", "heads", "sizes"),
     [
         (1, 1, (2, 1, 1, 1)),
-        (9, 4, (4, 17, 3, 33)),
+        (9, 4, (3, 17, 3, 33)),
         (12, 3, (3, 4, 2, 5)),
         (8, 2, (3, 3, 20, 150)),
         (75, 3, (2, 3, 2, 9)),
