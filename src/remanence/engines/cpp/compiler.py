@@ -40,8 +40,8 @@ OPTIONS = ("-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-c
 """NaN inputs give NaN outputs, and sums keep their order. Without traps the compiler may compute both sides of a
 conditional. Multiply-adds are fused (FMA), as on a GPU."""
 SCHEDULED = ("-fno-tree-pre", "-fno-thread-jumps", "-fschedule-insns", "-fsched-pressure")
-"""Options for GNU's compiler. Without the first two it copies what follows a clamp for clamped values, which takes
-several comparisons per clamp once it is vectorised; the other two let independent operations overlap."""
+"""Options for GNU's compiler on x86. Without the first two it copies what follows a clamp for clamped values, which
+takes several comparisons per clamp once it is vectorised; the other two let independent operations overlap."""
 INSTALL = "xcode-select --install" if sys.platform == "darwin" else "apt install g++, or conda install cxx-compiler"
 PATIENCE = 120
 """Timeout of the compiler in seconds."""
@@ -56,7 +56,7 @@ def library(text: str, constants: Mapping[str, Any] | None = None, functions: Se
         functions: Names of required functions. A cached library without them is compiled again.
     """
     defined = [f"-D{name}={value}" for name, value in (constants or {}).items()]
-    options = [*OPTIONS, *(SCHEDULED if is_gnu() else ()), *for_this_processor(), *defined]
+    options = [*OPTIONS, *for_this_processor(), *defined]
     name = cache.file_name([text, *options, *made_of()], "so")
     with by_one_thread(name):
         kept = cache.find(name)
@@ -152,7 +152,7 @@ def compiler() -> tuple[str, str]:
 def for_this_processor() -> tuple[str, ...]:
     """Compiler options for all instructions of this CPU."""
     if X86:
-        return ("-march=native", "-mprefer-vector-width=512")
+        return ("-march=native", "-mprefer-vector-width=512", *(SCHEDULED if is_gnu() else ()))
     arm = platform.machine().lower() in ("aarch64", "arm64")
     return ("-mcpu=native" if arm else "-march=native",)
 
