@@ -55,8 +55,7 @@ def library(text: str, constants: Mapping[str, Any] | None = None, functions: Se
         constants: Preprocessor constants, by name.
         functions: Names of required functions. A cached library without them is compiled again.
     """
-    defined = [f"-D{name}={value}" for name, value in (constants or {}).items()]
-    options = [*OPTIONS, *for_this_processor(), *defined]
+    options = [*OPTIONS, *for_this_processor(), *(f"-D{name}={value}" for name, value in (constants or {}).items())]
     name = cache.file_name([text, *options, *made_of()], "so")
     with by_one_thread(name):
         kept = cache.find(name)

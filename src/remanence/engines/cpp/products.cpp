@@ -70,6 +70,17 @@ constexpr auto tiles_of(std::integer_sequence<int, LESS...>) {
 
 constexpr auto TILES = tiles_of(std::make_integer_sequence<int, AT_ONCE>());
 
+// A tile of a panel with only so many valid `columns`, through a copy of its products. Whole tiles know nothing of such panels: a copy
+// of a variable size would need the address of their accumulators, which then could not stay in registers.
+static void last_panel(
+    Rows<float> products, int64_t many, int64_t columns, Rows<const float> rows, Rows<const float> panel, int64_t inner, bool more) {
+    float copy[AT_ONCE * COLUMNS] = {};
+    const int64_t bytes = columns * sizeof(float);
+    for (int64_t row = 0; more && row < many; ++row) std::memcpy(&copy[row * COLUMNS], products.first + row * products.apart, bytes);
+    TILES[many - 1][0]({copy, COLUMNS}, rows, panel, inner, more);
+    for (int64_t row = 0; row < many; ++row) std::memcpy(products.first + row * products.apart, &copy[row * COLUMNS], bytes);
+}
+
 // `many` rows (at most MOST_ROWS) of `inner` elements times a matrix (inner, width). `room` holds a packed block of every row, with a
 // stride that is not a power of two, to avoid cache set conflicts.
 extern "C" void multiply(
@@ -85,17 +96,10 @@ extern "C" void multiply(
             next = column + (several ? beside(many) : 1) * COLUMNS;
             for (int64_t group = 0; group < groups; ++group) {
                 const int64_t row = many * group / groups, end = many * (group + 1) / groups;
-                const Rows<const float> factors = {&room[row * ROOM], ROOM}, block = {panels + column * inner + k * COLUMNS, inner * COLUMNS};
                 const Rows<float> to = {products.first + row * products.apart + column, products.apart};
-                if (next <= width) {
-                    TILES[end - row - 1][several](to, factors, block, piece, k > 0);
-                    continue;
-                }
-                float padded[AT_ONCE * COLUMNS] = {};  // a last panel, not all of whose columns are valid
-                const int64_t bytes = (width - column) * sizeof(float);
-                for (int64_t r = 0; r < end - row && k > 0; ++r) std::memcpy(&padded[r * COLUMNS], to.first + r * to.apart, bytes);
-                TILES[end - row - 1][several]({padded, COLUMNS}, factors, block, piece, k > 0);
-                for (int64_t r = 0; r < end - row; ++r) std::memcpy(to.first + r * to.apart, &padded[r * COLUMNS], bytes);
+                const Rows<const float> from = {&room[row * ROOM], ROOM}, block = {panels + column * inner + k * COLUMNS, inner * COLUMNS};
+                if (next <= width) TILES[end - row - 1][several](to, from, block, piece, k > 0);
+                else last_panel(to, end - row, width - column, from, block, piece, k > 0);
             }
         }
     }
