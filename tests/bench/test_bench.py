@@ -1,6 +1,7 @@
 """Benchmarks: plans, timings, and layers that cannot be measured."""
 
 import json
+import os
 import time
 from dataclasses import replace
 
@@ -9,13 +10,19 @@ import torch
 from torch import nn
 
 from remanence import bench, engines, gates
-from remanence.bench import growth, measure, replicas, report, shapes, timings, work
+from remanence.bench import apart, growth, measure, replicas, report, shapes, timings, work
 
 CPU = torch.device("cpu")
 
 
 def tiny(**changes):
-    arguments = {"device": "cpu", "shapes": ["T3-B2-H4"], "layers": ["fast"], "budget": 60.0} | changes
+    arguments = {
+        "device": "cpu",
+        "shapes": ["T3-B2-H4"],
+        "layers": ["fast"],
+        "budget": 60.0,
+        "together": True,
+    } | changes
     return bench.plan(**arguments)
 
 
@@ -71,13 +78,28 @@ def test_a_wrong_argument_is_answered_by_a_sentence(wrong, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("device", "options", "apart"),
+    [
+        ("cpu", {}, True),
+        ("cpu", {"shapes": ["T3-B2-H4"]}, True),
+        ("cpu", {"quick": True}, False),
+        ("cpu", {"together": True}, False),
+        ("cuda", {}, False),
+    ],
+)
+def test_layers_have_processes_of_their_own_on_a_cpu(monkeypatch, device, options, apart):
+    monkeypatch.setattr(shapes, "device_named", torch.device)
+    assert bench.plan(device, **options).apart == apart
+
+
 # Time and memory.
 
 
 def test_calls_are_taken_in_turn():
     order = []
     calls = {name: (lambda name=name: order.append(name)) for name in "ab"}
-    times = measure.milliseconds(calls, CPU, seconds=1.0)
+    times = measure.milliseconds(measure.timed(calls, CPU), seconds=1.0)
     rounds = [tuple(order[i : i + 2]) for i in range(0, len(order), 2)]
     assert len(rounds) == measure.MOST
     assert set(rounds) == {("a", "b"), ("b", "a")}  # not always the same one first
@@ -93,16 +115,17 @@ def test_slow_calls_are_not_repeated_for_long(monkeypatch):
         made.append(1)
         now[0] += 2.0
 
-    assert measure.milliseconds({"slow": call}, CPU, seconds=2.0)["slow"] == 2000
+    timers = measure.timed({"slow": call}, CPU)
+    assert measure.milliseconds(timers, seconds=2.0)["slow"] == 2000
     assert len(made) == 3
     made.clear()
-    measure.milliseconds({"slow": call}, CPU, seconds=0.1)
+    measure.milliseconds(timers, seconds=0.1)
     assert len(made) == 1
 
 
 def test_quick_calls_are_repeated_even_where_the_time_is_over():
     made = []
-    measure.milliseconds({"quick": lambda: made.append(1)}, CPU, seconds=-3.0)
+    measure.milliseconds(measure.timed({"quick": lambda: made.append(1)}, CPU), seconds=-3.0)
     assert len(made) == measure.MOST
 
 
@@ -154,9 +177,7 @@ def test_projected_layers_are_compared_to_projected_ones_and_others_to_others():
 
 
 def test_only_projected_layers_need_no_plain_rival():
-    assert list(work.references(tiny().shapes[0], tiny(layers=["proj-fast"]), torch.zeros(2, 1, 10))) == [
-        work.TORCH_PROJECTED
-    ]
+    assert list(work.rivals(tiny(layers=["proj-fast"]))) == [work.TORCH_PROJECTED]
 
 
 def test_an_nru_has_the_memory_of_its_size():
@@ -222,14 +243,15 @@ def test_bfloat16_is_compared_with_the_faster_of_torchs_dtypes():
 def test_growth_compares_twice_the_size_with_the_size(monkeypatch):
     asked = {}
 
-    def fixed(calls, device, seconds, least=3):
+    def fixed(calls, seconds, least=3):
         asked.update({name: tuple(call.__self__.inputs.shape) for name, call in calls.items()})
         factor = {"base": 1.0, "steps": 2.0, "batch": 1.5, "units": 3.0}
         return {name: 10 * factor[name.split("/")[1]] for name in calls}
 
     monkeypatch.setattr(growth, "milliseconds", fixed)
     plan = replace(tiny(), growth=shapes.Shape("tiny", 3, 2, 4, 5))
-    rows = list(growth.growth(plan, measure.Clock(60), lambda words: None))
+    with apart.makers(plan) as make:
+        rows = list(growth.growth(plan, make, measure.Clock(60), lambda words: None))
     assert [row.layer for row in rows] == ["torch.nn.LSTM", "fast"]
     assert {(row.training_ms, row.steps, row.batch, row.units) for row in rows} == {(10.0, 2.0, 1.5, 3.0)}
     base = plan.growth
@@ -260,6 +282,49 @@ def test_a_step_of_replicas_gives_each_its_own_gradients():
     first, second = step.task.weights["weight_hh"].grad
     assert first.norm() > 0
     assert not torch.equal(first, second)
+
+
+# Processes of their own.
+
+
+def test_every_layer_has_a_process_of_its_own_if_asked_for():
+    plan = tiny(together=False)
+    (shape,) = plan.shapes
+    with apart.makers(plan) as make:
+        works = [make(work.TORCH, "", shape), make("fast", "auto", shape), make("fast", "loop", shape)]
+        torchs, fast, same = (one.process.submit(os.getpid).result() for one in works)
+        assert len({os.getpid(), torchs, fast}) == 3
+        assert same == fast
+        assert works[0].process.submit(torch.get_num_threads).result() == torch.get_num_threads()
+        assert [one.warm() for one in works] == [work.make_work(*one.name, plan).warm() for one in works]
+        assert all(one.infer_ms() > 0 and one.train_ms() > 0 for one in works)
+
+
+def test_a_report_from_processes_has_the_same_rows():
+    together = run(replace(tiny(), growth=shapes.Shape("tiny", 3, 2, 4, 5)))
+    found = run(replace(tiny(together=False), growth=shapes.Shape("tiny", 3, 2, 4, 5)))
+    for name in ("timings", "growth"):
+        rows, others = getattr(found, name), getattr(together, name)
+        assert [(row.layer, row.ran, row.reason) for row in rows] == [
+            (row.layer, row.ran, row.reason) for row in others
+        ]
+        assert all(row.training_ms > 0 for row in rows)
+
+
+def test_a_process_that_dies_is_a_row_with_the_reason():
+    plan = tiny(layers=["fast"], engine_names=["loop"], together=False)
+    with apart.makers(plan) as make:
+
+        def killed(layer, engine, shape):
+            one = make(layer, engine, shape)
+            if engine:
+                one.process.submit(os._exit, 1)
+            return one
+
+        torchs, fast = timings.at(plan.shapes[0], plan, killed, measure.Clock(60), 1, lambda words: None)
+    assert torchs.training_ms > 0
+    assert fast.training_ms is None
+    assert fast.reason.startswith("BrokenProcessPool: ")
 
 
 # Reports.

@@ -18,7 +18,7 @@ from remanence.engines import loop
 from remanence.engines.cpp import compiler, engine, recurrence
 from remanence.version import __version__
 
-TINY = ["bench", "--device", "cpu", "--shapes", "T3-B2-H4", "--gates", "fast", "--budget", "5"]
+TINY = ["bench", "--device", "cpu", "--shapes", "T3-B2-H4", "--gates", "fast", "--budget", "5", "--together"]
 
 
 def call(*words):

@@ -2,6 +2,7 @@
 
 shapes     the benchmark plan: sizes of the papers' tasks, layers and precision
 measure    interleaved timing of calls, and peak memory of a training step
+apart      layers in processes of their own
 timings, growth, replicas    the sections of a report
 program    the full training loop against a minimal one
 language   a language model against the same model on torch's own LSTM

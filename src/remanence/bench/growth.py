@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from .. import engines
+from .apart import Maker
 from .measure import Clock, milliseconds
 from .shapes import BenchPlan, Shape
 from .timings import Say, compile_together, over
-from .work import Work, blank_task, make_inputs, ours, references, why
+from .work import Work, blank_task, rivals, why
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Growth:
     reason: str | None = None
 
 
-def growth(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Growth]:
+def growth(plan: BenchPlan, make: Maker, clock: Clock, say: Say) -> Iterator[Growth]:
     """Growth of torch's layer, and of ours on the engine that "auto" chooses."""
     if plan.growth is None:
         return
@@ -39,19 +40,12 @@ def growth(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Growth]:
         "batch": replace(base, batch=2 * base.batch),
         "units": replace(base, units=2 * base.units),
     }
-    layers = plan.shown
-    rows: dict[str, Growth] = {}
-    calls: dict[str, Work] = {}
-    for size, shape in shapes.items():
-        inputs = make_inputs(shape, plan)
-        found = dict(list(references(shape, plan, inputs).items())[:1])  # against bfloat16, torch's bfloat16
-        ran = dict.fromkeys(found, "torch")
-        for layer in layers:
-            found[layer] = ours(layer, "auto", shape, plan, inputs)
-            ran[layer] = engines.choose("auto", blank_task(layer, shape, plan)).name
-        for layer, work in found.items():
-            rows.setdefault(layer, Growth(base, layer, ran[layer]))
-            calls[f"{layer}/{size}"] = work
+    engine_of = dict.fromkeys(tuple(rivals(plan))[:1], "")  # against bfloat16, torch's bfloat16
+    engine_of |= dict.fromkeys(plan.shown, "auto")
+    rows = {
+        layer: Growth(base, layer, engines.choose(name, blank_task(layer, base, plan)).name if name else "torch")
+        for layer, name in engine_of.items()
+    }
     if clock.left <= 0:
         spent = f"not measured: the budget of {plan.budget:.0f} s was spent"
         yield from (replace(row, reason=spent) for row in rows.values())
@@ -59,11 +53,16 @@ def growth(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Growth]:
 
     say(f"growth: {base.sizes}")
     try:
+        works = {
+            f"{layer}/{size}": make(layer, name, shape)
+            for size, shape in shapes.items()
+            for layer, name in engine_of.items()
+        }
         if plan.device.type == "cuda":
-            compile_together(list(calls.values()), plan.device)
-        for work in calls.values():
-            work.train()
-        times = milliseconds({name: work.train for name, work in calls.items()}, plan.device, clock.left * 0.6)
+            compile_together([work for work in works.values() if isinstance(work, Work)], plan.device)
+        for work in works.values():
+            work.warm()
+        times = milliseconds({name: work.train_ms for name, work in works.items()}, clock.left * 0.6)
     except Exception as error:  # the other sections are still worth having
         yield from (replace(row, reason=why(error)) for row in rows.values())
         return

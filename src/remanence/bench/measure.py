@@ -6,12 +6,15 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
 import torch
 from torch import Tensor, nn
 
 Call = Callable[[], object]
+Timer = Callable[[], float]
+"""A call that returns how long it took, in milliseconds."""
 
 MOST = 15
 """Maximum number of rounds: more do not improve the median noticeably."""
@@ -32,30 +35,34 @@ class Clock:
         return self.seconds - (time.perf_counter() - self.start)
 
 
-def milliseconds(calls: Mapping[str, Call], device: torch.device, seconds: float, least: int = 3) -> dict[str, float]:
+def milliseconds(timers: Mapping[str, Timer], seconds: float, least: int = 3) -> dict[str, float]:
     """Median time of every call in milliseconds. The calls must be warmed up.
 
     The calls are interleaved, in another order in every round, so that interference from other processes and what the
     previous call leaves in caches affect all of them alike.
 
     Args:
-        calls: Functions to time, by name.
-        device: Device that they run on.
+        timers: The timed calls, by name.
         seconds: Time limit. Up to twice as long if `least` rounds need it; at least one round is always run.
         least: Minimum number of rounds, within twice the time limit.
     """
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    order, chance = list(calls), random.Random(0)
+    times: dict[str, list[float]] = {name: [] for name in timers}
+    order, chance = list(timers), random.Random(0)
     seconds = max(seconds, AT_LEAST)
     clock = Clock(seconds)
     for done in range(1, MOST + 1):
         chance.shuffle(order)
         for name in order:
-            times[name].append(one(calls[name], device))
+            times[name].append(timers[name]())
         took = seconds - clock.left
         if took > 2 * seconds or (done >= least and took * (done + 1) / done > seconds):
             break
     return {name: median(values) for name, values in times.items()}
+
+
+def timed(calls: Mapping[str, Call], device: torch.device) -> dict[str, Timer]:
+    """Timers of calls in this process."""
+    return {name: partial(one, call, device) for name, call in calls.items()}
 
 
 def one(call: Call, device: torch.device) -> float:

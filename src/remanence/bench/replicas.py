@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import engines
 from .layers import KNOWN as LAYERS
 from .layers import projection
-from .measure import Call, Clock, milliseconds, replayed
+from .measure import Call, Clock, milliseconds, replayed, timed
 from .shapes import BenchPlan, Shape
 from .timings import Say, over
 from .work import blank_task, make_inputs, why
@@ -100,7 +100,7 @@ def replicas(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Replicas]:
             steps: dict[str, Call] = {str(count): step for count, step in made.items()}
             if plan.device.type == "cuda":
                 steps |= {f"{count} replayed": replayed(step) for count, step in made.items()}
-            times: dict[str, float | None] = {**milliseconds(steps, plan.device, clock.left / 4)}
+            times: dict[str, float | None] = {**milliseconds(timed(steps, plan.device), clock.left / 4)}
         except Exception as error:  # the other sections are still worth having
             yield from (replace(row, reason=why(error)) for row in rows)
             continue

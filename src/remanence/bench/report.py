@@ -14,6 +14,7 @@ import torch
 
 from .. import files
 from ..table import Table
+from .apart import makers
 from .first_use import FirstUse, first_uses
 from .growth import Growth, growth
 from .language import LanguageStep, language_steps
@@ -71,13 +72,13 @@ class BenchReport:
 def run(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
     """Run every benchmark in a plan."""
     machine, clock = describe(plan.device), Clock(plan.budget)
-    with conditions(plan):
+    with conditions(plan), makers(plan) as make:
         return BenchReport(
             machine=machine,
             command=command,
             precision=plan.precision,
-            timings=list(timings(plan, clock, say)),
-            growth=list(growth(plan, clock, say)),
+            timings=list(timings(plan, make, clock, say)),
+            growth=list(growth(plan, make, clock, say)),
             replicas=list(replicas(plan, clock, say)),
             seconds=plan.budget - clock.left,
         )

@@ -69,6 +69,8 @@ class BenchPlan:
     """Time limit in seconds; measurements beyond it are skipped."""
     growth: Shape | None
     """Base shape for measuring growth in T, B and H."""
+    apart: bool = False
+    """Whether every layer is measured in a process of its own, see `apart`."""
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -88,6 +90,7 @@ def plan(
     precision: str | None = None,
     quick: bool = False,
     budget: float | None = None,
+    together: bool = False,
 ) -> BenchPlan:
     """Build a plan from user input. Omitted arguments have defaults that depend on the device.
 
@@ -99,6 +102,8 @@ def plan(
         precision: "tf32", "full" or "bf16".
         quick: Whether to measure only one small shape, in half a minute.
         budget: Time limit in seconds.
+        together: Whether to measure all layers in this process. It is the default on a GPU and for `quick`; otherwise
+            every layer has a process of its own.
     """
     place = devices()[-1] if device is None else device_named(device)
     cuda = place.type == "cuda"
@@ -125,6 +130,7 @@ def plan(
         precision=precision,
         budget=budget,
         growth=QUICK if quick else None if shapes else KNOWN["copy-200" if cuda else "cpu-small-batch"],
+        apart=not (cuda or quick or together),
     )
 
 

@@ -9,9 +9,10 @@ import torch
 
 from .. import engines
 from ..engines.machine import threads
-from .measure import Clock, milliseconds, training_bytes
+from .apart import Maker
+from .measure import Clock, milliseconds
 from .shapes import FEW_STEPS, BenchPlan, Shape
-from .work import Work, blank_task, make_inputs, ours, references, rival, why
+from .work import Measured, Work, blank_task, rival, rivals, why
 
 Say = Callable[[str], None]
 
@@ -57,35 +58,30 @@ def over(a: float | None, b: float | None) -> float | None:
     return None if a is None or not b else a / b
 
 
-def timings(plan: BenchPlan, clock: Clock, say: Say) -> Iterator[Timing]:
+def timings(plan: BenchPlan, make: Maker, clock: Clock, say: Say) -> Iterator[Timing]:
     """Measure all shapes of a plan, each within its share of the remaining time."""
     sections = len(plan.shapes) + (plan.growth is not None)
     for index, shape in enumerate(plan.shapes):
         say(f"{shape.name}: {shape.sizes}")
-        yield from at(shape, plan, clock, sections - index, say)
+        yield from at(shape, plan, make, clock, sections - index, say)
         if plan.device.type == "cuda":
             torch.cuda.empty_cache()
 
 
-def at(shape: Shape, plan: BenchPlan, clock: Clock, shares: int, say: Say) -> list[Timing]:
+def at(shape: Shape, plan: BenchPlan, make: Maker, clock: Clock, shares: int, say: Say) -> list[Timing]:
     """Measure all layers and engines at one shape, within 1 / `shares` of the time that compilation leaves."""
     try:
-        inputs = make_inputs(shape, plan)
-        rivals = references(shape, plan, inputs)
-        pending = list(candidates(shape, plan))
-        everything: dict[Timing, Work | None] = {
-            Timing(shape, name, "", "torch"): work for name, work in rivals.items()
-        }
-        for row in pending:
-            everything[row] = None if row.reason else ours(row.layer, row.engine, shape, plan, inputs)
+        everything: dict[Timing, Measured | None] = {}
+        for row in (*(Timing(shape, name, "", "torch") for name in rivals(plan)), *candidates(shape, plan)):
+            everything[row] = None if row.reason else make(row.layer, row.engine, shape)
     except Exception as error:
         return [Timing(shape, layer, "auto", "", reason=why(error)) for layer in plan.layers]
     if plan.device.type == "cuda" and clock.left > 0:
         say(f"{shape.name}: compiling")
-        compile_together([work for work in everything.values() if work is not None], plan.device)
+        compile_together([work for work in everything.values() if isinstance(work, Work)], plan.device)
 
     rows: list[Timing] = []
-    ready: dict[str, Work] = {}
+    ready: dict[str, Measured] = {}
     for row, work in everything.items():
         if work is None:
             rows.append(row)
@@ -99,8 +95,8 @@ def at(shape: Shape, plan: BenchPlan, clock: Clock, shares: int, say: Say) -> li
     say(f"{shape.name}: measuring")
     share = Clock(clock.left / shares)
     try:
-        forward = milliseconds({name: work.infer for name, work in ready.items()}, plan.device, share.left / 4)
-        training = milliseconds({name: work.train for name, work in ready.items()}, plan.device, share.left * 0.8)
+        forward = milliseconds({name: work.infer_ms for name, work in ready.items()}, share.left / 4)
+        training = milliseconds({name: work.train_ms for name, work in ready.items()}, share.left * 0.8)
     except Exception as error:
         return [replace(row, reason=row.reason or why(error)) for row in rows]
 
@@ -149,14 +145,12 @@ def candidates(shape: Shape, plan: BenchPlan) -> Iterator[Timing]:
                 yield Timing(shape, layer, name, name, reason=refusals[name])
 
 
-def warm(row: Timing, work: Work, plan: BenchPlan, clock: Clock) -> Timing:
+def warm(row: Timing, work: Measured, plan: BenchPlan, clock: Clock) -> Timing:
     """Warm up a layer with one forward and one training step; returns its row with the memory, or with the error."""
     if clock.left <= 0:
         return replace(row, reason=f"not measured: the budget of {plan.budget:.0f} s was spent")
     try:
-        work.infer()
-        work.train()
-        size = training_bytes(work.layer, work.inputs, work.train)
+        size = work.warm()
     except Exception as error:  # one row that fails must not cost the others
         return replace(row, reason=why(error))
     return replace(row, bytes_per_step=size / row.shape.steps)

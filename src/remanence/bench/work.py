@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +14,24 @@ from ..cells import Cell, wide
 from ..engines.machine import float32_products
 from .layers import KNOWN as LAYERS
 from .layers import PROJECTED, projection
+from .measure import one, training_bytes
 from .shapes import BenchPlan, Shape
 
 TORCH = "torch.nn.LSTM"
 TORCH_PROJECTED = f"{TORCH} {PROJECTED}"
+
+
+class Measured(Protocol):
+    """A layer with inputs that can be measured, wherever it runs."""
+
+    def warm(self) -> int:
+        """One forward and one training step; returns the memory of a training step in bytes."""
+
+    def infer_ms(self) -> float:
+        """Time of inference in milliseconds."""
+
+    def train_ms(self) -> float:
+        """Time of a training step in milliseconds."""
 
 
 class Work:
@@ -24,7 +39,7 @@ class Work:
 
     def __init__(self, layer: nn.Module, inputs: Tensor, units: int) -> None:
         self.layer = layer
-        self.inputs = inputs.clone().requires_grad_()  # a copy, because layers may run in several threads
+        self.inputs = inputs.requires_grad_()
         self.direction = torch.ones(*inputs.shape[:2], units, device=inputs.device, dtype=inputs.dtype)
 
     def infer(self) -> None:
@@ -41,40 +56,50 @@ class Work:
         output, _ = self.layer(self.inputs)
         output.backward(self.direction)
 
+    def warm(self) -> int:
+        """See `Measured`."""
+        self.infer()
+        self.train()
+        return training_bytes(self.layer, self.inputs, self.train)
+
+    def infer_ms(self) -> float:
+        """See `Measured`."""
+        return one(self.infer, self.inputs.device)
+
+    def train_ms(self) -> float:
+        """See `Measured`."""
+        return one(self.train, self.inputs.device)
+
 
 def make_inputs(shape: Shape, plan: BenchPlan) -> Tensor:
     """Random inputs `(T, B, I)`."""
     return torch.randn(shape.steps, shape.batch, shape.inputs, device=plan.device).to(plan.dtype)
 
 
-def ours(layer: str, engine: str, shape: Shape, plan: BenchPlan, inputs: Tensor) -> Work:
-    """A layer of this package."""
-    made = LAYERS[layer](shape.inputs, shape.units, engine=engine, device=plan.device, dtype=plan.dtype)
-    return Work(made, inputs, projection(layer, shape.units) or shape.units)
+def make_work(layer: str, engine: str, shape: Shape, plan: BenchPlan) -> Work:
+    """A layer with inputs: one of this package, or one of torch if no engine is named."""
+    inputs, outputs = make_inputs(shape, plan), projection(layer, shape.units)
+    made: nn.Module
+    if engine:
+        made = LAYERS[layer](shape.inputs, shape.units, engine=engine, device=plan.device, dtype=plan.dtype)
+    else:
+        inputs = inputs.to(rivals(plan)[layer])
+        made = nn.LSTM(shape.inputs, shape.units, proj_size=outputs, device=plan.device, dtype=inputs.dtype)
+    return Work(made, inputs, outputs or shape.units)
 
 
-def references(shape: Shape, plan: BenchPlan, inputs: Tensor) -> dict[str, Work]:
+def rivals(plan: BenchPlan) -> dict[str, torch.dtype]:
     """The torch layers to beat: in the same precision, and for bfloat16 also in float32 (the faster one counts)."""
     dtypes = {"": plan.dtype}
     if plan.precision == "bf16":
         dtypes = {" bfloat16": torch.bfloat16, " float32": torch.float32}
     names = dict.fromkeys(rival(layer) for layer in plan.layers)
-    return {
-        f"{name}{suffix}": torchs(shape, plan, inputs.to(dtype), projection(name, shape.units))
-        for name in names
-        for suffix, dtype in dtypes.items()
-    }
+    return {f"{name}{suffix}": dtype for name in names for suffix, dtype in dtypes.items()}
 
 
 def rival(layer: str) -> str:
     """Name of the torch layer that a layer is compared with."""
     return TORCH_PROJECTED if PROJECTED in layer else TORCH
-
-
-def torchs(shape: Shape, plan: BenchPlan, inputs: Tensor, proj_size: int) -> Work:
-    """A layer of torch."""
-    made = nn.LSTM(shape.inputs, shape.units, proj_size=proj_size, device=plan.device, dtype=inputs.dtype)
-    return Work(made, inputs, proj_size or shape.units)
 
 
 def blank_task(layer: str, shape: Shape, plan: BenchPlan) -> engines.EngineTask:

@@ -53,6 +53,12 @@ def command(
         str | None,
         typer.Option(help="tf32, full or bf16; by default tf32 on CUDA, full on a CPU.", show_default=False),
     ] = None,
+    together: Annotated[
+        bool,
+        typer.Option(
+            "--together", help="Measure all layers in one process, also on a CPU; there each has its own by default."
+        ),
+    ] = False,
     training: Annotated[
         bool,
         typer.Option("--training", help="Measure the overhead of the training loop over its bare arithmetic instead."),
@@ -90,7 +96,7 @@ def command(
         asked = training + language + streaming + first_use
         if asked > 1:
             raise ValueError(f"expected one of --training, --language, --streaming and --first-use, got {asked}")
-        planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget)
+        planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget, together)
     with Console(stderr=True).status("measuring") as status:
 
         def say(words: str) -> None:
