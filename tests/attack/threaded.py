@@ -13,7 +13,7 @@ import differential
 
 from remanence.engines.cpp import one_step, recurrence
 
-one_step.SHARE = recurrence.FEW = 1  # layers of tests are so small that one thread would do
+one_step.SHARE = one_step.LARGE = recurrence.FEW = 1  # layers of tests are so small that one thread would do
 
 if __name__ == "__main__":
     differential.THREADS = (2, 3)

@@ -670,6 +670,48 @@ def test_without_a_compiler_steps_are_the_same(forgotten: None, monkeypatch: pyt
         assert_near(cell(x[0])[0], layer(x)[0][0])
 
 
+def test_other_threads_take_part_only_in_large_steps_and_while_they_are_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(on_cpus, "perf_counter", lambda: now)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    pace = on_cpus._Pace()
+
+    def steps(count: int, apart: float, work: int) -> list[int]:
+        nonlocal now
+        found = []
+        for _ in range(count):
+            now += apart
+            found.append(pace.threads(work))
+            pace.last = now
+        return found
+
+    some = 2 * on_cpus.SHARE
+    assert steps(20, on_cpus.CLOSE / 2, some - 1) == [1] * 20
+    assert steps(5, 1.0, on_cpus.LARGE) == [3] * 5
+    assert steps(20, 2 * on_cpus.CLOSE, some) == [1] * 20
+    assert steps(20, on_cpus.CLOSE / 2, some) == [1] * (on_cpus.IN_A_ROW - 1) + [2] * (21 - on_cpus.IN_A_ROW)
+    assert steps(2, 2 * on_cpus.CLOSE, some) == [1, 1]
+
+
+@compiles
+def test_steps_are_the_same_with_one_thread_and_with_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, x = rm.LSTMCell(40, 100, gate="power_law"), torch.randn(30, 3, 40)
+
+    def stream(many: int) -> list[torch.Tensor]:
+        asked = []
+        monkeypatch.setattr(on_cpus._Pace, "threads", lambda self, work: asked.append(work) or many)
+        state, found = None, []
+        with torch.no_grad():
+            for values in x:
+                state = cell(values, state)
+                found += state
+        assert len(asked) == len(x)
+        return found
+
+    for one, other in zip(stream(1), stream(3), strict=True):
+        assert torch.equal(one, other)
+
+
 @compiles
 def test_a_compiled_step_that_is_wrong_is_not_used(forgotten: None, monkeypatch: pytest.MonkeyPatch) -> None:
     source = on_cpus.step_sources

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from struct import Struct
+from time import perf_counter
 
 import torch
 
@@ -13,8 +14,35 @@ from ..kernels.one_step import Maker, Start, StepSizes, constants_of, count_addr
 from .compiler import library, step_sources
 from .engine import lacks
 
-SHARE = 2**20
-"""Multiplications per thread. With fewer, one thread is done before another has woken up."""
+SHARE = 3 * 2**16
+"""Multiplications per thread: fewer take less time than starting and waiting for other threads, even if awake."""
+LARGE = 2**22
+"""Multiplications that take so long that it pays to wake other threads, which can take half a millisecond."""
+CLOSE = 2e-4
+"""Seconds between two steps for which threads stay awake: OpenMP's spin for a while before they sleep."""
+IN_A_ROW = 8
+"""Steps that must have followed each other closely before other threads take part: a stream in real time has gaps, and
+would pay for waking them at every step."""
+
+
+class _Pace:
+    """How many steps have followed each other closely, over all modules of the process."""
+
+    def __init__(self) -> None:
+        self.close = 0
+        self.last = 0.0
+
+    def threads(self, work: int) -> int:
+        """Number of threads for a step with so many multiplications."""
+        if work < 2 * SHARE:
+            return 1
+        self.close = self.close + 1 if perf_counter() - self.last < CLOSE else 0
+        if work < LARGE and self.close < IN_A_ROW:
+            return 1
+        return min(work // SHARE, torch.get_num_threads())
+
+
+_pace = _Pace()
 
 
 def make(kind: Kind, known: Derivation, has_dt: bool, device: torch.device) -> Start:
@@ -26,8 +54,9 @@ def make(kind: Kind, known: Derivation, has_dt: bool, device: torch.device) -> S
 
     def start(shape: StepSizes, addresses: list[int]) -> None:
         rows, inputs, units, width = shape
-        many = max(1, min(rows * blocks * units * (inputs + width) // SHARE, torch.get_num_threads()))
+        many = _pace.threads(rows * blocks * units * (inputs + width))
         function(pack(rows, inputs, units, width, many, beta, *addresses))
+        _pace.last = perf_counter()
 
     return start
 
