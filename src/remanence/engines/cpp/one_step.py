@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from struct import Struct
 from time import perf_counter
 
@@ -25,12 +26,11 @@ IN_A_ROW = 8
 would pay for waking them at every step."""
 
 
-class _Pace:
-    """How many steps have followed each other closely, over all modules of the process."""
+class _Pace(threading.local):
+    """How many steps have followed each other closely, over all modules that a thread of Python runs."""
 
-    def __init__(self) -> None:
-        self.close = 0
-        self.last = 0.0
+    close = 0
+    last = 0.0
 
     def threads(self, work: int) -> int:
         """Number of threads for a step with so many multiplications."""
