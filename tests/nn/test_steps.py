@@ -696,6 +696,8 @@ def test_other_threads_take_part_only_in_large_steps_and_while_they_are_awake(mo
 @compiles
 def test_steps_are_the_same_with_one_thread_and_with_several(monkeypatch: pytest.MonkeyPatch) -> None:
     cell, x = rm.LSTMCell(40, 100, gate="power_law"), torch.randn(30, 3, 40)
+    with torch.no_grad():
+        cell(x[0])  # compiled and tested at its first use
 
     def stream(many: int) -> list[torch.Tensor]:
         asked = []

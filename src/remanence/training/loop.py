@@ -271,8 +271,8 @@ class Loop:
         population, at = self.population, self.at
         weights = population.evaluated(at.update)
         with self.interruption.timed("evaluation"):
+            diverged = resume.first_nonfinite(population, at)  # waits until the device has done all updates
             start = time.monotonic()
-            diverged = resume.first_nonfinite(population, at)
             with population.with_weights(weights):
                 scores = self.scores(population.replicas, "validation")
             losses = population.losses[:, : at.since].double().mean(1).tolist()
