@@ -400,3 +400,22 @@ def test_a_text_is_learned():
         model.loss(stream[:-1], stream[1:]).total.backward()
         optimiser.step()
     assert model.perplexity(stream[:, 0]) < 0.4 * before
+
+
+def test_one_text_is_watched_like_a_batch_of_one():
+    model = rm.models.LanguageModel(50, 8, (6, 8), 2).eval()
+    tokens = torch.randint(50, (20,))
+    records, state, lengths = model.watch(tokens)
+    batched, _, _ = model.watch(tokens.unsqueeze(1))
+    for one, other in zip(records, batched, strict=True):
+        assert one["forget"].shape == (20, 1, one["forget"].shape[-1])
+        assert torch.equal(one["forget"], other["forget"])
+    assert lengths is None
+    for one, other in zip(state, model(tokens)[1], strict=True):
+        for part, expected in zip(one, other, strict=True):
+            torch.testing.assert_close(part, expected.detach())
+    whole = rm.timescales.estimate(model, tokens)
+    chunks = rm.timescales.estimate(model, [tokens[:7], tokens[7:]], carry_state=True)
+    torch.testing.assert_close(chunks, whole)
+    with pytest.raises(ValueError, match=r"^expected integers of shape \(T, B\) or \(T,\), got "):
+        model.watch(torch.zeros(2, 3, 4, dtype=torch.long))

@@ -265,24 +265,24 @@ class LanguageModel(Pretrained):
         """Run on the loop engine and record every gate.
 
         Args:
-            input: Token ids `(T, B)`.
+            input: Token ids `(T, B)`, or `(T,)` for one text.
             state: Initial state, as returned by a previous call; zeros if None.
             dt: Must be None, because words come at unit steps.
 
         Returns:
-            A mapping from names to `(T, B, H)` per layer, as from `remanence.record`, the state after the last step,
-            and None (all texts have T steps).
+            A mapping from names to `(T, B, H)` per layer, as from `remanence.record` (B is 1 for one text), the state
+            after the last step, and None (all texts have T steps).
         """
         if dt is not None:
             raise ValueError("expected no dt, got one: words come at unit steps")
-        if not isinstance(input, Tensor) or input.dim() != 2:
-            raise ValueError(f"expected integers of shape (T, B), got {getattr(input, 'shape', type(input))}")
+        if not isinstance(input, Tensor) or input.dim() not in (1, 2):
+            raise ValueError(f"expected integers of shape (T, B) or (T,), got {getattr(input, 'shape', type(input))}")
         records: list[Record] = []
 
         def keep(layer: Recurrent, values: Tensor, before: Any) -> tuple[Tensor, Any]:
             (record,), after, _ = layer.watch(values, before)
             records.append(record)
-            return record["hidden"], after
+            return record["hidden"].view(*input.shape, -1), after
 
         _, _, after = self._run(input, state, keep)
         return records, after, None
