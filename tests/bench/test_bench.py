@@ -21,7 +21,6 @@ def tiny(**changes):
         "shapes": ["T3-B2-H4"],
         "layers": ["fast"],
         "budget": 60.0,
-        "together": True,
     } | changes
     return bench.plan(**arguments)
 
@@ -81,14 +80,13 @@ def test_a_wrong_argument_is_answered_by_a_sentence(wrong, words):
 @pytest.mark.parametrize(
     ("device", "options", "apart"),
     [
-        ("cpu", {}, True),
-        ("cpu", {"shapes": ["T3-B2-H4"]}, True),
-        ("cpu", {"quick": True}, False),
-        ("cpu", {"together": True}, False),
-        ("cuda", {}, False),
+        ("cpu", {"apart": True}, True),
+        ("cpu", {}, False),
+        ("cpu", {"apart": True, "quick": True}, False),
+        ("cuda", {"apart": True}, False),
     ],
 )
-def test_layers_have_processes_of_their_own_on_a_cpu(monkeypatch, device, options, apart):
+def test_layers_have_processes_of_their_own_on_a_cpu_if_asked_for(monkeypatch, device, options, apart):
     monkeypatch.setattr(shapes, "device_named", torch.device)
     assert bench.plan(device, **options).apart == apart
 
@@ -288,7 +286,7 @@ def test_a_step_of_replicas_gives_each_its_own_gradients():
 
 
 def test_every_layer_has_a_process_of_its_own_if_asked_for():
-    plan = tiny(together=False)
+    plan = tiny(apart=True)
     (shape,) = plan.shapes
     with apart.makers(plan) as make:
         works = [make(work.TORCH, "", shape), make("fast", "auto", shape), make("fast", "loop", shape)]
@@ -302,7 +300,8 @@ def test_every_layer_has_a_process_of_its_own_if_asked_for():
 
 def test_a_report_from_processes_has_the_same_rows():
     together = run(replace(tiny(), growth=shapes.Shape("tiny", 3, 2, 4, 5)))
-    found = run(replace(tiny(together=False), growth=shapes.Shape("tiny", 3, 2, 4, 5)))
+    found = run(replace(tiny(apart=True), growth=shapes.Shape("tiny", 3, 2, 4, 5)))
+    assert found.machine["processes"] == "one for every layer"
     for name in ("timings", "growth"):
         rows, others = getattr(found, name), getattr(together, name)
         assert [(row.layer, row.ran, row.reason) for row in rows] == [
@@ -312,7 +311,7 @@ def test_a_report_from_processes_has_the_same_rows():
 
 
 def test_a_process_that_dies_is_a_row_with_the_reason():
-    plan = tiny(layers=["fast"], engine_names=["loop"], together=False)
+    plan = tiny(layers=["fast"], engine_names=["loop"], apart=True)
     with apart.makers(plan) as make:
 
         def killed(layer, engine, shape):

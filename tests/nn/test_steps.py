@@ -670,38 +670,61 @@ def test_without_a_compiler_steps_are_the_same(forgotten: None, monkeypatch: pyt
         assert_near(cell(x[0])[0], layer(x)[0][0])
 
 
-def test_other_threads_take_part_only_in_large_steps_and_while_they_are_awake(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr(on_cpus, "perf_counter", lambda: now)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    pace = on_cpus._Pace()
+class Stream:
+    """Steps of so much work, with these pauses, on three threads that take that long."""
 
-    def steps(count: int, apart: float, work: int) -> list[int]:
-        nonlocal now
+    def __init__(self, work: int) -> None:
+        self.pace, self.work, self.now = on_cpus._Pace(), work, 1.0
+
+    def steps(self, count: int, pause: float, alone: float = 2.0, together: float = 1.0) -> list[int]:
         found = []
         for _ in range(count):
-            now += apart
-            found.append(pace.threads(work))
-            pace.last = now
+            began = self.now + pause
+            found.append(self.pace.threads(self.work, began))
+            self.now = began + 1e-4 * (alone if found[-1] == 1 else together)
+            self.pace.took(self.work, found[-1], began, self.now)
         return found
 
-    some = 2 * on_cpus.SHARE
-    assert steps(20, on_cpus.CLOSE / 2, some - 1) == [1] * 20
-    assert steps(5, 1.0, on_cpus.LARGE) == [3] * 5
-    assert steps(20, 2 * on_cpus.CLOSE, some) == [1] * 20
-    assert steps(20, on_cpus.CLOSE / 2, some) == [1] * (on_cpus.IN_A_ROW - 1) + [2] * (21 - on_cpus.IN_A_ROW)
-    assert steps(2, 2 * on_cpus.CLOSE, some) == [1, 1]
+
+CLOSE, APART = on_cpus.CLOSE / 2, on_cpus.CLOSE * 2
+
+
+@pytest.fixture
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+
+
+def test_other_threads_take_part_while_they_are_awake(three_threads: None) -> None:
+    stream = Stream(2 * on_cpus.SHARE)
+    assert stream.steps(20, APART) == [1] * 20
+    assert stream.steps(20, CLOSE) == [1] * (on_cpus.IN_A_ROW - 1) + [2] * (21 - on_cpus.IN_A_ROW)
+    assert stream.steps(2, APART) == [1, 1]
+
+
+def test_other_threads_are_woken_for_large_steps(three_threads: None) -> None:
+    assert Stream(on_cpus.LARGE).steps(5, 1.0) == [3] * 5
+
+
+def test_other_threads_rest_if_they_make_steps_slower(three_threads: None) -> None:
+    stream = Stream(2 * on_cpus.SHARE)
+    assert stream.steps(on_cpus.IN_A_ROW, CLOSE)[-1] == 1
+    assert stream.steps(1, CLOSE, together=9.0) == [2]  # has to wake them
+    assert stream.steps(50, CLOSE) == [2] * 50
+    assert stream.steps(on_cpus.PATIENCE + 1, CLOSE, together=9.0) == [2] * (on_cpus.PATIENCE + 1)
+    assert stream.steps(on_cpus.REST - 1, CLOSE) == [1] * (on_cpus.REST - 1)
+    assert stream.steps(1, CLOSE) == [2]
 
 
 @compiles
 def test_steps_are_the_same_with_one_thread_and_with_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_cpus, "SHARE", 1)
     cell, x = rm.LSTMCell(40, 100, gate="power_law"), torch.randn(30, 3, 40)
     with torch.no_grad():
         cell(x[0])  # compiled and tested at its first use
 
     def stream(many: int) -> list[torch.Tensor]:
         asked = []
-        monkeypatch.setattr(on_cpus._Pace, "threads", lambda self, work: asked.append(work) or many)
+        monkeypatch.setattr(on_cpus._Pace, "threads", lambda self, work, began: asked.append(work) or many)
         state, found = None, []
         with torch.no_grad():
             for values in x:

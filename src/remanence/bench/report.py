@@ -71,8 +71,9 @@ class BenchReport:
 
 def run(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
     """Run every benchmark in a plan."""
-    machine, clock = describe(plan.device), Clock(plan.budget)
+    machine = describe(plan.device) | ({"processes": "one for every layer"} if plan.apart else {})
     with conditions(plan), makers(plan) as make:
+        clock = Clock(plan.budget)
         return BenchReport(
             machine=machine,
             command=command,

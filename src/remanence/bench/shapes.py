@@ -90,7 +90,7 @@ def plan(
     precision: str | None = None,
     quick: bool = False,
     budget: float | None = None,
-    together: bool = False,
+    apart: bool = False,
 ) -> BenchPlan:
     """Build a plan from user input. Omitted arguments have defaults that depend on the device.
 
@@ -102,8 +102,8 @@ def plan(
         precision: "tf32", "full" or "bf16".
         quick: Whether to measure only one small shape, in half a minute.
         budget: Time limit in seconds.
-        together: Whether to measure all layers in this process. It is the default on a GPU and for `quick`; otherwise
-            every layer has a process of its own.
+        apart: Whether every layer is measured in a process of its own; only on a CPU, and not if `quick`. A script that
+            asks for it needs the guard `if __name__ == "__main__":`, because the processes import it.
     """
     place = devices()[-1] if device is None else device_named(device)
     cuda = place.type == "cuda"
@@ -130,7 +130,7 @@ def plan(
         precision=precision,
         budget=budget,
         growth=QUICK if quick else None if shapes else KNOWN["copy-200" if cuda else "cpu-small-batch"],
-        apart=not (cuda or quick or together),
+        apart=apart and not (cuda or quick),
     )
 
 

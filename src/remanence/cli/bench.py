@@ -56,7 +56,7 @@ def command(
     together: Annotated[
         bool,
         typer.Option(
-            "--together", help="Measure all layers in one process, also on a CPU; there each has its own by default."
+            "--together", help="Measure all layers in one process, as on a GPU; on a CPU each has its own by default."
         ),
     ] = False,
     training: Annotated[
@@ -96,7 +96,7 @@ def command(
         asked = training + language + streaming + first_use
         if asked > 1:
             raise ValueError(f"expected one of --training, --language, --streaming and --first-use, got {asked}")
-        planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget, together)
+        planned = plan(device, split(shapes), split(gates), split(engines), precision, quick, budget, not together)
     with Console(stderr=True).status("measuring") as status:
 
         def say(words: str) -> None:

@@ -282,7 +282,7 @@ class LanguageModel(Pretrained):
         def keep(layer: Recurrent, values: Tensor, before: Any) -> tuple[Tensor, Any]:
             (record,), after, _ = layer.watch(values, before)
             records.append(record)
-            return record["hidden"].view(*input.shape, -1), after
+            return record["hidden"].squeeze(1) if input.dim() == 1 else record["hidden"], after
 
         _, _, after = self._run(input, state, keep)
         return records, after, None

@@ -25,21 +25,50 @@ IN_A_ROW = 8
 """Steps that must have followed each other closely before other threads take part: a stream in real time has gaps, and
 would pay for waking them at every step."""
 
+PATIENCE = 4
+"""Slow steps in a row that are put up with: the first has to wake the other threads."""
+REST = 1000
+"""Steps with one thread after that."""
+
 
 class _Pace(threading.local):
-    """How many steps have followed each other closely, over all modules that a thread of Python runs."""
+    """How many threads the next step of a few hundred units gets, over all modules that a thread of Python runs.
+
+    Several, once steps have followed each other closely; one again for a while if that turns out to be slower, because
+    other programs use the cores.
+    """
 
     close = 0
+    """Steps that have followed each other closely."""
     last = 0.0
+    """When the last one ended."""
+    alone = float("inf")
+    """Seconds per multiplication of the fastest of them with one thread."""
+    slower = 0
+    """Steps in a row that were slower than that with several threads."""
+    rest = 0
+    """Steps to take with one thread."""
 
-    def threads(self, work: int) -> int:
-        """Number of threads for a step with so many multiplications."""
-        if work < 2 * SHARE:
-            return 1
-        self.close = self.close + 1 if perf_counter() - self.last < CLOSE else 0
-        if work < LARGE and self.close < IN_A_ROW:
+    def threads(self, work: int, began: float) -> int:
+        """Number of threads for a step with so many multiplications that begins now."""
+        if began - self.last < CLOSE:
+            self.close += 1
+        else:
+            self.close, self.alone = 0, float("inf")
+        self.rest = max(0, self.rest - 1)
+        if work < LARGE and (self.close < IN_A_ROW or self.rest):
             return 1
         return min(work // SHARE, torch.get_num_threads())
+
+    def took(self, work: int, threads: int, began: float, ended: float) -> None:
+        """Learn from a step."""
+        each, self.last = (ended - began) / work, ended
+        if threads == 1:
+            self.alone = min(self.alone, each)
+            return
+        self.slower = self.slower + 1 if each > self.alone else 0
+        if self.slower > PATIENCE:
+            self.slower, self.rest = 0, REST
 
 
 _pace = _Pace()
@@ -54,9 +83,14 @@ def make(kind: Kind, known: Derivation, has_dt: bool, device: torch.device) -> S
 
     def start(shape: StepSizes, addresses: list[int]) -> None:
         rows, inputs, units, width = shape
-        many = _pace.threads(rows * blocks * units * (inputs + width))
+        work = rows * blocks * units * (inputs + width)
+        if work < 2 * SHARE:
+            function(pack(rows, inputs, units, width, 1, beta, *addresses))
+            return
+        began = perf_counter()
+        many = _pace.threads(work, began)
         function(pack(rows, inputs, units, width, many, beta, *addresses))
-        _pace.last = perf_counter()
+        _pace.took(work, many, began, perf_counter())
 
     return start
 
