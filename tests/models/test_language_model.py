@@ -430,7 +430,7 @@ def test_wrong_calls():
     with pytest.raises(ValueError, match="expected no dt"):
         model.watch(tokens, None, 1.0)
     with pytest.raises(ValueError, match=r"expected integers of shape \(T, B\)"):
-        model.watch(tokens[:, 0])
+        model.watch(tokens.unsqueeze(0))
 
 
 def test_cross_entropy_is_over_flattened_logits():
