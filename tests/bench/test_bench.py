@@ -16,12 +16,7 @@ CPU = torch.device("cpu")
 
 
 def tiny(**changes):
-    arguments = {
-        "device": "cpu",
-        "shapes": ["T3-B2-H4"],
-        "layers": ["fast"],
-        "budget": 60.0,
-    } | changes
+    arguments = {"device": "cpu", "shapes": ["T3-B2-H4"], "layers": ["fast"], "budget": 60.0} | changes
     return bench.plan(**arguments)
 
 

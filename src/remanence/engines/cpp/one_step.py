@@ -24,7 +24,6 @@ CLOSE = 2e-4
 IN_A_ROW = 8
 """Steps that must have followed each other closely before other threads take part: a stream in real time has gaps, and
 would pay for waking them at every step."""
-
 PATIENCE = 4
 """Slow steps in a row that are put up with: the first has to wake the other threads."""
 REST = 1000
