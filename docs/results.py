@@ -25,6 +25,7 @@ from result_sections import (
     markdown,
     picture_of_sweep,
     sections,
+    span,
     sweeps,
     swept,
     verdict_of,
@@ -195,15 +196,16 @@ def looked_at(paper: str, folder: Path, judged: Judgements) -> str:
 def trained_for(result: dict[str, Any]) -> str:
     """Number of seeds that an analysis used, and how long they were trained; "-" if it used none."""
     seeds: dict[str, set[int]] = {}
-    epochs = []
+    trained: dict[float, list[float]] = {}
     for run in result.get("runs") or ():
         one = run["result"]
         seeds.setdefault(run["model"], set()).add(run["seed"])
         whole = registry.find(one["experiment"], "paper").models[run["model"]].training.epochs
-        epochs.append(f"{one['epochs']:g} of {whole:g} epochs")
+        trained.setdefault(whole, []).append(one["epochs"])
     if not seeds:
         return "-"
-    return f"seeds: {max(map(len, seeds.values()))}, {' or '.join(dict.fromkeys(epochs))}"
+    epochs = " or ".join(f"{span(sorted(own))} of {whole:g} epochs" for whole, own in trained.items())
+    return f"seeds: {max(map(len, seeds.values()))}, {epochs}"
 
 
 def pages(folder: Path = RESULTS) -> dict[str, str]:

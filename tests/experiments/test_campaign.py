@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remanence.experiments import IDS, campaign, find, results
+from remanence.experiments import IDS, campaign, collecting, find, results
 from remanence.experiments.campaign import Line
 from remanence.training.directory import Directory
 from remanence.training.interruption import Budget
@@ -126,7 +126,7 @@ def test_only_what_is_to_be_kept_is_collected(work, tmp_path):
     stale = results.run_folder(tmp_path, experiment, "gone", 1)
     stale.mkdir(parents=True)
     for _ in range(2):  # the second time changes nothing
-        campaign.collect(work, tmp_path, [COPY, FREQUENCY], say=lambda words: None)
+        collecting.collect(work, tmp_path, [COPY, FREQUENCY], say=lambda words: None)
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert {path.name for path in files} == {*KEPT, "summary.json"}
         assert not old.exists()
@@ -135,7 +135,7 @@ def test_only_what_is_to_be_kept_is_collected(work, tmp_path):
         assert list(summary["models"]) == ["lstm", "plstm"]
         assert summary == results.summary(experiment, results.outcomes(work, experiment))
     again = tmp_path / "again"
-    campaign.collect(tmp_path, again, [COPY, FREQUENCY], say=lambda words: None)  # what was collected elsewhere
+    collecting.collect(tmp_path, again, [COPY, FREQUENCY], say=lambda words: None)  # what was collected elsewhere
     for path in files:
         assert (again / path.relative_to(tmp_path)).read_bytes() == path.read_bytes()
 
@@ -144,8 +144,31 @@ def test_other_presets_stay_until_everything_is_there(work, tmp_path):
     old = tmp_path / "plstm/copy-200/short"
     old.mkdir(parents=True)
     more = Line("plstm/copy-200", 1, ["lstm-chrono"], [1], "smoke")
-    campaign.collect(work, tmp_path, [COPY, more], say=lambda words: None)
+    collecting.collect(work, tmp_path, [COPY, more], say=lambda words: None)
     assert old.exists()
+
+
+def test_findings_of_an_analysis_are_kept_with_fewer_digits(tmp_path):
+    experiment = find("plstm/kt-and-p", "smoke")
+    work, into = tmp_path / "work", tmp_path / "into"
+    old = into / "plstm/kt-and-p/short"
+    old.mkdir(parents=True)
+    found = {"found": [{"p": 0.123456789, "units": 123456789, "far": 1.23456789e-30}], "done": True, "none": None}
+    results.save(results.folder_of(work, experiment) / "result.json", found, protected=True)
+    said = []
+    collecting.collect(work, into, [COPY], say=said.append)
+    kept = results.folder_of(into, experiment) / "result.json"
+    assert (
+        kept.read_text() == '{"found":[{"p":0.123457,"units":123456789,"far":1.23457e-30}],"done":true,"none":null}\n'
+    )
+    assert not old.exists()
+    assert said == [
+        "plstm/kt-and-p, preset smoke: findings",
+        "plstm/kt-and-p, preset short: removed; please remove its verdict too",
+    ]
+    before = kept.read_bytes()
+    collecting.collect(into, into, [COPY], say=said.append)
+    assert kept.read_bytes() == before
 
 
 @pytest.mark.long
@@ -164,7 +187,7 @@ def test_a_stopped_run_resumes_elsewhere_from_a_packed_checkpoint(tmp_path, monk
     folder, again = (results.run_folder(place, line.experiment, "plstm", 1) for place in (first, second))
 
     def starts(run):
-        return [one for one in campaign.read_lines(run, "times.jsonl") if one["what"] == "start"]
+        return [one for one in collecting.read_lines(run, "times.jsonl") if one["what"] == "start"]
 
     saved = Until(lambda: any(folder.glob("checkpoints/step-*")))
     assert campaign.carry_out([line], first, saved, 1, "cpu", say=lambda words: None) == [line]
@@ -189,19 +212,19 @@ def test_a_stopped_run_resumes_elsewhere_from_a_packed_checkpoint(tmp_path, monk
 
 def test_thinning_keeps_the_lines_that_results_refer_to():
     lines = [{"update": update} for update in range(10, 10_010, 10)]
-    kept = [line["update"] for line in campaign.thinned(lines, {20, 5550}, most=100)]
+    kept = [line["update"] for line in collecting.thinned(lines, {20, 5550}, most=100)]
     assert len(kept) == 102
     assert kept[-1] == 10_000
     assert {20, 5550} <= set(kept)
-    few = campaign.thinned(lines, {20, 5550}, most=100)
-    assert campaign.thinned(few, {20}, most=100) == few
+    few = collecting.thinned(lines, {20, 5550}, most=100)
+    assert collecting.thinned(few, {20}, most=100) == few
 
 
 def test_the_sum_of_times_stays():
     evaluation = {"what": "evaluation", "updates": 10, "seconds": 1.5, "evaluation": 0.5}
     lines = [{"what": "start"}, *[evaluation] * 400, {"what": "stop"}, {"what": "start"}, *[evaluation] * 10]
-    kept = campaign.summed(lines)
+    kept = collecting.summed(lines)
     assert len(kept) < 30
     assert sum(line.get("seconds", 0) for line in kept) == 410 * 1.5
     assert [line["what"] for line in kept].count("start") == 2
-    assert campaign.summed(kept) == kept
+    assert collecting.summed(kept) == kept

@@ -165,6 +165,23 @@ def test_numbers_of_an_analysis(part, expected):
     assert verdict(part, "plstm/fig1-decay", data={"a": [1.0, 2.0], "b": 3.0}) == expected
 
 
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["low.*", "high.*"], "holds"),
+        (["high.*", "low.*"], "does not hold"),
+        (["low.*", "wide.*"], "open"),  # its mean is higher, but within its spread
+        (["wide.*", "low.*"], "open"),
+        (["low.*", "high.*", "wide.*"], "open"),
+        (["high.*", "low.*", "wide.*"], "does not hold"),
+        (["low.*", "one.*"], "open"),  # a single run is not a mean
+    ],
+)
+def test_numbers_of_several_runs_are_compared_with_their_spread(paths, expected):
+    data = {"low": [1.0, 1.1, 0.9], "high": [2.0, 2.1, 1.9], "wide": [0.0, 3.0, 6.0], "one": [9.0]}
+    assert verdict({"rising": paths}, "plstm/fig1-decay", data=data) == expected
+
+
 def test_the_published_level_needs_the_published_settings():
     experiment = find("plstm/pmnist-256", "paper")
     published = experiment.published["accuracy"]["plstm"].mean / 100

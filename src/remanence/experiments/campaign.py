@@ -9,44 +9,35 @@ seeds at once. Processes write to runs/campaign, stop cleanly when the time budg
 time. With `--together N` a line starts next to others only if it can finish: its minutes times the number of
 concurrent processes, divided by a gain of about 2 from sharing the device, must fit in the remaining budget. A line
 that is too long for that waits until nothing else runs and then has the device to itself; if its turn does not come,
-that is reported. `collect` copies finished runs to results/, without checkpoints and with fewer lines of metrics.
+that is reported. `collect` copies finished runs, and what analyses of them found, to results/ (collecting.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from .. import files
 from ..training.directory import Directory, read_result
-from ..training.files import DIGESTS, RunError, read_lines
-from ..training.files import read as read_verified
+from ..training.files import DIGESTS
 from ..training.interruption import Budget
 from . import results, text
 from .build import build
-from .models import describe
+from .collecting import collect, is_finished
 from .registry import find
-from .schema import Experiment, Model, ReportedNumber
+from .schema import Experiment, Model
 
 LIST = Path("results/campaign.yaml")
 WORK = Path("runs/campaign")
 RESULTS = Path("results")
-COPIED = ("config.yaml", "machine.json", "result.json")
-"""Files of a run that are copied unchanged."""
-LINES, TIMES = 100, 20
-"""Lines of metrics and of times to keep, if a run has more than twice as many."""
 GRACE = 20.0
 """Seconds at the end of a budget for processes to save their state; starting a process takes some of it."""
 WORTH = 30.0
@@ -108,18 +99,6 @@ def read(path: Path = LIST) -> list[Line]:
     """Read the lines of a list, in order."""
     written = text.read(path.read_text("utf-8"))
     return [build(Line, values, f"runs.{number}") for number, values in enumerate(written["runs"], 1)]
-
-
-def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
-    """Whether a folder has the result of a run with its current configuration."""
-    directory = Directory(results.run_folder(place, experiment, model.name, seed))
-    if not (directory.path / "result.json").exists():
-        return False
-    try:
-        directory.expect_configuration(describe(experiment, model, seed))
-    except RunError:
-        return False
-    return True
 
 
 def following(lines: Sequence[Line], seconds: float, running: int = 0, together: int = 1) -> tuple[Line, bool] | None:
@@ -224,99 +203,6 @@ def stop(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-# Keeping results.
-
-
-def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], None] = print) -> None:
-    """Copy finished runs and remove what they replace: runs of another configuration, and other presets.
-
-    Other presets of an experiment are removed once all its runs in the list have finished.
-    """
-    for id, preset in dict.fromkeys((line.id, line.preset) for line in lines):
-        experiment = find(id, preset)
-        own = [line for line in lines if (line.id, line.preset) == (id, preset)]
-        done = [
-            (model, seed) for line in own for model, seed in line.runs() if is_finished(work, experiment, model, seed)
-        ]
-        if not done:
-            continue
-        for stale in different(into, experiment):
-            shutil.rmtree(stale)
-        for model, seed in done:
-            where = (experiment, model.name, seed)
-            copy_run(results.run_folder(work, *where), results.run_folder(into, *where), experiment.report, model)
-        folder = results.folder_of(into, experiment)
-        closing = results.folder_of(work, experiment) / "result.json"
-        if closing.exists():
-            shutil.copyfile(closing, folder / "result.json")
-        found = results.outcomes(into, experiment)
-        results.save(folder / "summary.json", results.summary(experiment, found))
-        say(f"{id}, preset {preset}: {sum(map(len, found.values()))} runs of {', '.join(found)}")
-        if not any(line.left([into]) for line in own):
-            for other in sorted(path for path in folder.parent.iterdir() if path.is_dir() and path != folder):
-                shutil.rmtree(other)
-                say(f"{id}, preset {other.name}: removed; please remove its verdict too")
-
-
-def different(into: Path, experiment: Experiment) -> list[Path]:
-    """Folders of runs whose configuration is not that of the experiment, and of models that no longer exist."""
-    folder = results.folder_of(into, experiment)
-    found = [path for path in folder.glob("*") if path.is_dir() and path.name not in experiment.models]
-    for name, model in experiment.models.items():
-        for seed, path in results.finished(into, experiment, name).items():
-            if not is_finished(into, experiment, model, seed):
-                found.append(path)
-    return found
-
-
-def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -> None:
-    """Copy a finished run, with thinned metrics and times."""
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for name in COPIED:
-        files.write(target / name, read_verified(source, name) or b"")
-    metrics = thinned(read_lines(source, "metrics.jsonl"), told(source, report, model))
-    times = summed(read_lines(source, "times.jsonl"))
-    for name, lines in (("metrics.jsonl", metrics), ("times.jsonl", times)):
-        files.write(target / name, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
-
-
-def thinned(lines: Sequence[dict[str, Any]], always: Collection[int] = (), most: int = LINES) -> list[dict[str, Any]]:
-    """Keep evenly spaced evaluations including the last, and those at the updates in `always`."""
-    step = spacing(len(lines), most)
-    last = len(lines) - 1
-    return [line for number, line in enumerate(lines) if (last - number) % step == 0 or line["update"] in always]
-
-
-def spacing(count: int, most: int) -> int:
-    """Keep one line in this many. Lines that have been thinned before stay unchanged."""
-    return 1 if count <= 2 * most else -(-count // most)
-
-
-def told(folder: Path, report: ReportedNumber, model: Model) -> set[int]:
-    """The updates of a run that its result refers to: the best, the last, the first at a level."""
-    result = read_result(folder) or {}
-    found = {(result.get(name) or {}).get("update") for name in ("best", "last")}
-    found |= {*(result.get("updates_to") or {}).values(), results.first_reaching(folder, report, model)}
-    return {update for update in found if update is not None}
-
-
-def summed(lines: Sequence[dict[str, Any]], most: int = TIMES) -> list[dict[str, Any]]:
-    """Merge the times of several evaluations into one line; their sum stays the same."""
-    step = spacing(len(lines), most)
-    kept: list[dict[str, Any]] = []
-    together = 0
-    for line in lines:
-        before = kept[-1] if kept else {}
-        if line["what"] == before.get("what") == "evaluation" and together < step:
-            together += 1
-            kept[-1] = {**line, **{name: before[name] + line[name] for name in ("updates", "seconds", "evaluation")}}
-        else:
-            together = 1
-            kept.append(line)
-    return kept
 
 
 def pack(work: Path, file: Path, lines: Sequence[Line], most: int, say: Callable[[str], None] = print) -> list[Path]:

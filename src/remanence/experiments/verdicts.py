@@ -306,11 +306,15 @@ def never_fails(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, s
 
 
 def rising(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether the numbers in the findings rise from the first to the last."""
-    found = {path: number_at(evidence.data, path) for path in part["rising"]}
-    words = ", ".join(f"{readable(path)} {value:.4g}" for path, value in found.items())
-    values = list(found.values())
-    return ("holds" if all(low < high for low, high in pairwise(values)) else "does not hold"), f"Found: {words}."
+    """Whether the numbers in the findings rise from the first to the last, beyond their spread if there are several."""
+    found = {path: Sample.of(numbers_at(evidence.data, path)) for path in part["rising"]}
+    words = ", ".join(f"{readable(path)} {sample.mean:.4g}" for path, sample in found.items())
+    steps = [difference(high, low) for low, high in pairwise(found.values())]
+    if all(sample.count == 1 for sample in found.values()):  # computed exactly
+        return ("holds" if all(step.value > 0 for step in steps) else "does not hold"), f"Found: {words}."
+    tested = [(step.value, step.p if step.spread == "both" else None) for step in steps]
+    tests = ", ".join(f"p {p_value(p)}" for _, p in tested if p is not None)
+    return ordered(tested, ERROR / len(steps)), f"Found: {words}{tests and f' ({tests})'}."
 
 
 def near(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:

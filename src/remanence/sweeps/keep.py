@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..experiments import results
-from ..experiments.campaign import copy_run, is_finished
+from ..experiments.collecting import copy_run, is_finished
 from .folder import Sweep
 
 

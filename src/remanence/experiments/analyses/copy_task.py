@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy
+
 from ... import analysis
 from ...gates import PowerLaw
 from ...table import Table, mean_and_std
@@ -54,11 +56,9 @@ def kt_and_p(runs: Sequence[Trained], *, sequences: int = 100, share: float = 0.
     rows = [ages_row(run, one) for run, one in ages.items()]
     tables = [Table("later-reset units and exponents", headings, rows, notes=[left_out] if bad else [])]
     if compared:
-        headings = ("", "seed", "means", "t", "p value", "Cohen's d")
-        rows = [comparison_row(one) for one in compared]
-        tables.append(Table("exponents p of two models compared (Student's t test)", headings, rows))
+        tables.append(comparison_table(compared))
     data = {
-        "models": [{**run.who, **one.plain()} for run, one in ages.items()],
+        "models": [{**run.who, "later_share": len(one.later) / len(one.p), **one.plain()} for run, one in ages.items()],
         "comparisons": compared,
         "left_out": [run.who for run in bad],
     }
@@ -66,13 +66,18 @@ def kt_and_p(runs: Sequence[Trained], *, sequences: int = 100, share: float = 0.
 
 
 def compare_exponents(ages: Mapping[Trained, analysis.UnitAges]) -> list[dict[str, Any]]:
-    """The exponents of the first two needs, seed by seed."""
+    """The exponents of the first two needs, seed by seed. Models of one seed start with the same exponents."""
     needs = list(dict.fromkeys(run.need for run in ages))
     if len(needs) < 2:
         return []
     first, second = ({run.seed: one.p for run, one in ages.items() if run.need == need} for need in needs[:2])
     return [
-        {"needs": needs[:2], "seed": seed, **analysis.two_samples(first[seed], second[seed]).plain()}
+        {
+            "needs": needs[:2],
+            "seed": seed,
+            **analysis.two_samples(first[seed], second[seed]).plain(),
+            "correlation": float(numpy.corrcoef(first[seed], second[seed])[0, 1]),
+        }
         for seed in first
         if seed in second
     ]
@@ -85,10 +90,17 @@ def ages_row(run: Trained, ages: analysis.UnitAges) -> tuple[str, ...]:
     return run.need, str(run.seed), later, f"{ages.p_mean:.2f}", of_later, str(ages.p_below_half)
 
 
+def comparison_table(compared: Sequence[Mapping[str, Any]]) -> Table:
+    """One row per t test."""
+    title = "exponents p of two models compared (Student's t test, correlation over units)"
+    headings = ("", "seed", "means", "t", "p value", "Cohen's d", "correlation")
+    return Table(title, headings, [comparison_row(one) for one in compared])
+
+
 def comparison_row(found: Mapping[str, Any]) -> tuple[str, ...]:
     """Table row of one t test."""
     means = " and ".join(f"{mean:.2f}" for mean in found["means"])
-    numbers = f"{found['t']:.1f}", f"{found['p_value']:.2g}", f"{found['cohens_d']:.2f}"
+    numbers = f"{found['t']:.1f}", f"{found['p_value']:.2g}", f"{found['cohens_d']:.2f}", f"{found['correlation']:.2f}"
     return " and ".join(found["needs"]), str(found["seed"]), means, *numbers
 
 

@@ -1,0 +1,160 @@
+"""Copy finished runs and findings of analyses to results/: no checkpoints, fewer lines of metrics, shorter numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import files
+from ..training.directory import Directory, read_result
+from ..training.files import RunError, read_lines
+from ..training.files import read as read_verified
+from . import results
+from .models import describe
+from .registry import IDS, find
+from .schema import Experiment, Model, ReportedNumber
+
+if TYPE_CHECKING:
+    from .campaign import Line
+
+COPIED = ("config.yaml", "machine.json", "result.json")
+"""Files of a run that are copied unchanged."""
+LINES, TIMES = 100, 20
+"""Lines of metrics and of times to keep, if a run has more than twice as many."""
+DIGITS = 6
+"""Significant digits of the numbers that an analysis found."""
+
+
+def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
+    """Whether a folder has the result of a run with its current configuration."""
+    directory = Directory(results.run_folder(place, experiment, model.name, seed))
+    if not (directory.path / "result.json").exists():
+        return False
+    try:
+        directory.expect_configuration(describe(experiment, model, seed))
+    except RunError:
+        return False
+    return True
+
+
+def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], None] = print) -> None:
+    """Copy finished runs and findings, and remove what they replace: runs of another configuration, and other presets.
+
+    Other presets of an experiment are removed once all its runs in the list have finished.
+    """
+    for id, preset in dict.fromkeys((line.id, line.preset) for line in lines):
+        experiment = find(id, preset)
+        own = [line for line in lines if (line.id, line.preset) == (id, preset)]
+        done = [
+            (model, seed) for line in own for model, seed in line.runs() if is_finished(work, experiment, model, seed)
+        ]
+        if not done:
+            continue
+        for stale in different(into, experiment):
+            shutil.rmtree(stale)
+        for model, seed in done:
+            where = (experiment, model.name, seed)
+            copy_run(results.run_folder(work, *where), results.run_folder(into, *where), experiment.report, model)
+        folder = results.folder_of(into, experiment)
+        closing = results.folder_of(work, experiment) / "result.json"
+        if closing.exists():
+            shutil.copyfile(closing, folder / "result.json")
+        found = results.outcomes(into, experiment)
+        results.save(folder / "summary.json", results.summary(experiment, found))
+        say(f"{id}, preset {preset}: {sum(map(len, found.values()))} runs of {', '.join(found)}")
+        if not any(line.left([into]) for line in own):
+            remove_other_presets(folder, say)
+    for preset in dict.fromkeys(line.preset for line in lines):
+        for id in IDS:
+            collect_findings(work, into, find(id, preset), say)
+
+
+def collect_findings(work: Path, into: Path, experiment: Experiment, say: Callable[[str], None]) -> None:
+    """Copy what an analysis found, if it has run; a large one writes megabytes of digits that nobody reads."""
+    content = read_verified(results.folder_of(work, experiment), "result.json")
+    if experiment.kind != "analysis" or content is None:
+        return
+    folder = results.folder_of(into, experiment)
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = json.dumps(rounded(json.loads(content)), ensure_ascii=False, separators=(",", ":"))
+    files.write(folder / "result.json", f"{kept}\n".encode())
+    say(f"{experiment.id}, preset {experiment.preset}: findings")
+    remove_other_presets(folder, say)
+
+
+def remove_other_presets(folder: Path, say: Callable[[str], None]) -> None:
+    """Remove the results of an experiment at presets other than the one of `folder`."""
+    for other in sorted(path for path in folder.parent.iterdir() if path.is_dir() and path != folder):
+        shutil.rmtree(other)
+        say(f"{'/'.join(folder.parts[-3:-1])}, preset {other.name}: removed; please remove its verdict too")
+
+
+def rounded(content: Any) -> Any:
+    """Plain data whose numbers with a fraction have at most DIGITS significant digits."""
+    if isinstance(content, dict):
+        return {name: rounded(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [rounded(value) for value in content]
+    return float(f"{content:.{DIGITS}g}") if isinstance(content, float) else content
+
+
+def different(into: Path, experiment: Experiment) -> list[Path]:
+    """Folders of runs whose configuration is not that of the experiment, and of models that no longer exist."""
+    folder = results.folder_of(into, experiment)
+    found = [path for path in folder.glob("*") if path.is_dir() and path.name not in experiment.models]
+    for name, model in experiment.models.items():
+        for seed, path in results.finished(into, experiment, name).items():
+            if not is_finished(into, experiment, model, seed):
+                found.append(path)
+    return found
+
+
+def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -> None:
+    """Copy a finished run, with thinned metrics and times."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name in COPIED:
+        files.write(target / name, read_verified(source, name) or b"")
+    metrics = thinned(read_lines(source, "metrics.jsonl"), told(source, report, model))
+    times = summed(read_lines(source, "times.jsonl"))
+    for name, lines in (("metrics.jsonl", metrics), ("times.jsonl", times)):
+        files.write(target / name, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+
+
+def thinned(lines: Sequence[dict[str, Any]], always: Collection[int] = (), most: int = LINES) -> list[dict[str, Any]]:
+    """Keep evenly spaced evaluations including the last, and those at the updates in `always`."""
+    step = spacing(len(lines), most)
+    last = len(lines) - 1
+    return [line for number, line in enumerate(lines) if (last - number) % step == 0 or line["update"] in always]
+
+
+def spacing(count: int, most: int) -> int:
+    """Keep one line in this many. Lines that have been thinned before stay unchanged."""
+    return 1 if count <= 2 * most else -(-count // most)
+
+
+def told(folder: Path, report: ReportedNumber, model: Model) -> set[int]:
+    """The updates of a run that its result refers to: the best, the last, the first at a level."""
+    result = read_result(folder) or {}
+    found = {(result.get(name) or {}).get("update") for name in ("best", "last")}
+    found |= {*(result.get("updates_to") or {}).values(), results.first_reaching(folder, report, model)}
+    return {update for update in found if update is not None}
+
+
+def summed(lines: Sequence[dict[str, Any]], most: int = TIMES) -> list[dict[str, Any]]:
+    """Merge the times of several evaluations into one line; their sum stays the same."""
+    step = spacing(len(lines), most)
+    kept: list[dict[str, Any]] = []
+    together = 0
+    for line in lines:
+        before = kept[-1] if kept else {}
+        if line["what"] == before.get("what") == "evaluation" and together < step:
+            together += 1
+            kept[-1] = {**line, **{name: before[name] + line[name] for name in ("updates", "seconds", "evaluation")}}
+        else:
+            together = 1
+            kept.append(line)
+    return kept
