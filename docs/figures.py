@@ -50,7 +50,7 @@ from remanence.experiments import find
 from remanence.experiments.figures import figures_of
 from remanence.report.drawing import draw
 
-for figure in figures_of(find("plstm/copy-200", "short"), Path("results")):
+for figure in figures_of(find("plstm/copy-200", "paper"), Path("results")):
     draw(figure, Path("copy-200.svg"), theme="dark")
 ```
 

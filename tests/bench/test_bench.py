@@ -293,6 +293,13 @@ def test_every_layer_has_a_process_of_its_own_if_asked_for():
         assert all(one.infer_ms() > 0 and one.train_ms() > 0 for one in works)
 
 
+def test_the_first_call_of_a_turn_is_not_measured(monkeypatch):
+    (shape,) = tiny().shapes
+    name, times = ("fast", "auto", shape), iter([9.0, 1.0])
+    monkeypatch.setitem(apart._works, name, None)
+    assert apart._there(name, lambda work: next(times), apart.IN_A_ROW) == 1.0
+
+
 def test_a_report_from_processes_has_the_same_rows():
     together = run(replace(tiny(), growth=shapes.Shape("tiny", 3, 2, 4, 5)))
     found = run(replace(tiny(apart=True), growth=shapes.Shape("tiny", 3, 2, 4, 5)))

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from remanence.experiments import IDS, campaign, collecting, find, results
-from remanence.experiments.campaign import Line
+from remanence.experiments import IDS, campaign, collecting, find, results, runs_to_do
+from remanence.experiments.runs_to_do import Line
 from remanence.training.directory import Directory
 from remanence.training.interruption import Budget
 
 ROOT = Path(__file__).parents[2]
-LINES = campaign.read(ROOT / "results/campaign.yaml")
+LINES = runs_to_do.read(ROOT / "results/campaign.yaml")
 COPY = Line("plstm/copy-200", 0.1, ["lstm", "plstm"], [1], "smoke")
 FREQUENCY = Line("plstm/freq-sync1", 0.1, ["plstm"], [], "smoke")
 KEPT = {"config.yaml", "machine.json", "metrics.jsonl", "result.json", "times.jsonl"}
@@ -115,7 +115,7 @@ def test_what_has_finished_is_not_started_again(work, tmp_path):
 
 def test_a_run_of_another_configuration_is_not_finished(work, monkeypatch):
     assert COPY.left([work]) == 0
-    monkeypatch.setattr(campaign, "find", lambda id, preset: find(id, preset, ["train.lr=3e-4"]))
+    monkeypatch.setattr(runs_to_do, "find", lambda id, preset: find(id, preset, ["train.lr=3e-4"]))
     assert COPY.left([work]) == 2
 
 
@@ -182,7 +182,7 @@ def test_a_stopped_run_resumes_elsewhere_from_a_packed_checkpoint(tmp_path, monk
         "command",
         lambda self, *rest: [*whole(self, *rest), *(word for one in endless for word in ("--set", one))],
     )
-    monkeypatch.setattr(campaign, "find", lambda id, preset: find(id, preset, endless))
+    monkeypatch.setattr(runs_to_do, "find", lambda id, preset: find(id, preset, endless))
     first, second = tmp_path / "first", tmp_path / "second"
     folder, again = (results.run_folder(place, line.experiment, "plstm", 1) for place in (first, second))
 

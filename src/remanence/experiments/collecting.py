@@ -6,19 +6,16 @@ import json
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import files
-from ..training.directory import Directory, read_result
-from ..training.files import RunError, read_lines
+from ..training.directory import read_result
 from ..training.files import read as read_verified
+from ..training.files import read_lines
 from . import results
-from .models import describe
 from .registry import IDS, find
+from .runs_to_do import Line, is_finished
 from .schema import Experiment, Model, ReportedNumber
-
-if TYPE_CHECKING:
-    from .campaign import Line
 
 COPIED = ("config.yaml", "machine.json", "result.json")
 """Files of a run that are copied unchanged."""
@@ -28,26 +25,14 @@ DIGITS = 6
 """Significant digits of the numbers that an analysis found."""
 
 
-def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
-    """Whether a folder has the result of a run with its current configuration."""
-    directory = Directory(results.run_folder(place, experiment, model.name, seed))
-    if not (directory.path / "result.json").exists():
-        return False
-    try:
-        directory.expect_configuration(describe(experiment, model, seed))
-    except RunError:
-        return False
-    return True
-
-
 def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], None] = print) -> None:
     """Copy finished runs and findings, and remove what they replace: runs of another configuration, and other presets.
 
     Other presets of an experiment are removed once all its runs in the list have finished.
     """
     for id, preset in dict.fromkeys((line.id, line.preset) for line in lines):
-        experiment = find(id, preset)
         own = [line for line in lines if (line.id, line.preset) == (id, preset)]
+        experiment = own[0].experiment
         done = [
             (model, seed) for line in own for model, seed in line.runs() if is_finished(work, experiment, model, seed)
         ]

@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import files
 from ..experiments import results, text
-from ..experiments.collecting import is_finished
+from ..experiments.runs_to_do import is_finished
 from . import lease
 from .grid import Grid, Unit, read, understood, units
 

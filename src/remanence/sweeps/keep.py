@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..experiments import results
-from ..experiments.collecting import copy_run, is_finished
+from ..experiments.collecting import copy_run
+from ..experiments.runs_to_do import is_finished
 from .folder import Sweep
 
 
