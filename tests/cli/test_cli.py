@@ -15,7 +15,7 @@ from remanence.cells import JANETCell
 from remanence.cli.main import KNOWN as COMMANDS
 from remanence.cli.main import app
 from remanence.engines import loop
-from remanence.engines.cpp import compiler, engine, recurrence
+from remanence.engines.cpp import compiler, engine, products, recurrence
 from remanence.version import __version__
 
 TINY = ["bench", "--device", "cpu", "--shapes", "T3-B2-H4", "--gates", "fast", "--budget", "5", "--together"]
@@ -123,7 +123,7 @@ def test_check_reports_which_engine_was_not_checked_and_why(monkeypatch):
 @pytest.fixture
 def nothing_compiled(monkeypatch, tmp_path):
     """No kernels compiled yet, and only one cell to compile; the folder of kernels."""
-    known = (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
+    known = (recurrence.failure, recurrence._forward, recurrence._backward, products.products)
     for each in known:
         each.cache_clear()
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
@@ -145,7 +145,7 @@ def test_check_warm_compiles_ahead_of_time_and_reports_the_kernels_and_their_fol
     assert "engine c++ on cpu: kernels for 1 layer configuration(s)\n" in result.stdout
     assert result.stdout.endswith(f"{len(libraries)} kernels in {nothing_compiled}\n")
     monkeypatch.setattr(compiler, "_compile", None)  # nothing is left to do
-    for each in (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products):
+    for each in (recurrence.failure, recurrence._forward, recurrence._backward, products.products):
         each.cache_clear()
     assert call(*words).stdout == result.stdout
 

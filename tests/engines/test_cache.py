@@ -20,7 +20,7 @@ import remanence as rm
 from remanence.cells import LSTMCell
 from remanence.engines import KNOWN, agreement, loop
 from remanence.engines.check import SIZES, make_task
-from remanence.engines.cpp import compiler, engine, recurrence
+from remanence.engines.cpp import compiler, engine, products, recurrence
 from remanence.engines.kernels import cache, compiling
 from remanence.files import TEMPORARY
 from remanence.gates import Fast
@@ -267,7 +267,7 @@ def test_a_layer_compiles_the_passes_it_needs_and_no_more(save, expected, monkey
             wanted.append((constants["BACKWARD"], constants.get("SAVE")))
         return SimpleNamespace(**{name: SimpleNamespace() for name in functions})
 
-    known = (recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
+    known = (recurrence.failure, recurrence._forward, recurrence._backward, products.products)
     for each in known:
         each.cache_clear()
     monkeypatch.setattr(recurrence, "library", library)

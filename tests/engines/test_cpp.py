@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import warnings
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 import remanence as rm
 from remanence.engines import KNOWN, choose
 from remanence.engines.check import SIZES, make_task
-from remanence.engines.cpp import compiler, engine, recurrence
+from remanence.engines.cpp import compiler, engine, products, recurrence, weights
 from remanence.engines.kernels.machine_code import FUNCTIONS as FUNCTIONS_OF_KERNELS
 from remanence.engines.kernels.machine_code import CompilerError, joined
 
@@ -58,7 +59,7 @@ def test_what_it_cannot_run_is_refused_in_a_sentence():
 def unasked(monkeypatch):
     """As if no compiler had been looked for yet."""
     asked = (engine._no_compiler, engine._tell_slow, compiler.compiler, compiler.shared_threads)
-    caches = (*asked, recurrence.failure, recurrence._forward, recurrence._backward, recurrence._products)
+    caches = (*asked, recurrence.failure, recurrence._forward, recurrence._backward, products.products)
     for known in caches:
         known.cache_clear()
     yield monkeypatch
@@ -143,14 +144,10 @@ def test_a_cell_that_does_not_compile_runs_on_another_engine(compiler_that):
 
 @compiles
 def test_without_matmuls_another_engine_runs(unasked):
-    library = recurrence.library
-
     def fails(text, constants=None, functions=()):
-        if constants is None:
-            raise CompilerError("no licence for products")
-        return library(text, constants, functions)
+        raise CompilerError("no licence for products")
 
-    unasked.setattr(recurrence, "library", fails)
+    unasked.setattr(products, "library", fails)
     assert choose("auto", task()) is KNOWN["cpu"]
     assert str(engine.refuses(task())).endswith("no licence for products")
 
@@ -273,16 +270,33 @@ def test_large_layers_with_lengths_both_directions_and_dt_match_the_loop(cell, l
     assert_like_the_loop(case, COMPILED)
 
 
+@pytest.fixture
+def outside(monkeypatch):
+    """Inputs multiplied for some steps at a time, even if they are few."""
+    monkeypatch.setattr(recurrence, "MOST_INPUTS", -1)
+
+
+@compiles
+@pytest.mark.parametrize("x86", [True, False])
+@pytest.mark.parametrize("gate", ["fast", "refine", "power_law"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "janet"])
+def test_what_only_some_processors_do_matches_the_loop_on_all(cell, gate, x86, monkeypatch):
+    monkeypatch.setattr(recurrence, "X86", x86)
+    dt = gate == "power_law"
+    assert_like_the_loop(Case(cell, gate, steps=5, lengths=(2, 5, 4), bidirectional=True, dt=dt, units=20), COMPILED)
+    assert_like_the_loop(Case(cell, gate, steps=40, batch=30, units=34), COMPILED)
+
+
 @compiles
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_inputs_multiplied_a_few_steps_at_a_time_match_the_loop(cell, either_way, monkeypatch):
+def test_inputs_multiplied_a_few_steps_at_a_time_match_the_loop(cell, either_way, outside, monkeypatch):
     monkeypatch.setattr(recurrence, "TOGETHER", 3 * 20 * 4 * 2)  # two steps of three sequences
     case = Case(cell, "power_law", steps=5, lengths=(2, 5, 4), bidirectional=True, dt=True, units=20)
     assert_like_the_loop(case, COMPILED)
 
 
 @compiles
-def test_without_gradients_the_buffer_holds_pre_activations_of_a_few_steps_only(monkeypatch):
+def test_without_gradients_the_buffer_holds_pre_activations_of_a_few_steps_only(outside, monkeypatch):
     layer = rm.LSTM(3, 8, gate="fast", engine="c++")
     x = torch.randn(50, 4, 3)
     expected, _ = layer(x)
@@ -302,26 +316,59 @@ def test_many_sequences_match_the_loop(batch):
 
 
 CALL = """
-extern "C" void product(float* to, int64_t apart, const float* rows, int64_t rows_apart, const float* panels,
-                        int64_t many, int64_t inner, int64_t width) {
-    multiply({to, apart}, {rows, rows_apart}, panels, many, inner, width);
+extern "C" void product(float* to, int64_t apart, const float* rows, int64_t rows_apart,
+                        const float* also, int64_t also_apart, const float* panels,
+                        int64_t many, int64_t inner, int64_t extra, int64_t width) {
+    multiply({to, apart}, {rows, rows_apart}, {also, also_apart}, panels, many, inner, extra, width);
 }"""
 
 
 @compiles
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 48), st.integers(1, 1300), st.integers(1, 150), st.integers(0, 3))
-def test_products_with_panels_are_products(many, inner, width, more):
+@given(
+    st.integers(1, 48),
+    st.integers(1, 1300),
+    st.integers(0, products.MOST_INPUTS),
+    st.integers(1, 150),
+    st.integers(0, 3),
+)
+def test_products_with_panels_are_products(many, inner, extra, width, more):
     functions = compiler.library(joined(compiler.PRODUCTS) + CALL)
     # Integers: their sums are exact in any order.
-    rows, matrix = torch.randint(-8, 9, (many, inner + more)).float(), torch.randint(-8, 9, (inner, width)).float()
-    panels = recurrence._panels(matrix)
+    rows, also, matrix = (
+        torch.randint(-8, 9, shape).float()
+        for shape in ((many, inner + more), (many, extra + more), (inner + extra, width))
+    )
     to = torch.full((many, width + more), 7.0)
-    sizes = [ctypes.c_int64(size) for size in (width + more, inner + more, many, inner, width)]
-    addresses = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (to, rows, panels)]
-    functions.product(addresses[0], sizes[0], addresses[1], sizes[1], addresses[2], *sizes[2:])
-    assert torch.equal(to[:, :width], rows[:, :inner] @ matrix)
+    panels = products.panels(matrix)
+    places = [(ctypes.c_void_p(each.data_ptr()), ctypes.c_int64(each.shape[-1])) for each in (to, rows, also)]
+    sizes = map(ctypes.c_int64, (many, inner, extra, width))
+    functions.product(*chain(*places), ctypes.c_void_p(panels.data_ptr()), *sizes)
+    assert torch.equal(to[:, :width], torch.cat([rows[:, :inner], also[:, :extra]], 1) @ matrix)
     assert (to[:, width:] == 7.0).all()
+
+
+@compiles
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 60),
+    st.integers(1, 40),
+    st.integers(1, 50),
+    st.integers(0, 50),
+    st.integers(1, 90),
+    st.booleans(),
+    st.booleans(),
+)
+def test_compiled_sums_of_gradients_are_those_of_torch(steps, rows, units, features, width, has_hidden, reverse):
+    # Integers: their sums are exact in any order.
+    d_pre, inputs, outputs, hidden = (
+        torch.randint(-8, 9, shape).float()
+        for shape in ((steps * rows, width), (rows, steps, features), (steps, rows, units), (rows, units))
+    )
+    terms = (d_pre, inputs.transpose(0, 1), outputs, hidden if has_hidden else None, reverse)
+    for found, wanted in zip(weights.compiled_sums(*terms), weights.sums_by_torch(*terms), strict=True):
+        assert found.is_contiguous()
+        assert torch.equal(found, wanted)
 
 
 FUNCTIONS = {

@@ -26,7 +26,7 @@ from ..kernels.machine_code import CompilerError
 from ..machine import X86
 
 HERE = Path(__file__).parent
-PRODUCTS = (HERE / "loops.hpp", HERE / "products.cpp")
+PRODUCTS = (HERE / "loops.hpp", HERE / "products.cpp", HERE / "weights.cpp")
 
 
 def step_sources(cell: Iterable[Path | str], steps: str = "steps.cpp") -> tuple[Path | str, ...]:

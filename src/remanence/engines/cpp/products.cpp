@@ -16,8 +16,8 @@ constexpr int VECTORS = 2, COLUMNS = VECTORS * LANES;
 
 typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-constexpr int64_t PIECE = BLOCK / COLUMNS;  // rows of a panel per block
-constexpr int64_t ROOM = PIECE + 16;        // stride of a row in the packed copy, see multiply
+constexpr int64_t PIECE = BLOCK / COLUMNS;   // rows of a panel per block
+constexpr int64_t ROOM = PIECE + MOST_ALSO;  // stride of a row in the packed copy, see multiply; also the longest block
 
 extern "C" int columns() { return COLUMNS; }
 
@@ -37,6 +37,7 @@ static void tile(Rows<float> products, Rows<const float> rows, Rows<const float>
             }
         }
     }
+    TWO_AT_A_TIME
     for (int64_t k = 0; k < inner; ++k) {
         UNROLLED
         for (int panel = 0; panel < PANELS; ++panel) {
@@ -81,23 +82,28 @@ static void last_panel(
     for (int64_t row = 0; row < many; ++row) std::memcpy(products.first + row * products.apart, &copy[row * COLUMNS], bytes);
 }
 
-// `many` rows (at most MOST_ROWS) of `inner` elements times a matrix (inner, width). `room` holds a packed block of every row, with a
-// stride that is not a power of two, to avoid cache set conflicts.
+// `many` rows (at most MOST_ROWS), each of `inner` elements and `extra` (at most MOST_ALSO) others from `also`, times a matrix
+// (inner + extra, width). `room` holds a packed block of every row, with a stride that is not a power of two, to avoid cache set
+// conflicts.
 extern "C" void multiply(
-    Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width) {
+    Rows<float> products, Rows<const float> rows, Rows<const float> also, const float* panels, int64_t many, int64_t inner,
+    int64_t extra, int64_t width) {
     float room[MOST_ROWS * ROOM];
-    const int64_t groups = (many + AT_ONCE - 1) / AT_ONCE;
-    for (int64_t k = 0; k < inner; k += PIECE) {
-        const int64_t piece = inner - k < PIECE ? inner - k : PIECE;
-        for (int64_t row = 0; row < many; ++row)
-            std::memcpy(&room[row * ROOM], rows.first + row * rows.apart + k, piece * sizeof(float));
+    const int64_t groups = (many + AT_ONCE - 1) / AT_ONCE, all = inner + extra;
+    for (int64_t k = 0, piece; k < all; k += piece) {
+        piece = all - k <= ROOM ? all - k : PIECE;
+        const int64_t own = inner - k < piece ? inner - k : piece;
+        for (int64_t row = 0; row < many; ++row) {
+            std::memcpy(&room[row * ROOM], rows.first + row * rows.apart + k, own * sizeof(float));
+            for (int64_t i = 0; i < piece - own; ++i) room[row * ROOM + own + i] = also.first[row * also.apart + i];
+        }
         for (int64_t column = 0, next; column < width; column = next) {
             const bool several = groups == 1 && column + beside(many) * COLUMNS <= width;
             next = column + (several ? beside(many) : 1) * COLUMNS;
             for (int64_t group = 0; group < groups; ++group) {
                 const int64_t row = many * group / groups, end = many * (group + 1) / groups;
                 const Rows<float> to = {products.first + row * products.apart + column, products.apart};
-                const Rows<const float> from = {&room[row * ROOM], ROOM}, block = {panels + column * inner + k * COLUMNS, inner * COLUMNS};
+                const Rows<const float> from = {&room[row * ROOM], ROOM}, block = {panels + column * all + k * COLUMNS, all * COLUMNS};
                 if (next <= width) TILES[end - row - 1][several](to, from, block, piece, k > 0);
                 else last_panel(to, end - row, width - column, from, block, piece, k > 0);
             }

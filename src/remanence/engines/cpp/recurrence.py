@@ -12,10 +12,11 @@ from torch import Tensor
 
 from ..kernels.compiling import side_by_side
 from ..kernels.contract import Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
-from ..kernels.layout import padded
 from ..kernels.machine_code import CompilerError, cell_sources, joined
-from ..kernels.room import room
-from .compiler import PRODUCTS, because, library, step_sources
+from ..machine import X86
+from .compiler import because, library, step_sources
+from .products import MOST_INPUTS, address, panels, products
+from .weights import compiled_sums, sums_by_torch
 
 FEW = 2**12
 """Units times sequences times steps per call below which one thread is used: it is done before another has woken up."""
@@ -31,7 +32,7 @@ _zeros = partial(torch.zeros, dtype=torch.float32, device="cpu")
 
 
 def terms(kind: Kind, operands: Operands) -> Terms:
-    """Inputs are multiplied during the recurrence, a few steps at a time, see `contract.Terms`."""
+    """Inputs are multiplied during the recurrence, by each step or a few steps at a time, see `contract.Terms`."""
     return Terms(alignment=1, multiplies_inputs=True, keeps_before=False)
 
 
@@ -44,27 +45,30 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, pre: Tensor | 
     """Run the forward pass; fills the given tensors, see `contract.Backend`."""
     steps, rows, _ = operands.inputs.shape
     units, width, save = operands.weight_hh.shape[-1], operands.weight_hh.shape[0], kept.pre is not None
-    some = min(steps, -(-TOGETHER // (rows * width)))
-    buffer = _new(some * rows, width) if pre is None else pre
+    whole, inside = _is_whole(operands), _are_inside(kind, operands)
+    some = steps if inside else min(steps, -(-TOGETHER // (rows * width)))
+    buffer = _new(some * rows, width) if pre is None and not inside else pre
     cells = _new(2, rows, units) if kept.cells is None else kept.cells
     carried = _new(2, kind.carried, rows, units) if kind.carried and kept.carried is None else kept.carried
     hidden, *first_state = _first_state(operands, rows, units, kind.carried)
     product = _new(rows, width)
+    inputs, zeros = (operands.inputs.resolve_neg().contiguous(), _zeros(width)) if inside else (None, None)
     common, own = (buffer, kept.parts, cells, carried, *first_state), (product, *_biases(kind, operands, units))
     functions = _forward(kind, operands.dt is not None, save)
-    packed = _Packed(kind, operands, functions, common, (*own, hidden, kept.outputs))
-    whole, matrix = _is_whole(operands), operands.weight_hh.t()
-    matrix = _panels(matrix) if whole else matrix.contiguous()
+    packed = _Packed(kind, operands, functions, common, (inputs, zeros, *own, hidden, kept.outputs))
+    matrix = torch.cat([operands.weight_hh, operands.weight_ih], 1) if inside else operands.weight_hh
+    matrix = panels(matrix.t()) if whole else matrix.t().contiguous()
     before = [] if whole else [hidden, *kept.outputs.unbind()[:: -1 if kind.reverse else 1]]
-    inputs = operands.inputs.flatten(0, 1)
+    flat = operands.inputs.flatten(0, 1)
     for begin in range(0, steps, some):
         end = min(begin + some, steps)
         first = steps - end if kind.reverse else begin
         these = slice(first * rows, (first + end - begin) * rows)
-        torch.mm(inputs[these], operands.weight_ih.t(), out=buffer[these] if save else buffer[: (end - begin) * rows])
+        if buffer is not None and not inside:
+            torch.mm(flat[these], operands.weight_ih.t(), out=buffer[these] if save else buffer[: (end - begin) * rows])
         first_of_buffer = 0 if save else first
         if whole:
-            functions.forward_all(packed.address, _products().multiply, _address(matrix), begin, end, first_of_buffer)
+            functions.forward_all(packed.address, products().multiply, address(matrix), begin, end, first_of_buffer)
             continue
         for s in range(begin, end):
             torch.mm(before[s], matrix, out=product)
@@ -96,8 +100,8 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
     functions = _backward(kind, operands.dt is not None)
     packed = _Packed(kind, operands, functions, common, own)
     if _is_whole(operands):
-        matrix = _panels(matrix)
-        functions.backward_all(packed.address, _products().multiply, _address(matrix), _address(d_dt))
+        matrix = panels(matrix)
+        functions.backward_all(packed.address, products().multiply, address(matrix), address(d_dt))
     else:
         rows_of_steps = d_pre.view(steps, rows, width).unbind()
         for s, t in enumerate(range(steps) if kind.reverse else range(steps - 1, -1, -1)):
@@ -114,12 +118,12 @@ def backward(kind: Kind, operands: Operands, scale: Tensor | None, kept: Kept, b
     if operands.own is not None:
         weights = operands.own.float().contiguous()
         d_own, sums = torch.empty_like(weights), None if d_fixed is None else d_fixed.sum(1)
-        functions.gate_own_all(units, _address(weights), _address(sums), _address(d_own))
+        functions.gate_own_all(units, address(weights), address(sums), address(d_own))
     flat = d_pre.flatten(0, -2)
     d_weight_hh = d_weight_ih = None
     if operands.inputs.shape[-1] <= units:
-        products = _in_one_product(flat, operands.inputs, kept.outputs, operands.hidden, kind.reverse)
-        d_weight_hh, d_weight_ih, d_bias = products
+        add_up = compiled_sums if X86 and _is_whole(operands) else sums_by_torch
+        d_weight_hh, d_weight_ih, d_bias = add_up(flat, operands.inputs, kept.outputs, operands.hidden, kind.reverse)
     else:
         d_bias = torch.mv(flat.t(), _ones(flat))
     d_parts = None if d_parts is None else d_parts.flatten(0, -2)
@@ -138,35 +142,14 @@ def _ones(values: Tensor) -> Tensor:
     return values.new_ones(len(values))
 
 
-def _in_one_product(
-    d_pre: Tensor, inputs: Tensor, outputs: Tensor, hidden: Tensor | None, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the recurrent matrix, of that of the inputs and of the bias: d_pre^T @ [h_{t-1}, x_t, 1].
-
-    d_pre is larger than the caches, and is read once instead of three times.
-    """
-    steps, rows, units = outputs.shape
-    factors = room(steps, rows, units + inputs.shape[-1] + 1, dtype=torch.float32, device=outputs.device)
-    before = factors[..., :units]
-    later, earlier = (slice(None, -1), slice(1, None)) if reverse else (slice(1, None), slice(None, -1))
-    before[later] = outputs[earlier]
-    before[-1 if reverse else 0] = 0.0 if hidden is None else hidden
-    factors[..., units:-1] = inputs
-    factors[..., -1] = 1.0
-    total = torch.mm(d_pre.t(), factors.flatten(0, 1))
-    return total[:, :units].contiguous(), total[:, units:-1].contiguous(), total[:, -1].contiguous()
-
-
 def _is_whole(operands: Operands) -> bool:
     """Whether all steps run in one call."""
     return operands.weight_hh.numel() <= FITS
 
 
-def _panels(matrix: Tensor) -> Tensor:
-    """The matrix in the layout of products.cpp: panels of a few columns, each panel row-major."""
-    inner, width = matrix.shape
-    columns = _products().columns()
-    return padded(matrix, (0, -width % columns)).reshape(inner, -1, columns).transpose(0, 1).contiguous()
+def _are_inside(kind: Kind, operands: Operands) -> bool:
+    """Whether every step multiplies its inputs itself. A GRU needs their part of the candidate on its own."""
+    return X86 and _is_whole(operands) and kind.split < 0 and operands.inputs.shape[-1] <= MOST_INPUTS
 
 
 def _first_state(operands: Operands, rows: int, units: int, carried: int, hidden: bool = True) -> list[Tensor]:
@@ -197,30 +180,18 @@ class _Packed:
         common: Sequence[Tensor | None],
         own: Sequence[Tensor | None],
     ) -> None:
-        steps, rows, _ = operands.inputs.shape
+        steps, rows, inputs = operands.inputs.shape
         units = operands.weight_hh.shape[-1]
         between = steps if _is_whole(operands) else 1
         many = min(torch.get_num_threads(), rows) if between * rows * units >= FEW else 1
-        numbers = (steps, rows, units, many, kind.reverse, kind.beta)
+        numbers = (steps, rows, units, inputs, many, kind.reverse, kind.beta)
         derived, fixed = kind.derived(operands.dt is not None), None
         if derived.fixed and operands.own is not None:
             fixed, weights = _new(len(derived.fixed), units), operands.own.float().contiguous()
-            functions.gate_fixed_all(units, _address(weights), _address(fixed))
+            functions.gate_fixed_all(units, address(weights), address(fixed))
         self.tensors = (*common, fixed, operands.dt, operands.lengths, *own)
-        addresses = map(_address, self.tensors)
-        self.address = ctypes.create_string_buffer(struct.pack(f"@5qd{len(self.tensors)}P", *numbers, *addresses))
-
-
-def _address(tensor: Tensor | None) -> int:
-    """Address of a tensor's data. Checks that it is contiguous, because saved-tensor hooks may have changed that."""
-    if tensor is None:
-        return 0
-    found = tensor.data_ptr()
-    plain = tensor.dtype in (torch.float32, torch.int32) and tensor.is_cpu and not tensor.is_neg()
-    if plain and tensor.is_contiguous() and (found or not tensor.numel()):
-        return found
-    got = f"one of {tensor.dtype} on {tensor.device} with strides {tensor.stride()} for {tuple(tensor.shape)}"
-    raise RuntimeError(f'expected a contiguous float32 tensor on the CPU, got {got}; engine="loop" takes any tensor')
+        addresses = map(address, self.tensors)
+        self.address = ctypes.create_string_buffer(struct.pack(f"@6qd{len(self.tensors)}P", *numbers, *addresses))
 
 
 def _biases(kind: Kind, operands: Operands, units: int) -> tuple[Tensor, Tensor | None]:
@@ -246,7 +217,7 @@ def failure(kind: Kind, has_dt: bool, save: bool) -> str | None:
         has_dt: Whether they take dt.
         save: Whether there will be a backward pass.
     """
-    needed: list[Callable[[], ctypes.CDLL]] = [partial(_forward, kind, has_dt, save), _products]
+    needed: list[Callable[[], ctypes.CDLL]] = [partial(_forward, kind, has_dt, save), products]
     if save:
         needed.append(partial(_backward, kind, has_dt))
     try:
@@ -289,9 +260,3 @@ def _steps(kind: Kind, has_dt: bool, types: Mapping[str, tuple[type, ...]], **co
     for name, of in types.items():
         getattr(found, name).argtypes = of
     return found
-
-
-@cache
-def _products() -> ctypes.CDLL:
-    """Compiled matmuls, which are the same for all kinds."""
-    return library(joined(PRODUCTS), functions=("columns", "multiply"))

@@ -7,7 +7,7 @@
 // BACKWARD selects the pass to compile, SAVE whether the forward pass saves what the backward pass needs. Variants are compiled
 // in parallel, and only when needed.
 
-struct Sizes { int64_t steps, rows, units, threads, reverse; };
+struct Sizes { int64_t steps, rows, units, inputs, threads, reverse; };
 
 // Arguments of both passes.
 struct Task {
@@ -24,6 +24,8 @@ struct Task {
 
 struct Forward {
     Task task;
+    const float* inputs;       // (T, B, I), multiplied together with the hidden state; or null: then `pre` has their products
+    const float* zero;         // (G H)
     float* product;            // (B, G H): recurrent matrix times the hidden state before the step
     const float* bias;         // (G H)
     const float* bias_hn;      // (H): GRU only
@@ -65,7 +67,7 @@ static void forward_row(const Forward& f, int64_t s, int64_t row, int64_t first)
     const int64_t units = n.units, t = n.reverse ? n.steps - 1 - s : s, before = n.reverse ? t + 1 : t - 1;
     const int64_t now = SAVE ? t : s % 2, earlier = SAVE ? before : (s + 1) % 2;
     float* pre = row_of(task.pre, t - first, row, n, BLOCKS * units);
-    const float* product = row_of(f.product, 0, row, n, BLOCKS * units);
+    const float *product = row_of(f.product, 0, row, n, BLOCKS * units), *by_inputs = f.inputs == nullptr ? pre : f.zero;
     const float* cell = s ? row_of(task.cells, earlier, row, n, units) : row_of(task.first_cell, 0, row, n, units);
     const Several<CARRIED, const float> carried(s ? task.carried : task.first_carried, s ? earlier : 0, row, n);
     const Several<CARRIED, float> carried_after(task.carried, now, row, n);
@@ -86,7 +88,7 @@ static void forward_row(const Forward& f, int64_t s, int64_t row, int64_t first)
         UNROLLED
         for (int block = 0; block < BLOCKS; ++block) {
             int64_t at = block * units + unit;
-            z[block] = pre[at] + bias[at] + (block == SPLIT ? 0.0f : product[at]);
+            z[block] = by_inputs[at] + bias[at] + (block == SPLIT ? 0.0f : product[at]);
         }
         float hn = SPLIT >= 0 ? product[SPLIT * units + unit] + bias_hn[unit] : 0.0f;
         State state = {0.0f, cell[unit]};
@@ -182,7 +184,8 @@ extern "C" void gate_fixed_all(int64_t units, const float* weights, float* found
 
 // See products.cpp.
 typedef void Multiply(
-    Rows<float> products, Rows<const float> rows, const float* panels, int64_t many, int64_t inner, int64_t width);
+    Rows<float> products, Rows<const float> rows, Rows<const float> also, const float* panels, int64_t many, int64_t inner,
+    int64_t extra, int64_t width);
 
 // A group of sequences, independent of the others. Every thread gets the same number of groups.
 struct Group {
@@ -200,7 +203,7 @@ extern "C" void forward(const Forward* f, int64_t s, int64_t first) {
     for (int64_t row = 0; row < n.rows; ++row) forward_row(*f, s, row, first);
 }
 
-// Steps from `begin` to `end`, with matmuls. The matrix is (H, G H), in panels.
+// Steps from `begin` to `end`, with matmuls. The matrix is (H, G H), in panels; with the inputs (H + I, G H).
 extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* panels, int64_t begin, int64_t end, int64_t first) {
     const Sizes n = f->task.sizes;
     const int64_t width = BLOCKS * n.units;
@@ -211,7 +214,9 @@ extern "C" void forward_all(const Forward* f, Multiply* multiply, const float* p
         for (int64_t s = begin; s < end; ++s) {
             const int64_t before = n.reverse ? n.steps - s : s - 1;
             const float* hidden = s ? row_of(f->hidden, before, group.begin, n, n.units) : row_of(f->first_hidden, 0, group.begin, n, n.units);
-            multiply({product, width}, {hidden, n.units}, panels, group.many, n.units, width);
+            const float* inputs = row_of(f->inputs, n.reverse ? n.steps - 1 - s : s, group.begin, n, n.inputs);
+            const int64_t extra = inputs == nullptr ? 0 : n.inputs;
+            multiply({product, width}, {hidden, n.units}, {inputs, extra}, panels, group.many, n.units, extra, width);
             for (int64_t row = group.begin; row < group.begin + group.many; ++row) forward_row(*f, s, row, first);
         }
     }
@@ -249,7 +254,7 @@ extern "C" void backward_all(const Backward* b, Multiply* multiply, const float*
             const int64_t t = n.reverse ? s : n.steps - 1 - s;
             for (int64_t row = group.begin; row < group.begin + group.many; ++row) backward_row(*b, s, row);
             const float* back = SPLIT >= 0 ? row_of(b->d_product, 0, group.begin, n, width) : row_of(b->d_pre, t, group.begin, n, width);
-            multiply({from_later, n.units}, {back, width}, panels, group.many, width, n.units);
+            multiply({from_later, n.units}, {back, width}, {}, panels, group.many, width, 0, n.units);
             if (held != nullptr) for (int64_t unit = 0; unit < group.many * n.units; ++unit) from_later[unit] += held[unit];
             if (d_dt == nullptr) continue;
             for (int64_t row = group.begin; row < group.begin + group.many; ++row) {
