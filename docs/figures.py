@@ -18,6 +18,7 @@ from result_sections import anchor
 
 from remanence import files
 from remanence.experiments import registry
+from remanence.experiments.configuration import published_table
 from remanence.experiments.figures import NotYetRun, figures_of, latest
 from remanence.experiments.schema import Experiment
 from remanence.experiments.verdicts import FILE, Judgement, judgements
@@ -147,7 +148,12 @@ def section(each: Row, folder: Path) -> str:
     parts = [
         f"## {experiment.id}\n",
         f"{experiment.title}. {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.\n",
-        "Published:\n\n" + "".join(f"* {line}\n" for line in (*experiment.claims, *numbers(experiment))),
+        "Published:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
+        *(
+            [published_table(experiment).markdown() + "\n"]
+            if experiment.kind != "training" and experiment.published
+            else []
+        ),
         judged_as(each),
         "```\n" + "\n".join(each.commands) + "\n```\n",
         *(f"![{figure.title}]({path})\n" for path, figure in each.pictures.items()),
@@ -155,17 +161,6 @@ def section(each: Row, folder: Path) -> str:
     found = read(folder / experiment.id / experiment.preset / "result.json") if each.figures else None
     parts += [Table(**table).markdown() + "\n" for table in (found or {}).get("tables", ())]
     return "\n".join(parts)
-
-
-def numbers(experiment: Experiment) -> list[str]:
-    """The published numbers of an analysis; those of training runs are on the results pages."""
-    if experiment.kind == "training":
-        return []
-    named = {
-        name: ", ".join(f"{of} {value.mean:g}" for of, value in row.items())
-        for name, row in experiment.published.items()
-    }
-    return [f"{name[0].upper()}{name[1:]}: {values}." for name, values in named.items()]
 
 
 def judged_as(each: Row) -> str:

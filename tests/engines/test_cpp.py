@@ -333,7 +333,7 @@ extern "C" void product(float* to, int64_t apart, const float* rows, int64_t row
     st.integers(0, 3),
 )
 def test_products_with_panels_are_products(many, inner, extra, width, more):
-    functions = compiler.library(joined(compiler.PRODUCTS) + CALL)
+    functions = compiler.library(joined(compiler.PRODUCTS) + CALL, products.CONSTANTS)
     # Integers: their sums are exact in any order.
     rows, also, matrix = (
         torch.randint(-8, 9, shape).float()

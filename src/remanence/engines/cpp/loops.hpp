@@ -30,5 +30,3 @@ struct Rows {
 };
 
 constexpr int64_t MOST_ROWS = 64;  // rows that a thread processes at a time, so that their data stays in the core's cache
-
-constexpr int64_t MOST_ALSO = 64;  // most inputs of a step that are multiplied together with its hidden state

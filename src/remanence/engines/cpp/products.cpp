@@ -1,5 +1,5 @@
 // Matmul of a few rows with a matrix stored in panels, (width / COLUMNS, inner, COLUMNS), padded with zeros. The accumulators of a
-// register tile (a few rows times the columns of a panel) stay in vector registers.
+// register tile (a few rows times the columns of a panel) stay in vector registers. MOST_ALSO is given by products.py.
 
 #include <array>
 #include <utility>

@@ -13,15 +13,17 @@ from ..kernels.machine_code import joined
 from .compiler import PRODUCTS, library
 
 MOST_INPUTS = 64
-"""Most inputs of a step that are multiplied together with its hidden state, `MOST_ALSO` in loops.hpp. The matmul of
-more is done for many steps at once, which has to write the result and read it again."""
+"""Most inputs of a step that are multiplied together with its hidden state. The matmul of more is done for
+many steps at once, which has to write the result and read it again."""
+CONSTANTS = {"MOST_ALSO": MOST_INPUTS}
+"""What products.cpp is compiled with."""
 
 
 @cache
 def products() -> ctypes.CDLL:
     """Compiled matmuls, which are the same for all kinds of steps."""
     number = ctypes.c_int64
-    found = library(joined(PRODUCTS), functions=("columns", "multiply", "gates", "room_of", "sum_gradients"))
+    found = library(joined(PRODUCTS), CONSTANTS, ("columns", "multiply", "gates", "room_of", "sum_gradients"))
     found.gates.argtypes, found.gates.restype = (number,), number
     found.room_of.argtypes, found.room_of.restype = (number, number), number
     found.sum_gradients.argtypes = (ctypes.c_void_p,)
