@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
 import remanence as rm
 from remanence.engines.kernels import room
+from remanence.engines.machine import memory
 
 CPU = torch.device("cpu")
 make = partial(room.room, dtype=torch.float32, device=CPU)
@@ -52,11 +54,51 @@ def test_much_larger_and_small_blocks_are_not_reused() -> None:
     assert len(room._kept) == kept
 
 
-def test_the_pool_has_a_maximum_size() -> None:
-    share = room.MOST // 4 // 3
-    held = [make(share) for _ in range(5)]
+def places(pieces: Iterable[torch.Tensor]) -> list[int]:
+    return [piece.data_ptr() for piece in pieces]
+
+
+def test_the_pool_has_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST", 3 * room.LARGE)
+    held = [make(MANY) for _ in range(5)]
     assert sum(piece.nbytes() for piece in room._kept) <= room.MOST
-    assert len({piece.data_ptr() for piece in held}) == 5
+    assert len(set(places(held))) == 5
+
+
+def test_a_step_that_needs_more_than_the_pool_reuses_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST", 3 * room.LARGE)
+
+    def step() -> list[int]:
+        return places([make(MANY) for _ in range(5)])
+
+    first = step()
+    assert step()[:3] == first[:3]
+
+
+def test_free_blocks_of_other_sizes_make_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST", 5 * room.LARGE)
+    used = make(MANY)
+    make(3, MANY)  # free at once
+    large = make(7 * MANY // 2)
+    assert places([large]) == [room._kept[-1].data_ptr()]
+    assert used.data_ptr() in {piece.data_ptr() for piece in room._kept}
+    assert sum(piece.nbytes() for piece in room._kept) <= room.MOST
+
+
+def test_memory_is_what_the_machine_and_the_container_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlimited(_: Path) -> str:
+        return "max\n"
+
+    def limited(_: Path) -> str:
+        return "1000000\n"
+
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 2**20, "SC_PAGE_SIZE": 2**12}.__getitem__, raising=False)
+    monkeypatch.setattr(Path, "read_text", unlimited)
+    assert memory() == 2**32
+    monkeypatch.setattr(Path, "read_text", limited)
+    assert memory() == 1_000_000
+    monkeypatch.delattr(os, "sysconf")
+    assert memory() == 0
 
 
 def test_threads_get_separate_blocks() -> None:

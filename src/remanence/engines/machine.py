@@ -26,6 +26,16 @@ RECURRENT = (torch.backends.cudnn.rnn, torch.backends.cudnn, torch.backends)
 UNCHANGED = nullcontext()
 
 
+def memory() -> int:
+    """Bytes of main memory that this process may use; 0 where the system does not say."""
+    with suppress(AttributeError, ValueError, OSError):
+        whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        with suppress(ValueError, OSError):  # a container may use less; without a limit the file says "max"
+            return min(whole, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+        return whole
+    return 0
+
+
 def device_named(name: str | torch.device) -> torch.device:
     """The device with this name, which must be the CPU or a CUDA device of this machine."""
     try:

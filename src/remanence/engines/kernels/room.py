@@ -1,7 +1,9 @@
 """A memory pool for the tensors that a training step on a CPU saves, reused by the next step.
 
 The operating system reclaims freed blocks of this size, and maps new zeroed pages in the next step: on x86 17 ms for
-50 MB, where writing them takes one. So the last few blocks are kept, and reused once nothing else refers to them.
+50 MB, where writing them takes one. So the last few blocks are kept, and reused once nothing else refers to them. If a
+step needs more than the pool holds, the first blocks of the step stay in it: dropping the least recently used one, as
+caches do, would drop every block just before its turn.
 """
 
 from __future__ import annotations
@@ -14,13 +16,15 @@ from math import prod
 import torch
 from torch import Tensor, UntypedStorage
 
+from ..machine import memory
+
 LARGE = 2**22
 """Smallest block in bytes that is pooled: the allocator keeps smaller ones itself."""
-MOST = 2**28
-"""Capacity of the pool in bytes."""
+MOST = max(2**28, memory() // 16)
+"""Capacity of the pool in bytes: a sixteenth of the machine's memory, and 256 MiB where that is less."""
 
 REFERENCES = 4
-"""Reference count of a free block during the check: the list, the loop over it, the check, and the call in it."""
+"""Reference count of a free block during the check: the pool, the loop over it, the check, and the call in it."""
 _kept: list[UntypedStorage] = []
 """The pool, most recently used last."""
 _lock = threading.Lock()
@@ -35,9 +39,10 @@ def room(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         found = next((piece for piece in _kept if size <= piece.nbytes() <= 2 * size and _is_free(piece)), None)
         if found is None:
             new = torch.empty(shape, dtype=dtype, device=device)
-            _keep(new.untyped_storage())
+            if _makes_space_for(size):
+                _kept.append(new.untyped_storage())
             return new
-        _keep(found)
+        _kept[:] = [*(piece for piece in _kept if piece is not found), found]
         return torch.empty(0, dtype=dtype, device=device).set_(found, 0, shape)  # type: ignore[call-overload, no-any-return]
 
 
@@ -52,12 +57,18 @@ def _is_free(piece: UntypedStorage) -> bool:
     return sys.getrefcount(piece) <= REFERENCES and bool(torch._C._storage_Use_Count(piece._cdata) == 1)
 
 
-def _keep(piece: UntypedStorage) -> None:
-    """Mark a block as most recently used, and drop the least recently used ones beyond the capacity."""
-    _kept[:] = [other for other in _kept if other is not piece]
-    _kept.append(piece)
-    while sum(other.nbytes() for other in _kept) > MOST:
-        del _kept[0]
+def _makes_space_for(size: int) -> bool:
+    """Drop free blocks, the least recently used first, until one of `size` bytes fits. Those in use stay."""
+    size += sum(piece.nbytes() for piece in _kept)
+    place = 0
+    while size > MOST and place < len(_kept):
+        piece = _kept[place]
+        if _is_free(piece):
+            size -= piece.nbytes()
+            del _kept[place]
+        else:
+            place += 1
+    return size <= MOST
 
 
 def _start_anew() -> None:
