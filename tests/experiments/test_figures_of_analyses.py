@@ -40,7 +40,10 @@ def test_reference_times_are_sorted_by_reset_and_exponents_are_counted(out):
     (figure,) = smoke("plstm/kt-and-p", out)
     heat, bars, *others = figure.panels
     assert len(others) == 2
-    model = found(out, "plstm/kt-and-p")["models"][0]
+    models = found(out, "plstm/kt-and-p")["models"]
+    firsts = {one["need"]: one for one in reversed(models)}.values()
+    assert [one for one in models if "example_k" in one] == [one for one in models if one in firsts]
+    model = models[0]
     k = numpy.array(model["example_k"])
     assert numpy.array_equal(numpy.array(heat.heat.values), k.T[model["example_order"]])
     assert heat.heat.x[0] == 1

@@ -57,8 +57,9 @@ def kt_and_p(runs: Sequence[Trained], *, sequences: int = 100, share: float = 0.
     tables = [Table("later-reset units and exponents", headings, rows, notes=[left_out] if bad else [])]
     if compared:
         tables.append(comparison_table(compared))
+    first = {run.need: run for run in reversed(good)}
     data = {
-        "models": [{**run.who, "later_share": len(one.later) / len(one.p), **one.plain()} for run, one in ages.items()],
+        "models": [ages_found(run, one, with_example=first[run.need] is run) for run, one in ages.items()],
         "comparisons": compared,
         "left_out": [run.who for run in bad],
     }
@@ -81,6 +82,12 @@ def compare_exponents(ages: Mapping[Trained, analysis.UnitAges]) -> list[dict[st
         for seed in first
         if seed in second
     ]
+
+
+def ages_found(run: Trained, ages: analysis.UnitAges, with_example: bool) -> dict[str, Any]:
+    """What was found for a model; the figure shows an example sequence of the first model of every delay only."""
+    found = {**run.who, "later_share": len(ages.later) / len(ages.p), **ages.plain()}
+    return {name: value for name, value in found.items() if with_example or not name.startswith("example_")}
 
 
 def ages_row(run: Trained, ages: analysis.UnitAges) -> tuple[str, ...]:
