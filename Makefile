@@ -9,14 +9,18 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/remanence demo
 
+# One process per core, and each has as many threads: threads that spin while they wait would take the cores of the other
+# processes, and tests would take twice as long.
+TESTS := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n auto --dist worksteal
+
 # A part of every folder of tests, in a few minutes.
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not long"
+	$(TESTS) -m "not long"
 
 # What `make test` leaves out.
 test-all: $(STAMP)
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "long and not slow"
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/engines -k interpreted
+	$(TESTS) -m "long and not slow"
+	TRITON_INTERPRET=1 $(TESTS) tests/engines -k interpreted
 
 # Attacks: random layers on every engine, kills at random moments, random damage to the files of runs, the C++ engine
 # under sanitizers, gradients of long sequences. Two hours or so on two cores.
