@@ -9,8 +9,8 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/remanence demo
 
-# One process per core, and each has as many threads: threads that spin while they wait would take the cores of the other
-# processes, and tests would take twice as long.
+# One process per core, and each has as many threads: threads that spin while they wait take the cores of the other
+# processes (on two cores, `make test` then takes 1.4 times as long).
 TESTS := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 # A part of every folder of tests, in a few minutes.

@@ -112,7 +112,7 @@ def test_killed_at_random_moments(tmp_path, kind, undisturbed):
 
 
 @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", ["one", by_hand("words with averages")])
+@pytest.mark.parametrize("kind", ["one", "words with averages"])
 def test_a_signal_to_one_rank_stops_all_at_one_update(tmp_path, kind, rank, undisturbed):
     group = start(tmp_path, **KINDS[kind])
     assert group.wait_for_updates(6)

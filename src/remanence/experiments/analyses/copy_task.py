@@ -85,7 +85,7 @@ def compare_exponents(ages: Mapping[Trained, analysis.UnitAges]) -> list[dict[st
 
 
 def ages_found(run: Trained, ages: analysis.UnitAges, with_example: bool) -> dict[str, Any]:
-    """What was found for a model; the figure shows an example sequence of the first model of every delay only."""
+    """What was found for a model. Only the first of every delay has an example sequence; the figure shows those."""
     found = {**run.who, "later_share": len(ages.later) / len(ages.p), **ages.plain()}
     return {name: value for name, value in found.items() if with_example or not name.startswith("example_")}
 

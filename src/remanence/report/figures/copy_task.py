@@ -70,11 +70,9 @@ def unit_ablation(files: ResultFiles, statement: str) -> list[Figure]:
 def reset_times(files: ResultFiles, statement: str) -> list[Figure]:
     """Reference times k_t over a sequence and exponents, of the first model of every delay (pLSTM figure A.4)."""
     found = files.expect_found()
-    models = found["models"]
-    first = {model["need"]: model for model in reversed(models)}
-    if not first:
+    shown = [model for model in found["models"] if "example_k" in model]
+    if not shown:
         raise NotYetRun(f"expected models of {files.place} that have learned the task, got none; train them longer")
-    shown = [first[need] for need in dict.fromkeys(model["need"] for model in models)]
     top = max(max(model["p"]) for model in shown)
     panels = [panel for model in shown for panel in (reference_times(model), exponents_panel(model, top))]
     return [figure(files, statement, panels, note=exponents_compared(found["comparisons"]))]
