@@ -9,6 +9,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from remanence.tasks.base import side_by_side
 from remanence.training import Optimiser, Schedule, train
 from remanence.training.batches import Order
+from remanence.training.loop import Loop
 
 CPU = torch.device("cpu")
 OPTIMISERS = {
@@ -60,6 +61,19 @@ def test_updates_are_those_of_torch(tmp_path, name):
     assert found.keys() == model.state_dict().keys()
     for parameter, value in model.state_dict().items():
         torch.testing.assert_close(found[parameter], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e3, 1e25, 1e34])
+def test_gradients_of_any_finite_size_are_clipped(tmp_path, size):
+    # torch.nn.utils.clip_grad_norm_ turns those of 1e25 into zeros, because squares overflow.
+    loop = Loop.alone([run(tmp_path, optimiser=Optimiser("sgd", lr=1.0, clip_norm=0.5))], CPU)
+    population = loop.population
+    before = population.parameters.data.clone()
+    direction = torch.linspace(-1, 1, before.numel()).view_as(before)
+    population.step(population.parameters.grad.copy_(direction * size))
+    norm = min(0.5, direction.norm().item() * size)
+    moved = functional.normalize(direction, dim=1) * norm
+    torch.testing.assert_close(before - population.parameters.data, moved, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", ["lstm", "gru", "plstm"])
