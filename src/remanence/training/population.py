@@ -183,7 +183,7 @@ class Population:
         if config.clip_value is not None:
             gradients.clamp_(-config.clip_value, config.clip_value)
         if config.clip_norm is not None:
-            # In float64: squares overflow float32 from gradients of 1e19 on, and an infinite norm would clip them to zero.
+            # In float64: in float32, squares of 1e19 overflow, and an infinite norm would clip gradients to zero.
             norms = torch.linalg.vector_norm(gradients, dim=1, keepdim=True, dtype=torch.float64)
             gradients.mul_((config.clip_norm / (norms + 1e-6)).clamp(max=1).to(gradients.dtype))
         if self.scale is None or finite is None:
