@@ -9,9 +9,11 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/remanence demo
 
-# One process per core, and each has as many threads: threads that spin while they wait take the cores of the other
-# processes (on two cores, `make test` then takes 1.4 times as long).
-TESTS := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n auto --dist worksteal
+# One process more than there are cores, because tests wait for processes, files and signals a fifth of the time. Each has
+# as many threads as there are cores: threads that spin while they wait take the cores of the other processes (on two
+# cores, `make test` then takes 1.4 times as long).
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+TESTS := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 # A part of every folder of tests, in a few minutes.
 test: $(STAMP)
