@@ -9,20 +9,20 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/remanence demo
 
-# One process more than there are cores, because tests wait for processes, files and signals a fifth of the time. Each has
-# as many threads as there are cores: threads that spin while they wait take the cores of the other processes (on two
-# cores, `make test` then takes 1.4 times as long).
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-TESTS := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+# One process per core, and each has as many threads: threads that spin while they wait take the cores of the other
+# processes (on two cores, `make test` then takes 1.4 times as long). Long tests wait for processes, files and signals
+# much of the time, so they get a process more.
+TESTS := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q --dist worksteal
+MORE := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # A part of every folder of tests, in a few minutes.
 test: $(STAMP)
-	$(TESTS) -m "not long"
+	$(TESTS) -n auto -m "not long"
 
 # What `make test` leaves out.
 test-all: $(STAMP)
-	$(TESTS) -m "long and not slow"
-	TRITON_INTERPRET=1 $(TESTS) tests/engines -k interpreted
+	$(TESTS) -n $(MORE) -m "long and not slow"
+	TRITON_INTERPRET=1 $(TESTS) -n auto tests/engines -k interpreted
 
 # Attacks: random layers on every engine, kills at random moments, random damage to the files of runs, the C++ engine
 # under sanitizers, gradients of long sequences. Two hours or so on two cores.
