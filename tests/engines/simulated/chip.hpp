@@ -345,6 +345,8 @@ inline word times_halves(word x, word y) {
 inline word woven(word own, word other, bool upper) {
     return upper ? other >> 16 | (own & 0xFFFF0000u) : (own & 0xFFFFu) | other << 16;
 }
+inline word one_half(word both, bool upper) { return (upper ? both >> 16 : both & 0xFFFFu) * 0x10001u; }
+
 inline word upper_halves(word low, word high) { return low >> 16 | (high & 0xFFFF0000u); }
 inline word larger_halves(word x, word y) { return max(x & 0xFFFFu, y & 0xFFFFu) | max(x & 0xFFFF0000u, y & 0xFFFF0000u); }
 inline float rounded_to_half(float x) { return half_value(half_of(x)); }

@@ -20,6 +20,32 @@ constexpr int TOTALS = KINDS + OWN;
 constexpr int OUTBOX = KINDS * PAGE;                            // elements that a step stores: gradients
 constexpr int GIVEN = ((HN + 1) * FOURS + THREADS - 1) / THREADS, LEFT = (KINDS * FOURS + THREADS - 1) / THREADS;
 
+// Gradients are float16 in a scale of each warp and row. With ONE_SCALE they are rescaled to the largest of the thread block when they
+// are read, and their products add up in the accumulators; that pays off if every one is used in many products. Otherwise the products
+// are scaled, and only other blocks, whose tiles have the units of four warps, are rescaled to the largest of these.
+constexpr bool ONE_SCALE = PRODUCTS > 2;
+
+__device__ __forceinline__ int size_at(int tile, int warp, int row) { return ONE_SCALE ? (tile * 8 + row) * WARPS + warp : (tile * WARPS + warp) * 8 + row; }
+
+// Gradients of four units of a row, with residuals if full float32 needs them.
+struct Halves { uint2 coarse, fine; };
+
+__device__ __forceinline__ Halves halves_at(const uint2* place) { return {place[0], PARTS == 2 ? place[PART / 8] : uint2{}}; }
+
+__device__ __forceinline__ Halves operator*(Halves d, word by) { return {times_halves(d.coarse, by), PARTS == 2 ? times_halves(d.fine, by) : uint2{}}; }
+
+// Adds the product of a tile of the matrix, with residuals in `fine`; `by` are the scales of its two columns unless ONE_SCALE.
+__device__ __forceinline__ void accumulate(float* sums, const word* coarse, const word* fine, Halves d, float2 by) {
+    float own[4] = {}, rest[4] = {}, *product = ONE_SCALE ? sums : own;
+    multiply(product, coarse, d.coarse);
+    if (PARTS == 2) multiply(rest, coarse, d.fine), multiply(rest, fine, d.coarse);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        if (PARTS == 2) product[e] = fmaf(rest[e], 1.0f / FINER, product[e]);
+        if (!ONE_SCALE) sums[e] = fmaf(product[e], e & 1 ? by.y : by.x, sums[e]);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     const NUMBER* pre, const float* inputs, const NUMBER* matrix, const BIAS* own_weights, const float* dt,
     const int* lengths, const float* first_cell, const float* first_carried, const float* cells, const float* carried,
@@ -27,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     const float* d_last_carried, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_carried, float* totals, float* d_dt, int N, int T, int B, float beta) {
     // Shared memory: two mbarriers; the shelf; two buffers each of shares as [thread block][tile][unit][row], gradients as
-    // [part][tile][unit][row][block] and of other blocks as [block][tile][warp][row][unit], and their scales as [tile][warp][row];
+    // [part][tile][unit][row][block] and of other blocks as [block][tile][warp][row][unit], and their scales, see `size_at`;
     // inbox and outbox.
     unsigned char* shelf = shared + 128;
     unsigned char* shares = shelf + SHELF;
@@ -196,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
     meet();
 
     const int own = steady((me.warp * 4 + (me.g & 3)) * 8 + 2 * me.q + (me.g >> 2));  // this thread's unit and row in a tile
-    const int factor_at = steady(me.q * 8 + turned(me.g, me.q)), size_at = steady(me.q);
+    const int factor_at = steady(me.q * 8 + turned(me.g, me.q));
     auto receive = [&](int s) {  // sums the shares that were sent in step s
         wait_for(box + 8 * (s & 1), (s >> 1) & 1);
         if (threadIdx.x == 0) expect(box + 8 * (s & 1), SENT);
@@ -279,75 +305,61 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                 if (PARTS == 2) half[PART / 2] = (half_bits)as_halves(finer(factor[4 + block]), 0.0f);
             }
             if ((me.g & 3) == 0)
-                ((float*)(sizes + (s & 1) * SIZES))[(j * WARPS + me.warp) * 8 + 2 * me.q + (me.g >> 2)] =
-                    range_here.size;
+                ((float*)(sizes + (s & 1) * SIZES))[size_at(j, me.warp, 2 * me.q + (me.g >> 2))] = range_here.size;
         }
         wait_for_fetches<DEPTH - 2>();
         __syncthreads();
 
         float sums[PRODUCTS][TILES][4] = {};
-        float2 most_by[TILES];  // largest scale of four warps
-#pragma unroll
-        for (int k = 0; k < WARPS; ++k)
+        float2 by[TILES], most_by[TILES];  // scales of two rows, of a warp and the largest of four
+        Scales scales[TILES];
+        const uint2* gradients = (const uint2*)(derivatives + (s & 1) * DERIVATIVES);
+        const float* size = (const float*)(sizes + (s & 1) * SIZES);
+        if (ONE_SCALE)
 #pragma unroll
             for (int j = 0; j < TILES; ++j) {
-                const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + (j * UNITS + 4 * k) * 8 + factor_at;
-                uint2 d = *halves;
-                float2 by = ((const float2*)(sizes + (s & 1) * SIZES))[(j * WARPS + k) * 4 + size_at];
+                scales[j] = scales_of(size + size_at(j, 0, me.g));
+                by[j] = of_two_rows(scales[j].largest * range.size, me.q);
+            }
 #pragma unroll
-                for (int i = 0; i < PRODUCTS; ++i) {
-                    float product[4] = {}, fine[4] = {};
-                    multiply(product, slice[0][i][k], d);
-                    if (PARTS == 2) {
-                        multiply(fine, slice[0][i][k], halves[PART / 8]);
-                        if (ON_SHELF) {
-                            uint4 four = *on_shelf(shelf, i * WARPS + k);
-                            word rest[4] = {four.x, four.y, four.z, four.w};
-                            multiply(fine, rest, d);
-                        } else
-                            multiply(fine, slice[IN_HAND - 1][i][k], d);
+        for (int k = 0; k < WARPS; ++k) {
+            Halves d[TILES];
 #pragma unroll
-                        for (int e = 0; e < 4; ++e) product[e] += fine[e] * (1.0f / FINER);
-                    }
-                    sums[i][j][0] = fmaf(product[0], by.x, sums[i][j][0]);
-                    sums[i][j][1] = fmaf(product[1], by.y, sums[i][j][1]);
-                    sums[i][j][2] = fmaf(product[2], by.x, sums[i][j][2]);
-                    sums[i][j][3] = fmaf(product[3], by.y, sums[i][j][3]);
-                }
-                if constexpr (MORE > 0) {
-                    most_by[j] = k % 4 ? larger_of_both(most_by[j], by) : by;
-                    if (k % 4 < 3) continue;
-                    by = most_by[j];
-                    const word scale = of_largest(((const float*)(sizes + (s & 1) * SIZES))[(j * WARPS + k - 3 + me.q) * 8 + me.g]);
-                    uint2 more_d[MORE + !MORE], fine_d[MORE + !MORE];
-#pragma unroll
-                    for (int block = 0; block < MORE; ++block) {
-                        const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + OTHERS + ((block * TILES + j) * WARPS + k - 3) * 8 + factor_at;
-                        more_d[block] = times_halves(*halves, scale);
-                        if (PARTS == 2) fine_d[block] = times_halves(halves[PART / 8], scale);
-                    }
-#pragma unroll
-                    for (int i = 0; i < PRODUCTS; ++i) {
-                        float product[4] = {}, fine[4] = {};
-#pragma unroll
-                        for (int block = 0; block < MORE; ++block) {
-                            uint4 four = {};
-                            if (ON_SHELF || ASIDE) four = *more_on_shelf(i, block, k / 4);
-                            const word there[4] = {four.x, four.y, four.z, four.w}, *coarse = ASIDE ? there : more[0][i][block][k / 4];
-                            multiply(product, coarse, more_d[block]);
-                            if (PARTS == 2) {
-                                multiply(fine, coarse, fine_d[block]);
-                                multiply(fine, ON_SHELF ? there : more[IN_HAND - 1][i][block][k / 4], more_d[block]);
-                            }
-                        }
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) {
-                            if (PARTS == 2) product[e] += fine[e] * (1.0f / FINER);
-                            sums[i][j][e] = fmaf(product[e], e & 1 ? by.y : by.x, sums[i][j][e]);
-                        }
-                    }
+            for (int j = 0; j < TILES; ++j) {
+                d[j] = halves_at(gradients + (j * UNITS + 4 * k) * 8 + factor_at);
+                if (ONE_SCALE) {
+                    d[j] = d[j] * scales[j].of(k);
+                } else {
+                    by[j] = *(const float2*)(size + size_at(j, k, 2 * me.q));
+                    most_by[j] = k % 4 ? larger_of_both(most_by[j], by[j]) : by[j];
                 }
             }
+#pragma unroll
+            for (int i = 0; i < PRODUCTS; ++i) {
+                word there[4] = {};
+                if (ON_SHELF) take(on_shelf(shelf, i * WARPS + k), there);
+#pragma unroll
+                for (int j = 0; j < TILES; ++j) accumulate(sums[i][j], slice[0][i][k], ON_SHELF ? there : slice[IN_HAND - 1][i][k], d[j], by[j]);
+            }
+            if (MORE == 0 || k % 4 < 3) continue;
+#pragma unroll
+            for (int block = 0; block < MORE; ++block) {
+#pragma unroll
+                for (int j = 0; j < TILES; ++j) {
+                    word scale = ONE_SCALE ? scales[j].of_quarter(k / 4, me.q) : of_largest(size[size_at(j, k - 3 + me.q, me.g)]);
+                    d[j] = halves_at(gradients + OTHERS + ((block * TILES + j) * WARPS + k - 3) * 8 + factor_at) * scale;
+                }
+#pragma unroll
+                for (int i = 0; i < PRODUCTS; ++i) {
+                    word there[4] = {};
+                    if (ON_SHELF || ASIDE) take(more_on_shelf(i, block, k / 4), there);
+                    const word* coarse = ASIDE ? there : more[0][i][block][k / 4];
+                    const word* fine = ON_SHELF ? there : more[IN_HAND - 1][i][block][k / 4];
+#pragma unroll
+                    for (int j = 0; j < TILES; ++j) accumulate(sums[i][j], coarse, fine, d[j], most_by[j]);
+                }
+            }
+        }
 #pragma unroll
         for (int i = 0; i < PRODUCTS; ++i)
             // (If registers are scarce, a redundant comparison is faster.)
@@ -357,7 +369,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER) backward(
                     bool odd = me.q & 1;
                     float* sum = sums[i][j];
 #pragma unroll
-                    for (int e = 0; e < 4; ++e) sum[e] *= range.size;
+                    for (int e = 0; e < 4; ++e) sum[e] *= !ONE_SCALE ? range.size : e & 1 ? by[j].y : by[j].x;
                     word a = __float_as_uint(odd ? sum[2] : sum[0]), b = __float_as_uint(odd ? sum[3] : sum[1]);
                     word c = from_partner(__float_as_uint(odd ? sum[0] : sum[2]), 1);
                     word d = from_partner(__float_as_uint(odd ? sum[1] : sum[3]), 1);

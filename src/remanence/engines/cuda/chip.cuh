@@ -181,6 +181,9 @@ __device__ __forceinline__ word times_halves(word x, word y) {
 // Packs one half of each of two words: the lower halves, own first, or if `upper` the upper halves, the other's first.
 __device__ __forceinline__ word woven(word own, word other, bool upper) { return __byte_perm(own, other, upper ? 0x3276 : 0x5410); }
 
+// One half of a word, the lower or the upper one, in both halves.
+__device__ __forceinline__ word one_half(word both, bool upper) { return __byte_perm(both, 0, upper ? 0x3232 : 0x1010); }
+
 __device__ __forceinline__ word upper_halves(word low, word high) { return __byte_perm(low, high, 0x7632); }
 
 // Elementwise maximum of two pairs of 16-bit unsigned integers.

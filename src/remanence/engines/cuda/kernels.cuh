@@ -60,6 +60,11 @@ constexpr int SHELF = (CLUSTER + 3) / 4 * (ON_SHELF * WARPS + (ON_SHELF || ASIDE
 // Address of the k-th tile of this thread's slice on the shelf.
 __device__ __forceinline__ uint4* on_shelf(unsigned char* shelf, int k) { return (uint4*)shelf + k * THREADS + threadIdx.x; }
 
+__device__ __forceinline__ void take(const uint4* place, word* tile) {
+    uint4 four = *place;
+    tile[0] = four.x, tile[1] = four.y, tile[2] = four.z, tile[3] = four.w;
+}
+
 // Whether a thread has registers left to keep addresses in.
 constexpr bool ROOM = SLICE <= 64 && TOGETHER * THREADS <= 512;
 
@@ -146,14 +151,45 @@ __device__ __forceinline__ float handed_over(float sum, const Place& me) {
     return from_lane(sum, 4 * (2 * me.q + (me.g >> 2)) + (me.g & 3));
 }
 
-// The ratio of this lane's scale to the largest of the four lanes of a g, as a pair of float16. All scales are powers of two.
+// The ratio of a scale to the largest one. All scales are powers of two; below 2^-126 it is zero.
+__device__ __forceinline__ float ratio_of(word mine, word most) { return __uint_as_float((word)max((int)(mine - most) + (127 << 23), 0)); }
+
+// The ratio of this lane's scale to the largest of the four lanes of a g, as a pair of float16.
 __device__ __forceinline__ word of_largest(float size) {
     word mine = __float_as_uint(size), most = max(mine, from_partner(mine, 1));
     most = max(most, from_partner(most, 2));
-    const int ratio = (int)(mine - most) + (127 << 23);
-    const float by = ratio > 0 ? __uint_as_float((word)ratio) : 0.0f;
+    const float by = ratio_of(mine, most);
     return as_halves(by, by);
 }
+
+// Backward: the scales of a thread block's warps in one row, as float16 in proportion to the largest one.
+struct Scales {
+    float largest;
+    word pairs[2 * QUARTERS];
+
+    __device__ __forceinline__ word of(int warp) const { return one_half(pairs[warp / 2], warp & 1); }  // twice
+
+    // That of the q-th warp of the n-th four.
+    __device__ __forceinline__ word of_quarter(int n, int q) const { return one_half(q & 2 ? pairs[2 * n + 1] : pairs[2 * n], q & 1); }
+};
+
+// `sizes` are those of all warps, rounded up to a multiple of four.
+__device__ __forceinline__ Scales scales_of(const float* sizes) {
+    Scales scales;
+    word size[4 * QUARTERS], most = 0;
+#pragma unroll
+    for (int k = 0; k < 4 * QUARTERS; k += 4) take((const uint4*)(sizes + k), size + k);
+#pragma unroll
+    for (int k = 0; k < WARPS; ++k) most = max(most, size[k]);
+#pragma unroll
+    for (int k = 0; k < 4 * QUARTERS; k += 2)
+        scales.pairs[k / 2] = as_halves(k < WARPS ? ratio_of(size[k], most) : 0.0f, k + 1 < WARPS ? ratio_of(size[k + 1], most) : 0.0f);
+    scales.largest = __uint_as_float(most);
+    return scales;
+}
+
+// The largest scales of the rows 2 q and 2 q + 1, from the lanes that have the scales of row g.
+__device__ __forceinline__ float2 of_two_rows(float largest, int q) { return {from_lane(largest, 8 * q), from_lane(largest, 8 * q + 4)}; }
 
 __device__ __forceinline__ uint2 times_halves(uint2 four, word by) { return {times_halves(four.x, by), times_halves(four.y, by)}; }
 

@@ -326,7 +326,7 @@ def wide_forward_shared(plan: LaunchShape, blocks: int = 4) -> int:
 def wide_backward_shared(plan: LaunchShape, blocks: int = 4) -> int:
     """Bytes of shared memory per thread block of a wide layer, backward, see wide_backward.cu."""
     units = 4 * plan.warps
-    warps = 4 * -(-plan.warps // 4) if more(blocks) else plan.warps
+    warps = 4 * -(-plan.warps // 4)
     derivatives = units * 8 * 8 + more(blocks) * warps * 8 * 8
     return 128 + 2 * (plan.cluster * units * 8 * 4 + derivatives + warps * 8 * 4) + _shelved(plan, True, blocks)
 

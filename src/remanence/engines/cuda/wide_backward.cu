@@ -2,7 +2,7 @@
 
 constexpr int SENT = CLUSTER * UNITS * 8 * 4;                   // bytes of the shares that a thread block receives
 constexpr int OTHERS = UNITS * 8;                               // offset of the other blocks' gradients, in units of four float16
-constexpr int ROUND = MORE ? 4 * QUARTERS : WARPS;              // warps, rounded up to a multiple of four
+constexpr int ROUND = 4 * QUARTERS;                             // warps, rounded up to a multiple of four
 constexpr int DERIVATIVES = OTHERS * 8 + MORE * ROUND * 64;     // bytes of the thread block's gradients
 constexpr int SIZES = ROUND * 8 * 4;                            // bytes of their scales
 using Tiles = Order<WARPS, PRODUCTS, false>;
@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
     const float* d_last_carried, NUMBER* d_pre, NUMBER* d_parts, float* d_first_hidden, float* d_first_cell,
     float* d_first_carried, float* totals, float* d_dt, uint4* overflow, int N, int T, int B, float beta) {
     // Shared memory: two mbarriers; two buffers each of shares as [thread block][unit][row], gradients as [unit][row][block] and of other
-    // blocks as [block][warp][row][unit], and their scales as [warp][row]; the shelf.
+    // blocks as [block][warp][row][unit], and their scales as [row][warp]; the shelf.
     unsigned char* shares = shared + 128;
     unsigned char* derivatives = shares + 2 * SENT;
     unsigned char* sizes = derivatives + 2 * DERIVATIVES;
@@ -171,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
             ((half_bits*)((uint2*)(derivatives + (s & 1) * DERIVATIVES) + OTHERS + warp * 8 + row))[me.g & 3] = (half_bits)as_halves(factor[4 + block], 0.0f);
         }
         if ((me.g & 3) == 0)
-            ((float*)(sizes + (s & 1) * SIZES))[me.warp * 8 + 2 * me.q + (me.g >> 2)] = range_here.size;
+            ((float*)(sizes + (s & 1) * SIZES))[(2 * me.q + (me.g >> 2)) * ROUND + me.warp] = range_here.size;
         if (there) {
 #pragma unroll
             for (int block = 0; block < BLOCKS; ++block) {
@@ -192,38 +192,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
         stock.read_ahead();
         __syncthreads();
 
+        // All gradients of a row in the scale of the largest, so that products add up in the accumulators.
         float sums[PRODUCTS][4] = {};
-        float2 most_by;  // largest scale of four warps
+        const Scales scales = scales_of((const float*)(sizes + (s & 1) * SIZES) + me.g * ROUND);
+        const float2 by = of_two_rows(scales.largest * range.size, me.q);
         const uint2* halves = (const uint2*)(derivatives + (s & 1) * DERIVATIVES) + me.q * 8 + turned(me.g, me.q);
 #pragma unroll
         for (int k = 0; k < WARPS; ++k) {
-            uint2 d = halves[4 * k * 8];
-            float2 by = ((const float2*)(sizes + (s & 1) * SIZES))[k * 4 + me.q];
+            const uint2 d = times_halves(halves[4 * k * 8], scales.of(k));
 #pragma unroll
-            for (int i = 0; i < PRODUCTS; ++i) {
-                float product[4] = {};
-                stock.times(product, Tiles::of(k) + i, d);
-                sums[i][0] = fmaf(product[0], by.x, sums[i][0]);
-                sums[i][1] = fmaf(product[1], by.y, sums[i][1]);
-                sums[i][2] = fmaf(product[2], by.x, sums[i][2]);
-                sums[i][3] = fmaf(product[3], by.y, sums[i][3]);
-            }
-            if constexpr (MORE > 0) {
-                most_by = k % 4 ? larger_of_both(most_by, by) : by;
-                if (!Tiles::is_last(k)) continue;
-                const int first = k / 4 * 4;
-                const word scale = of_largest(((const float*)(sizes + (s & 1) * SIZES))[(first + me.q) * 8 + me.g]);
+            for (int i = 0; i < PRODUCTS; ++i) stock.times(sums[i], Tiles::of(k) + i, d);
+            if (MORE == 0 || !Tiles::is_last(k)) continue;
 #pragma unroll
-                for (int block = 0; block < MORE; ++block) {
-                    const uint2 d = times_halves(halves[OTHERS + (block * ROUND + first) * 8], scale);
+            for (int block = 0; block < MORE; ++block) {
+                const uint2 d = times_halves(halves[OTHERS + (block * ROUND + k / 4 * 4) * 8], scales.of_quarter(k / 4, me.q));
 #pragma unroll
-                    for (int i = 0; i < PRODUCTS; ++i) {
-                        float product[4] = {};
-                        stock.times(product, Tiles::more(k, block) + i, d);
-#pragma unroll
-                        for (int e = 0; e < 4; ++e) sums[i][e] = fmaf(product[e], e & 1 ? most_by.y : most_by.x, sums[i][e]);
-                    }
-                }
+                for (int i = 0; i < PRODUCTS; ++i) stock.times(sums[i], Tiles::more(k, block) + i, d);
             }
         }
 #pragma unroll
@@ -232,7 +216,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) wide_backward(
                 bool odd = me.q & 1;
                 float* sum = sums[i];
 #pragma unroll
-                for (int e = 0; e < 4; ++e) sum[e] *= range.size;
+                for (int e = 0; e < 4; ++e) sum[e] *= e & 1 ? by.y : by.x;
                 word a = __float_as_uint(odd ? sum[2] : sum[0]), b = __float_as_uint(odd ? sum[3] : sum[1]);
                 word c = from_partner(__float_as_uint(odd ? sum[0] : sum[2]), 1);
                 word d = from_partner(__float_as_uint(odd ? sum[1] : sum[3]), 1);
