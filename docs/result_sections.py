@@ -311,6 +311,7 @@ def conditions(section: Section, verdict: Judgement) -> str:
     days = sorted({machine["started"][:10] for machine in machines})
     times = ", ".join(f"`{name}` {max(run.seconds for run in each):.0f}" for name, each in section.runs.items())
     interrupted = sum(run.interrupted for run in runs)
+    turns = max(machine.get("turns", 1) for machine in machines)
     others = ", ".join(
         f"`{name}` {' of '.join(dict.fromkeys(section.epochs_of([name])))}"
         for name in section.runs
@@ -324,6 +325,10 @@ def conditions(section: Section, verdict: Judgement) -> str:
         f"{shared('remanence {remanence}, torch {torch}, CUDA {cuda}, Python {python}')}.",
         f"Seconds of training and evaluation, all seeds of a model together: {times}. {verdict.conditions}",
     ]
+    if turns > 1:
+        lines.append(
+            f"Up to {turns} of these runs took turns on the GPU, so the seconds of each include those of others."
+        )
     if interrupted:
         lines.append(f"{interrupted} of {len(runs)} runs were interrupted and resumed.")
     commands = sorted({command_of(machine) for machine in machines})

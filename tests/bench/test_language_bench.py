@@ -6,7 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from remanence.bench import language
+from remanence.bench import BenchReport, language, load, reading, save, tables, turns
 from remanence.cli.main import app
 
 CPU = torch.device("cpu")
@@ -55,6 +55,28 @@ def test_the_command_measures_them(small, tmp_path):
     assert result.exit_code == 0
     assert "A training step of AWD-LSTM in full float32" in result.stdout.replace("\n", " ")
     assert len(json.loads(path.read_text())["language"]) == len(language.MODELS)
+
+
+def test_models_in_turns_are_measured_against_one_and_survive_the_file(small, tmp_path):
+    rows = list(turns.language_turns(CPU, lambda words: None, 6, 4))
+    assert [row.count for row in rows] == list(turns.COUNTS)
+    assert rows[0].ratio == 1
+    for row in rows:
+        assert row.ratio == pytest.approx(rows[0].update_ms / row.update_ms)
+        assert row.host_ms > 0
+    steps = list(language.language_steps(CPU, lambda words: None))
+    report = BenchReport({}, "remanence bench", "tf32", 1.0, [], [], [], language=steps, turns=rows)
+    save(report, tmp_path / "found.json")
+    again = load(tmp_path / "found.json")
+    assert again.turns == rows
+    assert [table.title for table in tables(again)] == ["word-level language model", "language models in turns"]
+    assert "Models in turns" in reading(again)
+
+
+def test_every_model_does_its_updates_in_turn():
+    done = []
+    turns.in_turns([lambda: done.append("a"), lambda: done.append("b")], [None, None], 3)()
+    assert done == ["a", "b"] * 3
 
 
 def test_one_thing_at_a_time(small):

@@ -1,17 +1,21 @@
 """From an experiment to its runs, from runs to results, and back to models."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from remanence.experiments import Way, find, load_model, plan, results, run
 from remanence.experiments.models import build_model
+from remanence.experiments.runs import TURNS, evenly
 from remanence.experiments.schema import ReportedNumber
 from remanence.experiments.sections import gather
 from remanence.table import Table, mean_and_std
-from remanence.training import Budget, Silent, Stopped
+from remanence.training import Budget, Ranks, Silent, Stopped
 
 TINY = ["train.epochs=1", "task.train_size=64", "task.delay=3"]
 
@@ -48,9 +52,35 @@ def test_seeds_go_side_by_side_on_a_gpu_and_alone_on_a_cpu(tmp_path):
     runs = plan(tiny(), tmp_path, ["plstm"], range(5))["plstm"]
 
     def sizes(device, together=None):
-        return [len(part) for part in Way(tmp_path, torch.device(device), together=together).batches(runs)]
+        return [len(part) for part in Way(tmp_path, torch.device(device), together=together).batches([runs])]
 
     assert (sizes("cpu"), sizes("cuda"), sizes("cpu", 2), sizes("cuda", 3)) == ([1] * 5, [5], [2, 2, 1], [3, 2])
+
+
+def test_language_models_of_one_seed_take_turns_on_a_gpu(tmp_path):
+    groups = plan(find("mts/ptb", "smoke"), tmp_path, [], [1, 2, 3])
+
+    def names(device, together=None, ranks=None):
+        way = Way(tmp_path, torch.device(device), together=together, ranks=ranks or Ranks())
+        return [[f"{one.model_name} {one.seed}" for one in part] for part in way.batches(list(groups.values()))]
+
+    in_order = [f"{model} {seed}" for seed in (1, 2, 3) for model in ("baseline", "mts")]
+    assert names("cuda", 2) == [in_order[:2], in_order[2:4], in_order[4:]]
+    assert [len(part) for part in names("cuda")] == [TURNS] * (6 // TURNS)
+    assert names("cpu") == names("cuda", ranks=Ranks(size=2)) == [[name] for name in in_order]
+    ended = groups["mts"][2].directory
+    ended.mkdir(parents=True)
+    (ended / "result.json").write_text("{}")
+    assert names("cuda", 6) == [["mts 3", *in_order[:-1]]]
+
+
+@given(st.integers(0, 40), st.integers(1, 12))
+def test_groups_are_even(count, most):
+    groups = list(evenly(range(count), most))
+    assert [number for group in groups for number in group] == list(range(count))
+    assert len(groups) == math.ceil(count / most)
+    sizes = [len(group) for group in groups]
+    assert not sizes or (max(sizes) <= most and max(sizes) - min(sizes) <= 1)
 
 
 def test_a_run_gives_a_table_a_summary_and_a_model(way):

@@ -29,6 +29,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "checkpoints between evaluations": {"evaluate_every": 6, "checkpoint_every": 4},
     "float16": {"precision": "float16"},
     "words with averages": {"words": True},
+    "two texts in turns": {"words": True, "seeds": (1, 2)},
 }
 """Runs of every kind, by arguments of `Child`."""
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_runs import TASK, run, weights
+from small_runs import TASK, content, run, weights, words_run
 
 from remanence.tasks import Adding, CopyVariable, Frequency
 from remanence.training import Optimiser, Silent, train
@@ -90,3 +90,33 @@ def test_a_run_resumes_and_replicas_train_as_if_alone(tmp_path, case):
     for one, other in zip(whole, broken, strict=True):
         for name, value in weights(one).items():
             torch.testing.assert_close(value, weights(other)[name])
+
+
+def test_texts_in_turns_have_streams_of_their_own_and_the_bits_that_they_have_alone(tmp_path):
+    streams = set()
+
+    class Noticing(Silent):
+        def wants_loss(self):
+            return True
+
+        def step(self, update, loss=None):
+            streams.add(torch.cuda.current_stream().cuda_stream)
+
+    for seed in (1, 2, 3):
+        train([words_run(tmp_path / "alone", seed)], device="cuda", progress=Noticing())
+    assert streams == {torch.cuda.default_stream().cuda_stream}
+    streams.clear()
+    train([words_run(tmp_path / "turns", seed) for seed in (1, 2, 3)], device="cuda", progress=Noticing())
+    assert len(streams) == 3
+    assert torch.cuda.default_stream().cuda_stream not in streams
+    assert content(tmp_path / "turns") == content(tmp_path / "alone")
+
+
+def test_captured_models_take_turns_and_keep_their_bits(tmp_path):
+    def runs(folder, model):
+        return [run(folder / model, seed, model=model) for seed in (1, 2)]
+
+    for model in ("plstm", "lstm"):
+        train(runs(tmp_path / "alone", model), device="cuda")
+    train([*runs(tmp_path / "turns", "plstm"), *runs(tmp_path / "turns", "lstm")], device="cuda")
+    assert content(tmp_path / "turns") == content(tmp_path / "alone")

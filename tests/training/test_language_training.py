@@ -98,11 +98,6 @@ def test_jitter_without_a_carried_state_is_refused():
         Training(jitter=True)
 
 
-def test_seeds_with_chunks_of_their_own_are_not_trained_together(tmp_path):
-    with pytest.raises(ValueError, match=r"expected one run at a time with training\.jitter"):
-        train([words_run(tmp_path, 1), words_run(tmp_path, 2)])
-
-
 # One update.
 
 

@@ -6,6 +6,7 @@ apart      layers in processes of their own
 timings, growth, replicas    the sections of a report
 program    the full training loop against a minimal one
 language   a language model against the same model on torch's own LSTM
+turns      several language models that train in turns against one
 streaming  latency of a single step of one sequence
 first_use  latency of the first layer in a new process (kernel compilation and cache)
 machine    hardware and versions

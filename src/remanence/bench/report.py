@@ -25,6 +25,7 @@ from .replicas import Replicas, replicas
 from .shapes import BenchPlan, Shape
 from .streaming import StreamingStep, streaming_steps
 from .timings import Say, Timing, timings
+from .turns import LanguageTurns, language_turns
 from .work import TORCH, TORCH_PROJECTED, conditions
 
 
@@ -41,6 +42,7 @@ class BenchReport:
     replicas: list[Replicas]
     programs: list[Program] = field(default_factory=list)
     language: list[LanguageStep] = field(default_factory=list)
+    turns: list[LanguageTurns] = field(default_factory=list)
     streaming: list[StreamingStep] = field(default_factory=list)
     first_use: list[FirstUse] = field(default_factory=list)
 
@@ -64,6 +66,7 @@ class BenchReport:
             "replicas": [flat(row) for row in self.replicas],
             "programs": [asdict(row) | {"ratio": row.ratio} for row in self.programs],
             "language": [asdict(row) | {"ratio": row.ratio} for row in self.language],
+            "turns": [asdict(row) | {"ratio": row.ratio} for row in self.turns],
             "streaming": [asdict(row) | {"ratio": row.ratio} for row in self.streaming],
             "first_use": [asdict(row) | {"more": row.more} for row in self.first_use],
         }
@@ -93,11 +96,14 @@ def run_programs(device: torch.device, command: str, say: Say = lambda _: None) 
 
 
 def run_language(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
-    """Measure word-level language models instead."""
+    """Measure word-level language models instead, on a GPU also several that train in turns."""
     machine, start = describe(plan.device), time.perf_counter()
     with conditions(plan):
         found = list(language_steps(plan.device, say))
-    return BenchReport(machine, command, plan.precision, time.perf_counter() - start, [], [], [], language=found)
+        turns = list(language_turns(plan.device, say)) if plan.device.type == "cuda" else []
+    return BenchReport(
+        machine, command, plan.precision, time.perf_counter() - start, [], [], [], language=found, turns=turns
+    )
 
 
 def run_streaming(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
@@ -151,6 +157,7 @@ def load(path: Path) -> BenchReport:
         replicas=[made(Replicas, row) for row in plain["replicas"]],
         programs=[made(Program, row) for row in plain.get("programs", ())],
         language=[made(LanguageStep, row) for row in plain.get("language", ())],
+        turns=[made(LanguageTurns, row) for row in plain.get("turns", ())],
         streaming=[made(StreamingStep, row) for row in plain.get("streaming", ())],
         first_use=[made(FirstUse, row) for row in plain.get("first_use", ())],
     )
@@ -186,7 +193,8 @@ def reading(report: BenchReport) -> str:
             f"A training step of AWD-LSTM in {PRECISION[report.precision]} on chunks of 70 words, in milliseconds, and "
             "the seconds per epoch that follow from it. torch is the same model on torch's own LSTM, weight drop "
             "included. Ratios are torch's time over ours: above 1, ours is faster. The softmax column is the time of "
-            "the softmax alone."
+            "the softmax alone. Models in turns: time of an update of one of them, updates per second of all together "
+            "over those of one alone, and the time that the host needs to launch an update."
         )
     if report.streaming:
         return (
@@ -221,6 +229,8 @@ def tables(report: BenchReport) -> list[Table]:
         found.append(program_table(report.programs))
     if report.language:
         found.append(language_table(report.language))
+    if report.turns:
+        found.append(turns_table(report.turns))
     if report.streaming:
         found.append(streaming_table(report.streaming))
     if report.first_use:
@@ -321,6 +331,19 @@ def language_table(rows: list[LanguageStep]) -> Table:
             for row in rows
         ],
         words=3,
+    )
+
+
+def turns_table(rows: list[LanguageTurns]) -> Table:
+    """Several language models in turns."""
+    return Table(
+        "language models in turns",
+        ("text", "model", "models", "an update", "together", "host"),
+        [
+            (row.corpus, row.model, str(row.count), number(row.update_ms), number(row.ratio), number(row.host_ms))
+            for row in rows
+        ],
+        words=2,
     )
 
 

@@ -62,7 +62,7 @@ def command(
     together: Annotated[
         int | None,
         typer.Option(
-            help="Seeds trained in parallel on one device; by default all on a GPU, one on a CPU.",
+            help="Runs trained at once on one device; by default one on a CPU, on a GPU all seeds of a model.",
             min=1,
             metavar="N",
             show_default=False,

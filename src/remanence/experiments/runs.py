@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -27,6 +28,9 @@ from .models import build_model, count_parameters, describe
 from .registry import find
 from .schema import Experiment
 
+TURNS = 3
+"""Runs that take turns on a GPU, if there is no other request."""
+
 
 @dataclass
 class Way:
@@ -39,7 +43,8 @@ class Way:
     budget: Budget = field(default_factory=Budget)
     """Time limit."""
     together: int | None = None
-    """Number of seeds trained at once; None for all on a GPU and one on a CPU."""
+    """Number of runs trained at once. None for one on a CPU; on a GPU for all seeds of a model, or `TURNS` runs of any
+    models if they take turns."""
     progress: Silent = field(default_factory=Silent)
     """Progress display."""
     loggers: Sequence[Any] = ()
@@ -49,12 +54,29 @@ class Way:
     engine: str | None = None
     """Engine of the models; None for the engine that a run started with, or the fastest."""
 
-    def batches(self, runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
-        """Split runs into groups that train at once."""
-        alone = self.device.type != "cuda" or any(run.config.jitter for run in runs)
-        width = self.together or (1 if alone else len(runs))
-        for start in range(0, len(runs), max(1, width)):
-            yield runs[start : start + width]
+    def batches(self, models: Iterable[Sequence[Run]]) -> Iterator[Sequence[Run]]:
+        """Split the runs of some models into groups that train at once.
+
+        Seeds of a model are stacked. Runs with chunks of random lengths take turns, whatever their model; those of one
+        seed are neighbours, so that models that are to be compared have been trained equally long whenever it stops.
+        """
+        on_gpu = self.device.type == "cuda"
+        turning = [runs for runs in models if runs and runs[0].config.jitter]
+        for runs in models:
+            if runs not in turning:
+                yield from evenly(runs, self.together or (len(runs) if on_gpu else 1))
+        by_seed = [run for runs in zip_longest(*turning) for run in runs if run is not None]
+        if self.ranks.alone:  # other ranks may not see the folders
+            by_seed.sort(key=is_finished, reverse=True)  # so that no group waits for runs that ended long ago
+        yield from evenly(by_seed, self.together or (TURNS if on_gpu and self.ranks.alone else 1))
+
+
+def evenly(runs: Sequence[Run], most: int) -> Iterator[Sequence[Run]]:
+    """Split runs into as few groups of at most `most` as possible, whose sizes differ by at most one."""
+    count = -(-len(runs) // max(1, most))
+    ends = [-(-len(runs) * number // count) for number in range(count + 1)] if count else []
+    for start, end in pairwise(ends):
+        yield runs[start:end]
 
 
 def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
@@ -181,17 +203,16 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
     ranks.alike(read)
     ranks.told(lambda: expect_scores(experiment, groups, way.device))
     try:
-        for runs in groups.values():
-            for batch in way.batches(runs):
-                train(
-                    batch,
-                    device=way.device,
-                    budget=way.budget,
-                    progress=way.progress,
-                    loggers=way.loggers,
-                    ranks=ranks,
-                    engine=way.engine,
-                )
+        for batch in way.batches(list(groups.values())):
+            train(
+                batch,
+                device=way.device,
+                budget=way.budget,
+                progress=way.progress,
+                loggers=way.loggers,
+                ranks=ranks,
+                engine=way.engine,
+            )
     finally:
         kept.clear()
         found = results.outcomes(way.out, experiment) if ranks.first else {}

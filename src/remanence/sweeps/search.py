@@ -85,12 +85,12 @@ class Watch(Silent):
 
     def __init__(self, trial: Any, score: str, others: Silent) -> None:
         self.trial, self.score, self.others = trial, score, others
-        self.runs: Sequence[Run] = ()
+        self.runs: list[Run] = []
         self.seen: dict[int, list[float]] = {}
         self.told = -1
 
     def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
-        self.runs = runs
+        self.runs += runs
         self.others.begin(runs, update, total)
 
     def evaluated(self, run: Run, line: dict[str, Any]) -> None:

@@ -189,19 +189,26 @@ class Run:
         return f"{self.experiment} {self.model_name} seed {self.seed}"
 
 
-def expect_alike(runs: Sequence[Run]) -> list[Run]:
-    """The runs as a list. Raises a `ValueError` if they cannot be trained side by side."""
+def stacks(runs: Sequence[Run]) -> list[list[int]]:
+    """The indices of runs that can be stacked: they differ only in their seed. Jittered chunks differ in length."""
+    found: list[list[int]] = []
+    for number, run in enumerate(runs):
+        for stack in found:
+            first = runs[stack[0]]
+            same = (run.config, run.task, run.model_name) == (first.config, first.task, first.model_name)
+            if same and run.experiment == first.experiment and not run.config.jitter:
+                stack.append(number)
+                break
+        else:
+            found.append([number])
+    return found
+
+
+def expect_own_folders(runs: Sequence[Run]) -> list[Run]:
+    """The runs as a list. Raises a `ValueError` if there are none, or two with the same folder."""
     runs = list(runs)
     if not runs:
         raise ValueError("expected at least one run, got none")
-    first = runs[0]
-    for run in runs[1:]:
-        if (run.config, run.task, run.model_name) != (first.config, first.task, first.model_name):
-            raise ValueError(f"expected runs that differ only in their seed, got {first} and {run}")
-    if len(runs) > 1 and first.config.jitter:
-        raise ValueError(
-            f"expected one run at a time with training.jitter because chunk lengths depend on the seed, got {len(runs)}"
-        )
     if len({run.directory for run in runs}) < len(runs):
         raise ValueError("expected a separate folder for every run, got one folder for several runs")
     return runs

@@ -102,6 +102,8 @@ class Interruption:
         self.budget = budget
         self.ranks = ranks or Ranks()
         self.signal: signal.Signals | None = None
+        self.loops = 1
+        """Loops that save before training stops."""
         self._lately = {"update": 0.0, "evaluation": 0.0, "saving": 0.0}
         self._since: float | None = None
 
@@ -145,7 +147,7 @@ class Interruption:
         """Whether the budget is too short for this work."""
         if self.budget.seconds is None:
             return False
-        reserve = min(0.5, self.budget.seconds / 4) + self._lately[work] + 2 * self._lately["saving"]
+        reserve = min(0.5, self.budget.seconds / 4) + self._lately[work] + (1 + self.loops) * self._lately["saving"]
         return self.budget.left < reserve
 
     def _agreed(self, spent: bool) -> int:

@@ -4,16 +4,18 @@
     at fixed updates: evaluate, log, save a checkpoint, stop
 
 The loop trains a population of replicas, often just one. Between evaluations and checkpoints it never waits for the
-device, except once a second for a progress bar.
+device, except once a second for a progress bar. Runs that cannot be stacked in one population take turns.
 
-Read it from the top: `train` sets everything up, `Loop.run` is the loop, `Loop.update` and `Loop.learn` are one update.
+Read it from the top: `train` sets everything up, `Loop.updates` is the loop, `Loop.update` and `Loop.learn` are one
+update.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,19 +26,20 @@ from ..models.states import each
 from ..tasks.base import Batch, Source
 from . import machine, optimisers, resume, schedule
 from .batches import Batches, Drawn
-from .config import Run, expect_alike
+from .config import Run, expect_own_folders, stacks
 from .directory import Directory, InMemoryDirectory
 from .evaluation import evaluate_split, has_timescales, metrics_line, result_of
 from .files import RunError, Say
 from .forward import Forward, forked_rng
 from .graph import WARM, Graph, can_capture
-from .interruption import Budget, Interruption
+from .interruption import Budget, Interruption, Stopped
 from .loggers import Logger
 from .machine import choose_engines
 from .population import Population, Replica
 from .progress import Silent
 from .ranks import Ranks, expect_enough
 from .schedule import Timetable, best_of, verdict
+from .turns import take_turns
 
 
 def train(
@@ -49,7 +52,10 @@ def train(
     ranks: Ranks | None = None,
     engine: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Train runs that differ only in their seed, side by side. Finished runs are not trained again.
+    """Train runs at the same time. Finished runs are not trained again.
+
+    Runs that differ only in their seed are stacked: an update of all of them is one launch. Others take turns, as do
+    language models with chunks of random lengths.
 
     Args:
         runs: Runs to train.
@@ -70,9 +76,9 @@ def train(
     place = device_named(device)
     wait_for(place)
     progress = progress or Silent()
-    runs = expect_alike(runs)
+    runs = expect_own_folders(runs)
     ranks = ranks or Ranks()  # told: rank 0 does the work and broadcasts the result; alike: every rank does it
-    ranks.told(lambda: expect_enough([runs[0].config], ranks))
+    ranks.told(lambda: expect_enough([run.config for run in runs], ranks))
     kind = Directory if ranks.first else InMemoryDirectory
     directories = [kind(run.directory) for run in runs]
     interruption = Interruption(budget or Budget(), ranks)
@@ -85,19 +91,28 @@ def train(
             left = [runs[number] for number in unfinished]
             folders = [directories[number] for number in unfinished]
             stack.enter_context(machine.threads(ranks.told(lambda: folders[0].threads)))
-            ranks.told(lambda: _start(left, folders, machine.describe(place, ranks), progress.say))
+            stacked = stacks(left)
+            ranks.told(lambda: _start(left, folders, machine.describe(place, ranks, len(stacked)), progress.say))
             stack.enter_context(interruption.listening())
             for logger in loggers:
                 stack.callback(logger.close)
             sources = ranks.alike(lambda: [_training_source(run, place) for run in left])
-            timetable = ranks.alike(lambda: Timetable.of(left[0].config, sources[0]))
-            # Usually one group: all runs start, or resume from the same update.
-            for update, numbers in ranks.told(lambda: resume.groups(folders, timetable, progress.say)):
-                replicas = ranks.alike(
-                    lambda: [Replica(left[n], folders[n], place, sources[n]) for n in numbers]  # noqa: B023
-                )
+
+            def start(numbers: Sequence[int], timetable: Timetable, update: int) -> Loop:
+                replicas = ranks.alike(lambda: [Replica(left[n], folders[n], place, sources[n]) for n in numbers])
                 choose_engines(replicas, engine, progress.say, ranks)
-                Loop(replicas, timetable, place, update, interruption, progress, loggers).run()
+                return Loop(replicas, timetable, place, update, interruption, progress.another(), loggers)
+
+            def starts_of(numbers: Sequence[int]) -> Iterator[Callable[[], Loop]]:
+                timetable = ranks.alike(lambda: Timetable.of(left[numbers[0]].config, sources[numbers[0]]))
+                own = [folders[n] for n in numbers]
+                # Usually one group: all runs start, or resume from the same update.
+                for update, group in ranks.told(lambda: resume.groups(own, timetable, progress.say)):
+                    yield partial(start, [numbers[n] for n in group], timetable, update)
+
+            starts = [one for numbers in stacked for one in starts_of(numbers)]
+            interruption.loops = len(starts)
+            take_turns(starts, place)
     if interruption.signalled():  # too late to stop anything here, but the caller may have more to do
         raise interruption.stop("after all of these runs had ended")
     return ranks.told(lambda: [_result(directory) for directory in directories])
@@ -155,8 +170,8 @@ class Loop:
         timetable = Timetable.of(runs[0].config, replicas[0].order.source)
         return cls(replicas, timetable, device, 0, Interruption(Budget()), Silent(), ())
 
-    def run(self) -> None:
-        """Train until every replica has ended."""
+    def updates(self) -> Generator[None]:
+        """Train until every replica has ended; yields after every update."""
         at, timetable = self.at, self.timetable
         self.progress.begin([replica.run for replica in self.population.replicas], at.update, timetable.total)
         for replica in self.population.replicas:
@@ -183,6 +198,7 @@ class Loop:
                 # Train: one update, unless a signal or the budget requests a stop.
                 self.stop_if_wanted("update")
                 self.update()
+                yield
         finally:
             self.progress.end()
 
@@ -337,14 +353,17 @@ class Loop:
 
     def stop_if_wanted(self, work: str) -> None:
         """Save everything and raise `Stopped` before this work, if a stop was requested."""
-        if not self.interruption.wanted(work):
-            return
+        if self.interruption.wanted(work):
+            raise self.stop()
+
+    def stop(self) -> Stopped:
+        """Save everything; the exception to raise."""
         if self.at.update > 0 and self.at.saved < self.at.update:
             everyone = range(len(self.population.replicas))
             resume.save(self.population, self.at, everyone, interrupted=True)
         for replica in self.population.replicas:
             replica.directory.time(what="stop", update=self.at.update)
-        raise self.interruption.stop(f"at update {self.at.update} of {self.timetable.total}")
+        return self.interruption.stop(f"at update {self.at.update} of {self.timetable.total}")
 
     def finish(self, ended: dict[int, str], diverged: dict[int, int]) -> None:
         """Score the replicas that have ended on the test split, write their results, and continue with the others."""

@@ -25,8 +25,8 @@ from .population import Replica
 from .ranks import Ranks
 
 
-def describe(device: torch.device, ranks: Ranks | None = None) -> dict[str, Any]:
-    """Device, versions, threads, processes, command and date."""
+def describe(device: torch.device, ranks: Ranks | None = None, turns: int = 1) -> dict[str, Any]:
+    """Device, versions, threads, processes, number of runs or stacks of runs that take turns, command and date."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {
         "device": str(device),
@@ -35,6 +35,7 @@ def describe(device: torch.device, ranks: Ranks | None = None) -> dict[str, Any]
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "processes": 1 if ranks is None else ranks.size,
+        "turns": turns,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,

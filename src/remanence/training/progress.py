@@ -27,6 +27,10 @@ class Silent:
     def __exit__(self, *error: object) -> None:
         pass
 
+    def another(self) -> Silent:
+        """The display of further replicas that train at the same time, which may be this one."""
+        return self
+
     def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
         """Replicas start or resume, side by side."""
 
@@ -114,6 +118,11 @@ class Progress(Silent):
         if self._bars is not None:
             self._bars.stop()
             self._bars = None
+
+    def another(self) -> Progress:
+        beside = Progress()
+        beside._bars = self._bars
+        return beside
 
     def say(self, message: str) -> None:
         if self._bars is None:

@@ -1,0 +1,193 @@
+"""Runs that take turns: each gives the bits that it gives alone, and all stop and resume."""
+
+import json
+
+import pytest
+import torch
+from killable import KINDS, Child, posix
+from small_runs import content, run, words_run
+
+from remanence.training import Budget, Progress, Silent, Stopped, train
+from remanence.training.config import stacks
+from remanence.training.interruption import Interruption
+from remanence.training.turns import take_turns
+
+
+def texts(folder, seeds=(1, 2), **keywords):
+    return [words_run(folder, seed, **keywords) for seed in seeds]
+
+
+class Order(Silent):
+    """Which run did each update."""
+
+    def __init__(self, found=None):
+        self.found, self.name = [] if found is None else found, None
+
+    def another(self):
+        return Order(self.found)
+
+    def begin(self, runs, update, total):
+        self.name = str(runs[0])
+
+    def wants_loss(self):
+        return True
+
+    def step(self, update, loss=None):
+        self.found.append((self.name, update))
+
+
+def test_runs_that_differ_only_in_their_seed_are_stacked(tmp_path):
+    runs = [run(tmp_path, seed) for seed in (1, 2)] + [run(tmp_path, 3, model="lstm"), run(tmp_path, 4)]
+    assert stacks(runs) == [[0, 1, 3], [2]]
+    assert stacks([*runs, run(tmp_path, 5, batch=4)]) == [[0, 1, 3], [2], [4]]
+
+
+def test_chunks_of_random_lengths_are_not_stacked(tmp_path):
+    assert stacks(texts(tmp_path)) == [[0], [1]]
+
+
+def test_texts_in_turns_give_the_files_that_they_give_alone(tmp_path):
+    for one in texts(tmp_path / "alone"):
+        train([one])
+    order = Order()
+    results = train(texts(tmp_path / "turns"), progress=order)
+    assert [result["status"] for result in results] == ["finished"] * 2
+    assert content(tmp_path / "turns") == content(tmp_path / "alone")
+    names = [name for name, _ in order.found]
+    assert names[:6] == ["test/words mts seed 1", "test/words mts seed 2"] * 3
+
+
+def test_different_models_take_turns_while_their_seeds_are_stacked(tmp_path):
+    def runs(folder, model):
+        return [run(folder / model, seed, model=model) for seed in (1, 2)]
+
+    for model in ("plstm", "lstm"):
+        train(runs(tmp_path / "alone", model))
+    train([*runs(tmp_path / "turns", "plstm"), *runs(tmp_path / "turns", "lstm")])
+    assert content(tmp_path / "turns") == content(tmp_path / "alone")
+
+
+def test_a_run_that_ends_leaves_and_the_others_continue(tmp_path):
+    short, long = words_run(tmp_path, 1, epochs=1), words_run(tmp_path, 2, epochs=3)
+    order = Order()
+    results = train([short, long], progress=order)
+    assert results[1]["updates"] == 3 * results[0]["updates"]
+    assert {name for name, _ in order.found[-results[0]["updates"] :]} == {str(long)}
+
+
+@pytest.mark.parametrize("update", [1, 2, 5, 8, 13])
+def test_a_stop_saves_every_run_at_its_own_update(tmp_path, monkeypatch, update):
+    train(texts(tmp_path / "whole"))
+
+    def wanted(self, work):
+        counted.append(work)
+        return counted.count("update") > update
+
+    counted = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Interruption, "wanted", wanted)
+        with pytest.raises(Stopped):
+            train(texts(tmp_path / "stopped"), budget=Budget(1e6))
+    order = Order()
+    train(texts(tmp_path / "stopped"), progress=order)
+    first = {}
+    for name, number in order.found:
+        first.setdefault(name, number)
+    done = [update // 2, (update - 1) // 2]  # it is asked once before the first update
+    assert list(first.values()) == [1 + count for count in done]
+    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
+
+
+@posix
+def test_a_signal_stops_all(tmp_path):
+    import signal
+
+    kind = KINDS["two texts in turns"]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert Child(whole, **kind).end() == 0
+    child = Child(stopped, **kind)
+    assert child.wait_for_updates(7)
+    child.strike(signal.SIGTERM)
+    assert child.end() in (143, 0)
+    assert Child(stopped, **kind).end() == 0
+    assert content(stopped) == content(whole)
+
+
+def test_a_run_that_has_ended_is_not_trained_again_beside_one_that_has_not(tmp_path):
+    first, second = texts(tmp_path)
+    train([first])
+    before = content(first.directory)
+    order = Order()
+    train([first, second], progress=order)
+    assert {name for name, _ in order.found} == {str(second)}
+    assert content(first.directory) == before
+
+
+def test_time_to_save_is_reserved_for_every_loop():
+    interruption = Interruption(Budget(100.0))
+    interruption._lately["saving"] = 30.0
+    assert not interruption.wanted("update")
+    interruption.loops = 3
+    assert interruption.wanted("update")
+
+
+def test_every_loop_has_a_progress_bar(tmp_path, monkeypatch):
+    import io
+
+    from rich import console
+
+    class Terminal(console.Console):
+        def __init__(self, **keywords):
+            super().__init__(file=stream, force_terminal=True, width=160)
+
+    stream = io.StringIO()
+    monkeypatch.setattr(console, "Console", Terminal)
+    monkeypatch.setattr("remanence.training.progress.EVERY", 0.0)
+    with Progress() as progress:
+        train(texts(tmp_path, epochs=1), progress=progress)
+    last = stream.getvalue().rpartition("updates/s")[0].splitlines()[-2:]
+    bars = [line for line in last if "━" in line]
+    assert [seed for seed in (1, 2) for line in bars if f"test/words mts seed {seed} " in line] == [1, 2], last
+
+
+def test_an_error_in_one_ends_all_and_frees_their_folders(tmp_path):
+    class Breaks(Order):
+        def step(self, update, loss=None):
+            super().step(update, loss)
+            if len(self.found) == 5:
+                raise RuntimeError("broken")
+
+        def another(self):
+            return Breaks(self.found)
+
+    with pytest.raises(RuntimeError, match=r"^broken$"):
+        train(texts(tmp_path / "broken"), progress=Breaks())
+    train(texts(tmp_path / "whole"))
+    train(texts(tmp_path / "broken"))
+    assert content(tmp_path / "broken") == content(tmp_path / "whole")
+
+
+def test_metrics_of_runs_in_turns_are_their_own(tmp_path):
+    runs = texts(tmp_path)
+    train(runs)
+    one, other = (
+        [json.loads(line) for line in (each.directory / "metrics.jsonl").read_text().splitlines()] for each in runs
+    )
+    assert [line["update"] for line in one] == [line["update"] for line in other]
+    assert all(a["train"]["loss"] != b["train"]["loss"] for a, b in zip(one, other, strict=True))
+
+
+def test_loops_take_turns_until_the_last_has_ended():
+    done = []
+
+    class Loop:
+        def __init__(self, name, count):
+            self.name, self.count = name, count
+
+        def updates(self):
+            for number in range(self.count):
+                done.append((self.name, number))
+                yield
+
+    take_turns([lambda: Loop("a", 1), lambda: Loop("b", 3), lambda: Loop("c", 0)], torch.device("cpu"))
+    assert done == [("a", 0), ("b", 0), ("b", 1), ("b", 2)]
