@@ -6,8 +6,9 @@ import pytest
 import torch
 from small_runs import TASK, content, run, weights, words_run
 
+from remanence.models.states import named
 from remanence.tasks import Adding, CopyVariable, Frequency
-from remanence.training import Optimiser, Silent, train
+from remanence.training import Optimiser, Schedule, Silent, train
 from remanence.training.loop import Loop
 
 pytestmark = [
@@ -24,7 +25,9 @@ CASES = {
     "float16": ((1, 2), {"precision": "float16"}),
     "bfloat16": ((1, 2), {"precision": "bfloat16"}),
     "dropout": ((1, 2), {"dropout": 0.2}),
+    "dropout alone": ((1,), {"dropout": 0.2}),
     "stateful": ((1, 2), {"stateful": True}),
+    "schedule": ((1, 2), {"schedule": Schedule("linear", warmup=4)}),
     "loop engine": ((1,), {"model": "nru"}),
     "endless": ((1, 2), {"task": replace(TASK, train_size=None), "epoch_updates": 8}),
     "variable": ((1, 2), {"task": CopyVariable(shortest=2, longest=5, length=2, train_size=64, validation_size=20)}),
@@ -47,19 +50,21 @@ def test_the_host_never_waits_for_the_device(tmp_path, case, never_waits):
     with never_waits():
         for _ in range(12):  # past the end of a pass
             made.update()
-    assert (made.graph is not None) == (case not in ("dropout", "stateful"))
+    assert bool(made.graphs and made.graphs.captured) == (case != "dropout")
     assert made.population.losses[:, :18].isfinite().all()
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in ("dropout", "stateful")])
+@pytest.mark.parametrize("case", [case for case in CASES if case != "dropout"])
 def test_a_captured_update_equals_an_update_that_is_not_captured(tmp_path, case):
     seeds, keywords = CASES[case]
     recorded, plain = (loop(tmp_path / name, seeds, **keywords) for name in ("recorded", "plain"))
-    plain.capturable = False
+    plain.graphs = None
     for _ in range(12):
         recorded.update()
         plain.update()
-    assert plain.graph is None
+    assert plain.graphs is None
+    assert recorded.graphs is not None
+    assert len(recorded.graphs.captured) == 1
     torch.testing.assert_close(recorded.population.losses, plain.population.losses)
     torch.testing.assert_close(recorded.population.parameters, plain.population.parameters)
 
@@ -90,6 +95,61 @@ def test_a_run_resumes_and_replicas_train_as_if_alone(tmp_path, case):
     for one, other in zip(whole, broken, strict=True):
         for name, value in weights(one).items():
             torch.testing.assert_close(value, weights(other)[name])
+
+
+def text(folder, **keywords):
+    device = torch.device("cuda", torch.cuda.current_device())
+    return Loop.alone([words_run(folder, epochs=100, evaluate_every=1000, checkpoint_every=1000, **keywords)], device)
+
+
+@pytest.mark.parametrize("model", ["mts", "baseline", "fast"])
+def test_chunks_of_random_lengths_are_captured_by_length_with_their_dropout_and_states(tmp_path, model):
+    recorded, plain = (text(tmp_path / name, model=model) for name in ("recorded", "plain"))
+    plain.graphs = None
+    for number in range(80):  # several passes, so states start from zeros again
+        recorded.update()
+        plain.update()
+        if number in (5, 20, 79):
+            for one, other in zip(recorded.population.parameters, plain.population.parameters, strict=True):
+                assert torch.equal(one, other)
+    assert len(recorded.graphs.captured) > 3
+    assert torch.equal(recorded.population.losses, plain.population.losses)
+    ours, theirs = (each.population.replicas[0] for each in (recorded, plain))
+    assert [torch.equal(a, b) for a, b in zip(ours.noise.states, theirs.noise.states, strict=True)] == [True, True]
+    for a, b in zip(named(ours.state).values(), named(theirs.state).values(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_the_host_never_waits_while_it_captures_chunks(tmp_path, never_waits):
+    made = text(tmp_path)
+    for _ in range(6):
+        made.update()
+    with never_waits():
+        for _ in range(40):
+            made.update()
+    assert len(made.graphs.captured) > 3
+
+
+def test_work_that_cannot_be_captured_goes_on_without_a_graph_and_with_the_same_dropout(tmp_path, monkeypatch):
+    said = []
+    broken, plain = (text(tmp_path / name) for name in ("broken", "plain"))
+    plain.graphs = None
+    monkeypatch.setattr(broken.progress, "say", said.append)
+    work = broken.graphs.work
+
+    def reads(batch):
+        work(batch)
+        if torch.cuda.is_current_stream_capturing():
+            torch.cuda.current_stream().synchronize()
+
+    broken.graphs.work = reads
+    for _ in range(30):
+        broken.update()
+        plain.update()
+    assert broken.graphs is None
+    assert len(said) == 1
+    assert said[0].startswith("could not capture an update as a CUDA graph, so training is slower: ")
+    assert torch.equal(broken.population.parameters, plain.population.parameters)
 
 
 def test_texts_in_turns_have_streams_of_their_own_and_the_bits_that_they_have_alone(tmp_path):

@@ -193,8 +193,9 @@ def reading(report: BenchReport) -> str:
             f"A training step of AWD-LSTM in {PRECISION[report.precision]} on chunks of 70 words, in milliseconds, and "
             "the seconds per epoch that follow from it. torch is the same model on torch's own LSTM, weight drop "
             "included. Ratios are torch's time over ours: above 1, ours is faster. The softmax column is the time of "
-            "the softmax alone. Models in turns: time of an update of one of them, updates per second of all together "
-            "over those of one alone, and the time that the host needs to launch an update."
+            "the softmax alone. Models in turns train in the training loop, on chunks of random lengths: the time "
+            "of an update of one of them, updates per second of all together over those of one alone, and the time "
+            "without CUDA graphs."
         )
     if report.streaming:
         return (
@@ -338,9 +339,9 @@ def turns_table(rows: list[LanguageTurns]) -> Table:
     """Several language models in turns."""
     return Table(
         "language models in turns",
-        ("text", "model", "models", "an update", "together", "host"),
+        ("text", "model", "models", "an update", "together", "without graphs"),
         [
-            (row.corpus, row.model, str(row.count), number(row.update_ms), number(row.ratio), number(row.host_ms))
+            (row.corpus, row.model, str(row.count), number(row.update_ms), number(row.ratio), number(row.launched_ms))
             for row in rows
         ],
         words=2,

@@ -1,27 +1,38 @@
-"""Language models that train in turns on one GPU, each on a CUDA stream of its own, against one alone.
+"""Language models in the training loop: one alone, and several that take turns on one GPU.
 
-An update is that of `language.py`. The training loop does the same with whole runs (`training/turns.py`).
+Updates are those of the published recipe, with chunks of random lengths, on a random text: drawing a chunk, forward,
+backward, clipping, optimiser. They are measured once as they are, and once replayed from CUDA graphs.
 """
 
 from __future__ import annotations
 
-import time
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from statistics import median
 
 import torch
 
+from ..models import LanguageModel, language_model
+from ..tasks import NextWord
+from ..tasks.base import Split
+from ..tasks.streams import Chunks, Stream
+from ..training import Optimiser, Run, Training
+from ..training.loop import Loop
 from . import language
-from .language import TextShape, training_step
-from .measure import Call, one
+from .language import STEPS, TextShape
+from .program import elapsed
 from .timings import Say
 
 MODEL = "mts"
 COUNTS = (1, 2, 3, 4)
-UPDATES = 8
-"""Updates of every model per measurement: the host must get ahead of the device."""
-ROUNDS = 7
+WARM = 120
+"""Updates before measurements: most lengths of chunks are met twice, after which they are captured."""
+UPDATES = 16
+"""Updates of every model per measurement."""
+ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -36,8 +47,8 @@ class LanguageTurns:
     """Time of an update of one of them: time of all updates over their number."""
     alone_ms: float
     """The same for one model alone."""
-    host_ms: float
-    """Time that the host needs to launch an update of one of them; it cannot be faster."""
+    launched_ms: float
+    """The same as `update_ms` if the host launches every kernel."""
 
     @property
     def ratio(self) -> float:
@@ -45,48 +56,82 @@ class LanguageTurns:
         return self.alone_ms / self.update_ms
 
 
+@dataclass(frozen=True, kw_only=True)
+class RandomWords(NextWord):
+    """A text of random words."""
+
+    words: int
+    tokens: int
+
+    @property
+    def symbols(self) -> int:
+        return self.words
+
+    def source(self, split: Split, seed: int, device: torch.device) -> Chunks:
+        generator = torch.Generator().manual_seed(seed)
+        tokens = torch.randint(self.words, (self.tokens,), generator=generator, dtype=torch.int32)
+        return Chunks(Stream(tokens.to(device)), self.chunk, (self.tokens - 1) // self.chunk)
+
+
 def language_turns(device: torch.device, say: Say, units: int = 1150, vector: int = 400) -> Iterator[LanguageTurns]:
     """Measure every number of models on every text."""
     for corpus in language.CORPORA:
-        say(f"language models in turns: {corpus.name}")
-        yield from turns_on(corpus, device, units, vector)
+        with tempfile.TemporaryDirectory() as folder:
+            say(f"language models in turns: {corpus.name}")
+            yield from turns_on(corpus, device, units, vector, Path(folder))
 
 
-def turns_on(corpus: TextShape, device: torch.device, units: int, vector: int) -> Iterator[LanguageTurns]:
+def turns_on(corpus: TextShape, device: torch.device, units: int, vector: int, folder: Path) -> Iterator[LanguageTurns]:
     """Measure every number of models on one text."""
+    # Streams as in training/turns.py: every loop is made on its own.
     streams = [torch.cuda.Stream(device) if device.type == "cuda" else None for _ in range(max(COUNTS))]  # type: ignore[no-untyped-call]
-    steps = []
-    for stream in streams:
+    loops = []
+    for number, stream in enumerate(streams):
         with torch.cuda.stream(stream):
-            steps.append(training_step(corpus, MODEL, "auto", device, units, vector))
-    calls = {count: in_turns(steps[:count], streams[:count]) for count in COUNTS}
-    calls[max(COUNTS)]()
-    times: dict[int, list[float]] = {count: [] for count in COUNTS}
-    launches: dict[int, list[float]] = {count: [] for count in COUNTS}
-    for _ in range(ROUNDS):
-        for count, call in calls.items():
-            times[count].append(one(call, device) / UPDATES / count)
-            start = time.perf_counter()
-            in_turns(steps[:count], streams[:count], 1)()  # one update each: no queue is full
-            launches[count].append((time.perf_counter() - start) * 1e3 / count)
+            loops.append(loop_on(corpus, device, units, vector, folder / str(number)))
+    found: dict[bool, dict[int, list[float]]] = {}
+    for replayed in (False, True):
+        graphs = [loop.graphs for loop in loops]
+        if not replayed:
+            for loop in loops:
+                loop.graphs = None
+        calls = {count: partial(take_turns, loops[:count], streams[:count]) for count in COUNTS}
+        for _ in range(WARM if replayed else 3):
+            calls[max(COUNTS)]()
+        times: dict[int, list[float]] = {count: [] for count in COUNTS}
+        for _ in range(ROUNDS):
+            for count, call in calls.items():
+                times[count].append(elapsed(call, UPDATES, device) / count)
+        found[replayed] = times
+        for loop, own in zip(loops, graphs, strict=True):
+            loop.graphs = own
     for count in COUNTS:
         yield LanguageTurns(
-            corpus.name, MODEL, count, median(times[count]), median(times[1]), host_ms=median(launches[count])
+            corpus.name,
+            MODEL,
+            count,
+            update_ms=median(found[True][count]),
+            alone_ms=median(found[True][1]),
+            launched_ms=median(found[False][count]),
         )
 
 
-def in_turns(steps: Sequence[Call], streams: Sequence[torch.cuda.Stream | None], updates: int = UPDATES) -> Call:
-    """A call that does some updates of every model, in turns; the current stream waits for all."""
+def take_turns(loops: Sequence[Loop], streams: Sequence[torch.cuda.Stream | None]) -> None:
+    """An update of every loop."""
+    for loop, stream in zip(loops, streams, strict=True):
+        with torch.cuda.stream(stream):
+            if loop.timetable.evaluates(loop.at.update):  # the loss buffer is full: reset it, as an evaluation would
+                loop.at.evaluated = loop.at.update
+            loop.update()
 
-    def call() -> None:
-        used = [stream for stream in streams if stream is not None]
-        for stream in used:
-            stream.wait_stream(torch.cuda.current_stream(stream.device))
-        for _ in range(updates):
-            for step, own in zip(steps, streams, strict=True):
-                with torch.cuda.stream(own):
-                    step()
-        for stream in used:
-            torch.cuda.current_stream(stream.device).wait_stream(stream)
 
-    return call
+def loop_on(corpus: TextShape, device: torch.device, units: int, vector: int, folder: Path) -> Loop:
+    """The training loop of one model."""
+    task = RandomWords(chunk=STEPS, words=corpus.words, tokens=corpus.tokens)
+    optimiser = Optimiser("sgd", lr=1.0, clip_norm=0.25, weight_decay=1.2e-6)
+    config = Training(corpus.batch, epochs=1000, stateful=True, jitter=True, optimiser=optimiser)
+
+    def make() -> LanguageModel:
+        return language_model(MODEL, corpus.words, embedding_size=vector, hidden_size=units)
+
+    return Loop.alone([Run(folder, "bench", MODEL, 1, task, make, config, {})], device)

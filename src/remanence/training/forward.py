@@ -119,20 +119,50 @@ class Noise:
         self.device = device
         with forked_rng(device):
             seed_globally(generator_seed(seed, "noise"), device)
-            self.states = self._read()
+            found = [torch.default_generator.get_state()]
+            if device.type == "cuda":
+                found.append(torch.cuda.get_rng_state(device))
+        self.states = found
 
-    def _read(self) -> list[Tensor]:
-        states = [torch.default_generator.get_state()]
-        return [*states, torch.cuda.get_rng_state(self.device)] if self.device.type == "cuda" else states
+    @property
+    def states(self) -> list[Tensor]:
+        """The states of the generators: of the CPU, and of the GPU if it is trained on one."""
+        return [self._on_cpu, *([] if self._on_gpu is None else [self._on_gpu.get_state()])]
+
+    @states.setter
+    def states(self, states: Sequence[Tensor]) -> None:
+        self._on_cpu = states[0]
+        self._on_gpu: torch.Generator | None = None
+        if self.device.type == "cuda":
+            self._on_gpu = torch.Generator(self.device)
+            self._on_gpu.set_state(states[1])
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let the global generators continue from this replica's states, and save the states afterwards."""
-        torch.default_generator.set_state(self.states[0])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(self.states[1], self.device)
-        yield
-        self.states = self._read()
+        """Let the global generators continue from this replica's states, and save the states afterwards.
+
+        The global generator of a GPU shares its state with this object meanwhile: it is not copied, which a CUDA graph
+        could not capture.
+        """
+        torch.default_generator.set_state(self._on_cpu)
+        if self._on_gpu is None:
+            yield
+        else:
+            whole = global_generator(self.device)
+            before = whole.graphsafe_get_state()
+            whole.graphsafe_set_state(self._on_gpu)
+            try:
+                yield
+            finally:
+                whole.graphsafe_set_state(before)
+        self._on_cpu = torch.default_generator.get_state()
+
+
+def global_generator(device: torch.device) -> torch.Generator:
+    """The generator that dropout on this GPU draws from."""
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return torch.cuda.default_generators[index]
 
 
 def seed_globally(seed: int, device: torch.device) -> None:

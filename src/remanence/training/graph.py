@@ -1,60 +1,161 @@
-"""An update captured once as a CUDA graph and replayed.
+"""Updates captured as CUDA graphs and replayed.
 
-An update of a small model is hundreds of short kernels, and launching them takes the host longer than running them
-takes the device. A graph is launched at once. Its results are the same because it contains the same kernels.
+An update is hundreds of short kernels, and launching them takes the host longer than running them takes the device. A
+graph is launched at once. Its results are the same because it contains the same kernels. There is one for every shape
+of a batch: chunks of random lengths have dozens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ..models.states import each, named
 from ..tasks.base import Batch
 from .batches import Drawn
 from .config import Training
 from .forward import is_stochastic
-from .population import Population
+from .population import Population, Replica
 
 WARM = 3
-"""Warm-up updates before the capture: the first ones compile kernels and allocate optimiser state."""
+"""Updates before the first capture: they compile kernels and allocate optimiser state. Every further shape is captured
+when it is met for the second time."""
 
 
 def can_capture(config: Training, population: Population) -> bool:
-    """Whether every update is the same work: no randomness, no carried state, a constant learning rate, one rank.
+    """Whether all batches of one shape are the same work for one rank.
 
-    The recurrent layers of torch.nn read sequence lengths on the host, which cannot be captured.
+    Stacked replicas with dropout draw from several random streams in one update, and resets of carried states are drawn
+    on the host. The recurrent layers of torch.nn read sequence lengths on the host.
     """
-    constant = config.schedule.name == "constant" and config.schedule.warmup == 0
     return (
         population.device.type == "cuda"
         and population.ranks.alone
-        and constant
-        and not config.stateful
-        and config.optimiser.average == "never"
         and not config.compile
-        and not is_stochastic(population.models[0])
+        and not config.restart
+        and (len(population.replicas) == 1 or not is_stochastic(population.models[0]))
         and not any(isinstance(module, nn.RNNBase) for module in population.models[0].modules())
     )
 
 
-class Graph:
-    """A captured update.
+def has_constant_lr(config: Training) -> bool:
+    """Whether the learning rate is the same in every update, so that the optimiser step can be captured as well."""
+    return config.schedule.name == "constant" and config.schedule.warmup == 0 and not config.jitter
+
+
+class Graphs:
+    """Work that is captured for every shape of a batch, and replayed.
 
     Args:
-        work: Function to capture; its only input is a batch.
-        drawn: A batch; all batches must have the same shapes.
+        work: Function to capture; its only input is a batch. It may update the carried states of replicas and draw from
+            the random numbers of a single replica.
+        replicas: The replicas.
     """
 
-    def __init__(self, work: Callable[[Batch], None], drawn: Drawn) -> None:
-        self.parts = tuple(part.clone() for part in drawn.parts)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            work(drawn.show(self.parts))
+    def __init__(self, work: Callable[[Batch], None], replicas: list[Replica]) -> None:
+        self.work, self.replicas = work, replicas
+        self.captured: dict[tuple[torch.Size, ...], Graph] = {}
+        self.warm = 0
+        self._met: set[tuple[torch.Size, ...]] = set()
+        self._pool: Any = None
+        """Memory of all graphs: only what is copied out of it is needed after a replay."""
+        self._stream: torch.cuda.Stream | None = None
+        self._places: list[Any] = []
+        """The carried states of all replicas, where graphs read and write them."""
+
+    def replay(self, drawn: Drawn) -> bool:
+        """Do the work for a batch, if batches of its shape are captured or can be now; otherwise return False.
+
+        Raises:
+            RuntimeError: The work cannot be captured.
+        """
+        shapes = tuple(part.shape for part in drawn.parts)
+        if shapes not in self.captured:
+            self.warm += 1
+            if self.warm <= WARM or shapes not in self._met or not self._has_places():
+                self._met.add(shapes)
+                return False
+            self.captured[shapes] = self._capture(drawn)
+        self._take_places()
+        self.captured[shapes].replay(drawn)
+        return True
+
+    def _capture(self, drawn: Drawn) -> Graph:
+        parts = tuple(part.clone() for part in drawn.parts)
+        here = torch.cuda.current_stream()
+        if self._stream is None:
+            self._pool = torch.cuda.graph_pool_handle()
+            self._stream = torch.cuda.Stream(here.device)  # type: ignore[no-untyped-call]
+        self._take_places()
+        self._stream.wait_stream(here)
+        noise = [replica.noise for replica in self.replicas]
+        before = [one.states for one in noise]
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with noise[0].active() if len(noise) == 1 else nullcontext(), torch.cuda.stream(self._stream):
+                # Not `torch.cuda.graph`, which waits for all streams and empties the cache of the allocator.
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    self.work(drawn.show(parts))
+                    self._return_to_places()
+                except BaseException:
+                    with suppress(RuntimeError):
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+            if any(not torch.equal(one.states[0], old[0]) for one, old in zip(noise, before, strict=True)):
+                raise RuntimeError("random numbers are drawn on the host")
+        except RuntimeError:
+            for one, old in zip(noise, before, strict=True):
+                one.states = old
+            raise
+        here.wait_stream(self._stream)
+        return Graph(graph, parts)
+
+    # Carried states.
+
+    def _has_places(self) -> bool:
+        """Whether there are places for carried states; they are made from the first states that are carried."""
+        if not self._places and all(replica.state is not None for replica in self.replicas):
+            self._places = [each(Tensor.clone, replica.state) for replica in self.replicas]
+        return bool(self._places) or not self._carry()
+
+    def _carry(self) -> bool:
+        return any(replica.run.config.stateful for replica in self.replicas)
+
+    def _take_places(self) -> None:
+        """Put the carried states where graphs read them; zeros at the start of a text."""
+        for replica, place in zip(self.replicas, self._places, strict=bool(self._places)):
+            if replica.state is None:
+                each(Tensor.zero_, place)
+            elif replica.state is not place:
+                _copy(replica.state, place)
+            replica.state = place
+
+    def _return_to_places(self) -> None:
+        """Part of a graph: put the new states where the next one reads them."""
+        for replica, place in zip(self.replicas, self._places, strict=bool(self._places)):
+            _copy(replica.state, place)
+            replica.state = place
+
+
+class Graph:
+    """A captured graph and the batch that it reads."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, parts: tuple[Tensor, ...]) -> None:
+        self.graph, self.parts = graph, parts
 
     def replay(self, drawn: Drawn) -> None:
-        """Run the captured work on another batch."""
+        """Run the captured work on another batch of the same shape."""
         for place, part in zip(self.parts, drawn.parts, strict=True):
             place.copy_(part)
         self.graph.replay()
+
+
+def _copy(state: Any, place: Any) -> None:
+    for source, target in zip(named(state).values(), named(place).values(), strict=True):
+        target.copy_(source)

@@ -31,7 +31,7 @@ from .directory import Directory, InMemoryDirectory
 from .evaluation import evaluate_split, has_timescales, metrics_line, result_of
 from .files import RunError, Say
 from .forward import Forward, forked_rng
-from .graph import WARM, Graph, can_capture
+from .graph import Graphs, can_capture, has_constant_lr
 from .interruption import Budget, Interruption, Stopped
 from .loggers import Logger
 from .machine import choose_engines
@@ -154,9 +154,7 @@ class Loop:
         self.started = time.monotonic()
         self.slot = torch.zeros(1, dtype=torch.long, device=device)
         """Column of `population.losses` for the loss of the current update."""
-        self.graph: Graph | None = None
-        self.warm = 0
-        self.capturable = can_capture(self.config, self.population)
+        self.graphs = self.new_graphs()
 
     @classmethod
     def alone(cls, runs: Sequence[Run], device: torch.device) -> Loop:
@@ -213,11 +211,11 @@ class Loop:
         drawn = self.batches.next()
         self.slot.fill_(self.at.since)
         population.optimiser.param_groups[0]["lr"] = self.lr(self.at.update) * replicas[0].order.factor
-        self.capture_if_warm(drawn)
-        if self.graph is None:
-            self.learn(drawn.shown())
+        if self.replayed(drawn):
+            if not self.steps_in_graphs:
+                population.step(population.gradients)
         else:
-            self.graph.replay(drawn)
+            self.learn(drawn.shown())
         self.at.update += 1
         if population.averages is not None:
             population.averages.add(population.parameters.data, self.at.update)
@@ -227,6 +225,11 @@ class Loop:
 
     def learn(self, batch: Batch) -> None:
         """The part of an update on the device: forward, loss, backward, clip, step. Ranks share the batch."""
+        self.differentiate(batch)
+        self.population.step(self.population.gradients)
+
+    def differentiate(self, batch: Batch) -> None:
+        """Forward, loss, backward."""
         population, replicas, share = self.population, self.population.replicas, self.population.share
         # Forward.
         states = [self.carried(replica) for replica in replicas] if self.config.stateful else None
@@ -236,12 +239,10 @@ class Loop:
         # Loss.
         losses, minimised = share.weighted(self.task.loss(outputs, own), penalties, self.task, batch)
         # Backward.
-        gradients = population.gradients(minimised)
+        population.differentiate(minimised)
+        # Log.
         with torch.no_grad():
             self.ranks.add_up(losses)
-            # Clip and step.
-            population.step(gradients)
-            # Log.
             population.losses.index_copy_(1, self.slot, losses.unsqueeze(1))
         # Truncate backpropagation through time.
         if self.config.stateful:
@@ -263,18 +264,22 @@ class Loop:
         resets = resets[share.start : share.start + share.size, None].to(self.population.device)
         return each(lambda part: part.masked_fill(resets, 0), replica.state)
 
-    def capture_if_warm(self, drawn: Drawn) -> None:
-        """Capture `learn` as a CUDA graph, where possible, after a few warm-up updates."""
-        self.warm += 1
-        if self.graph is not None or self.warm <= WARM or not self.capturable:
-            return
+    def new_graphs(self) -> Graphs | None:
+        """No graphs yet, for the replicas of the population; None if its updates cannot be captured."""
+        self.steps_in_graphs = has_constant_lr(self.config)
+        work = self.learn if self.steps_in_graphs else self.differentiate
+        return Graphs(work, self.population.replicas) if can_capture(self.config, self.population) else None
+
+    def replayed(self, drawn: Drawn) -> bool:
+        """Replay a captured graph, if there is one for such a batch or one can be captured now."""
         try:
-            self.graph = Graph(self.learn, drawn)
+            return self.graphs is not None and self.graphs.replay(drawn)
         except RuntimeError as error:
-            self.capturable = False
+            self.graphs = None
             self.progress.say(
                 f"could not capture an update as a CUDA graph, so training is slower: {str(error).splitlines()[0]}"
             )
+            return False
 
     # At fixed updates.
 
@@ -396,9 +401,9 @@ class Loop:
             self.progress.ended(replica.run, result)
             for logger in self.loggers:
                 logger.ended(replica.run, result)
-        self.graph, self.warm = None, 0
         population.keep([number for number in range(len(population.replicas)) if number not in ended])
         self.batches = Batches([replica.order for replica in population.replicas])
+        self.graphs = self.new_graphs() if population.replicas else None
 
 
 def _lock_unfinished(runs: Sequence[Run], directories: Sequence[Directory], stack: ExitStack) -> list[int]:

@@ -162,20 +162,24 @@ class Population:
     def models(self) -> list[SequenceModel | LanguageModel]:
         return [replica.model for replica in self.replicas]
 
-    def gradients(self, losses: Tensor) -> Tensor:
-        """The gradient `(R, P)` of the loss `(R,)` of every replica, multiplied by the loss scale if there is one.
+    @property
+    def gradients(self) -> Tensor:
+        """The gradients `(R, P)` that `differentiate` computed last."""
+        assert self.parameters.grad is not None
+        return self.parameters.grad
+
+    def differentiate(self, losses: Tensor) -> None:
+        """Compute the gradient of the loss `(R,)` of every replica, multiplied by the loss scale if there is one.
 
         With several ranks, gradients are summed over all of them.
         """
         total = (losses if self.scale is None else losses * self.scale.value).sum()
         parts = iter(torch.autograd.grad(total, self._leaves, materialize_grads=True))
-        gradients = self.parameters.grad
-        assert gradients is not None
         pieces = [next(parts).reshape(-1) if piece is None else piece for piece in self._pieces]
-        torch.cat(pieces, out=gradients.view(-1))
-        self.ranks.add_up(gradients)
-        return gradients
+        torch.cat(pieces, out=self.gradients.view(-1))
+        self.ranks.add_up(self.gradients)
 
+    @torch.no_grad()
     def step(self, gradients: Tensor) -> None:
         """Clip gradients `(R, P)` and let the optimiser update the parameters."""
         config = self.config.optimiser
