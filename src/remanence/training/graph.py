@@ -109,9 +109,11 @@ class Graphs:
                 graph.capture_end()
             if any(not torch.equal(one.states[0], old[0]) for one, old in zip(noise, before, strict=True)):
                 raise RuntimeError("random numbers are drawn on the host")
-        except RuntimeError:
+        except RuntimeError:  # nothing has run
             for one, old in zip(noise, before, strict=True):
                 one.states = old
+            for replica, place in zip(self.replicas, self._places, strict=bool(self._places)):
+                replica.state = place
             raise
         here.wait_stream(self._stream)
         return Graph(graph, parts)
