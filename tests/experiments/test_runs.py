@@ -68,6 +68,9 @@ def test_language_models_of_one_seed_take_turns_on_a_gpu(tmp_path):
     assert names("cuda", 2) == [in_order[:2], in_order[2:4], in_order[4:]]
     assert [len(part) for part in names("cuda")] == [TURNS] * (6 // TURNS)
     assert names("cpu") == names("cuda", ranks=Ranks(size=2)) == [[name] for name in in_order]
+    wide = plan(find("mts/wt2", "smoke", ["train.batch=80"]), tmp_path, ["mts"], [1, 2])
+    groups_of = Way(tmp_path, torch.device("cuda")).batches([*groups.values(), *wide.values()])
+    assert [len(part) for part in groups_of] == [TURNS] * (6 // TURNS) + [1, 1]
     ended = groups["mts"][2].directory
     ended.mkdir(parents=True)
     (ended / "result.json").write_text("{}")

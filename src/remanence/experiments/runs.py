@@ -30,6 +30,8 @@ from .schema import Experiment
 
 TURNS = 3
 """Runs that take turns on a GPU, if there is no other request."""
+NARROW = 32
+"""Most sequences of a batch for that: a recurrence of more fills the GPU alone."""
 
 
 @dataclass
@@ -43,8 +45,8 @@ class Way:
     budget: Budget = field(default_factory=Budget)
     """Time limit."""
     together: int | None = None
-    """Number of runs trained at once. None for one on a CPU; on a GPU for all seeds of a model, or `TURNS` runs of any
-    models if they take turns."""
+    """Number of runs trained at once. None for one on a CPU; on a GPU for all seeds of a model, or, if runs take turns,
+    for `TURNS` of any models with batches of at most `NARROW` sequences."""
     progress: Silent = field(default_factory=Silent)
     """Progress display."""
     loggers: Sequence[Any] = ()
@@ -68,7 +70,9 @@ class Way:
         by_seed = [run for runs in zip_longest(*turning) for run in runs if run is not None]
         if self.ranks.alone:  # other ranks may not see the folders
             by_seed.sort(key=is_finished, reverse=True)  # so that no group waits for runs that ended long ago
-        yield from evenly(by_seed, self.together or (TURNS if on_gpu and self.ranks.alone else 1))
+        for narrow in (True, False):
+            chosen = [run for run in by_seed if (run.config.batch <= NARROW) == narrow]
+            yield from evenly(chosen, self.together or (TURNS if narrow and on_gpu and self.ranks.alone else 1))
 
 
 def evenly(runs: Sequence[Run], most: int) -> Iterator[Sequence[Run]]:
