@@ -25,6 +25,10 @@ WARM = 3
 """Updates before the first capture: they compile kernels and allocate optimiser state. Every further shape is captured
 when it is met for the second time."""
 
+MOST = 8
+"""New shapes are captured until graphs hold one in so many parts of the memory: the allocator cannot free theirs, and
+every batch longer than all before needs more."""
+
 
 def can_capture(config: Training, population: Population) -> bool:
     """Whether all batches of one shape are the same work for one rank.
@@ -63,6 +67,8 @@ class Graphs:
         self._met: set[tuple[torch.Size, ...]] = set()
         self._pool: Any = None
         """Memory of all graphs: only what is copied out of it is needed after a replay."""
+        self._taken = 0
+        """Its size in bytes."""
         self._stream: torch.cuda.Stream | None = None
         self._places: list[Any] = []
         """The carried states of all replicas, where graphs read and write them."""
@@ -76,10 +82,12 @@ class Graphs:
         shapes = tuple(part.shape for part in drawn.parts)
         if shapes not in self.captured:
             self.warm += 1
-            if self.warm <= WARM or shapes not in self._met or not self._has_places():
+            if self.warm <= WARM or shapes not in self._met or not self._has_places() or self._is_full():
                 self._met.add(shapes)
                 return False
+            before = torch.cuda.memory_reserved()
             self.captured[shapes] = self._capture(drawn)
+            self._taken += max(0, torch.cuda.memory_reserved() - before)
         self._take_places()
         self.captured[shapes].replay(drawn)
         return True
@@ -117,6 +125,10 @@ class Graphs:
             raise
         here.wait_stream(self._stream)
         return Graph(graph, parts)
+
+    def _is_full(self) -> bool:
+        """Whether the graphs hold as much memory as they may."""
+        return self._taken > 0 and self._taken > torch.cuda.get_device_properties().total_memory / MOST
 
     # Carried states.
 

@@ -83,6 +83,8 @@ def train(
     directories = [kind(run.directory) for run in runs]
     interruption = Interruption(budget or Budget(), ranks)
     with ExitStack() as stack:
+        if place.type == "cuda":
+            stack.enter_context(torch.cuda.device(place))  # streams and graphs are those of the current device
         stack.enter_context(forked_rng(place))
         unfinished = ranks.told(lambda: _lock_unfinished(runs, directories, stack))
         if unfinished:
