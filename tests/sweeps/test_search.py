@@ -149,6 +149,19 @@ def test_a_trial_gets_the_mean_over_seeds_once_per_update_and_may_be_pruned() ->
     assert trial.reported == [(pytest.approx(0.3), 10), (pytest.approx(0.3), 20)]
 
 
+def test_runs_that_take_turns_report_their_mean_once() -> None:
+    trial = Trial(bad_from=20)
+    first = Watch(trial, "accuracy", Silent())
+    second = first.another()
+    first.begin(["one"], 0, 100)  # type: ignore[list-item]
+    second.begin(["two"], 0, 100)  # type: ignore[list-item]
+    first.evaluated("one", {"update": 10, "validation": {"accuracy": 0.2}})  # type: ignore[arg-type]
+    assert trial.reported == []
+    second.evaluated("two", {"update": 10, "validation": {"accuracy": 0.4}})  # type: ignore[arg-type]
+    first.evaluated("one", {"update": 10, "validation": {"accuracy": 0.2}})  # type: ignore[arg-type]
+    assert trial.reported == [(pytest.approx(0.3), 10)]
+
+
 def test_a_pruned_trial_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def pruned(*_: Any) -> None:
         raise PrunedError

@@ -35,10 +35,10 @@ def graphs(monkeypatch):
         return Replayed(self)
 
     monkeypatch.setattr(Graphs, "_capture", capture)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: reserved[0])
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: SimpleNamespace(total_memory=1600))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: reserved[0])
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=1600))
     replica = SimpleNamespace(state=None, run=SimpleNamespace(config=Training(stateful=True)))
-    return Graphs(lambda batch: None, [replica])
+    return Graphs(lambda batch: None, [replica], CPU)
 
 
 def drawn(length):
@@ -77,12 +77,32 @@ def test_graphs_continue_from_the_state_of_an_update_that_was_not_captured(graph
     assert place.tolist() == [12.0, 12.0]
 
 
-def test_a_pass_starts_from_zeros(graphs):
+def test_a_model_starts_a_pass_itself(graphs):
     warmed_up(graphs)
     assert graphs.replay(drawn(1))
     graphs.replicas[0].state = None
+    assert not graphs.replay(drawn(1))
+    graphs.replicas[0].state = (torch.full((2,), 3.0),)
     assert graphs.replay(drawn(1))
-    assert graphs.replicas[0].state[0].tolist() == [2.0, 2.0]
+    assert graphs.replicas[0].state[0].tolist() == [5.0, 5.0]
+
+
+def test_a_lack_of_memory_keeps_what_is_captured(graphs, monkeypatch):
+    warmed_up(graphs)
+    assert graphs.replay(drawn(1))
+    emptied, works = [], Graphs._capture
+
+    def lacks(self, drawn):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(True))
+    monkeypatch.setattr(Graphs, "_capture", lacks)
+    for _ in range(4):
+        assert not graphs.replay(drawn(2))
+    assert len(emptied) == graph.PATIENCE
+    monkeypatch.setattr(Graphs, "_capture", works)
+    assert not graphs.replay(drawn(2))
+    assert graphs.replay(drawn(1))
 
 
 def test_nothing_is_captured_before_there_is_a_state_to_carry(graphs):

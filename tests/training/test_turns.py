@@ -1,6 +1,8 @@
 """Runs that take turns: each gives the bits that it gives alone, and all stop and resume."""
 
+import io
 import json
+import signal
 
 import pytest
 import torch
@@ -99,18 +101,22 @@ def test_a_stop_saves_every_run_at_its_own_update(tmp_path, monkeypatch, update)
 
 
 @posix
+@pytest.mark.long
 def test_a_signal_stops_all(tmp_path):
-    import signal
-
     kind = KINDS["two texts in turns"]
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    assert Child(whole, **kind).end() == 0
-    child = Child(stopped, **kind)
-    assert child.wait_for_updates(7)
-    child.strike(signal.SIGTERM)
-    assert child.end() in (143, 0)
+    assert Child(tmp_path / "whole", **kind).end() == 0
+    for attempt in range(4):  # on a busy machine the signal may come too late
+        stopped = tmp_path / f"stopped {attempt}"
+        child = Child(stopped, **kind)
+        assert child.wait_for_updates(3)
+        child.strike(signal.SIGTERM)
+        code = child.end()
+        if code == 143:
+            break
+    assert code == 143
+    assert len(list(stopped.glob("*/checkpoints/interrupted.safetensors"))) == 2
     assert Child(stopped, **kind).end() == 0
-    assert content(stopped) == content(whole)
+    assert content(stopped) == content(tmp_path / "whole")
 
 
 def test_a_run_that_has_ended_is_not_trained_again_beside_one_that_has_not(tmp_path):
@@ -132,8 +138,6 @@ def test_time_to_save_is_reserved_for_every_loop():
 
 
 def test_every_loop_has_a_progress_bar(tmp_path, monkeypatch):
-    import io
-
     from rich import console
 
     class Terminal(console.Console):
@@ -175,6 +179,103 @@ def test_metrics_of_runs_in_turns_are_their_own(tmp_path):
     )
     assert [line["update"] for line in one] == [line["update"] for line in other]
     assert all(a["train"]["loss"] != b["train"]["loss"] for a, b in zip(one, other, strict=True))
+
+
+def test_a_cpu_needs_no_cuda_and_no_other_accelerator(tmp_path, monkeypatch):
+    def initialised():
+        raise AssertionError("CUDA was initialised")
+
+    monkeypatch.setattr(torch.cuda, "_lazy_init", initialised)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    train(texts(tmp_path, epochs=1))
+
+
+def test_all_runs_have_begun_before_one_is_evaluated(tmp_path, monkeypatch):
+    def wanted(self, work):  # stops before the first evaluation
+        return work == "evaluation"
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Interruption, "wanted", wanted)
+        with pytest.raises(Stopped):
+            train(texts(tmp_path), budget=Budget(1e6))
+    seen = []
+
+    class Noting(Silent):
+        def begin(self, runs, update, total):
+            seen.append("begin")
+
+        def evaluated(self, run, line):
+            seen.append("evaluated")
+
+    train(texts(tmp_path), progress=Noting())
+    assert seen[:3] == ["begin", "begin", "evaluated"]
+
+
+def test_every_run_resumes_with_the_threads_it_was_started_with(tmp_path, monkeypatch):
+    def wanted(self, work):
+        return work == "evaluation"
+
+    first, second = texts(tmp_path)
+    torch.set_num_threads(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Interruption, "wanted", wanted)
+        with pytest.raises(Stopped):
+            train([second], budget=Budget(1e6))
+    torch.set_num_threads(1)
+    counts = {}
+
+    class Counting(Silent):
+        def evaluated(self, run, line):
+            counts.setdefault(run.seed, set()).add(torch.get_num_threads())
+
+    train([first, second], progress=Counting())
+    assert counts == {1: {1}, 2: {2}}
+    assert torch.get_num_threads() == 1
+
+
+def test_a_display_of_its_own_kind_shows_every_run(tmp_path):
+    seen = []
+
+    class Own(Progress):
+        def evaluated(self, run, line):
+            seen.append(run.seed)
+
+    with Own() as progress:
+        train(texts(tmp_path, epochs=1), progress=progress)
+    assert sorted(seen) == [1, 2]
+
+
+class Stopping:
+    """A loop that counts how often it is stopped."""
+
+    def __init__(self, error=None, fails=None):
+        self.error, self.fails, self.stopped = error, fails, 0
+
+    def updates(self):
+        yield
+        if self.error is not None:
+            raise self.error
+
+    def stop(self):
+        self.stopped += 1
+        if self.fails is not None:
+            raise self.fails
+
+
+def test_all_others_save_even_if_one_of_them_cannot():
+    full = OSError("disk full")
+    loops = [Stopping(Stopped("", 0)), Stopping(fails=full), Stopping()]
+    with pytest.raises(OSError, match="disk full"):
+        take_turns([lambda loop=loop: loop for loop in loops], torch.device("cpu"))
+    assert [loop.stopped for loop in loops] == [0, 1, 1]
+
+
+def test_an_error_in_one_saves_the_others():
+    loops = [Stopping(RuntimeError("broken")), Stopping()]
+    with pytest.raises(RuntimeError, match=r"^broken$"):
+        take_turns([lambda loop=loop: loop for loop in loops], torch.device("cpu"))
+    assert [loop.stopped for loop in loops] == [0, 1]
 
 
 def test_loops_take_turns_until_the_last_has_ended():

@@ -21,6 +21,7 @@ from ..tasks.base import Split
 from ..tasks.streams import Chunks, Stream
 from ..training import Optimiser, Run, Training
 from ..training.loop import Loop
+from ..training.turns import on, own_streams
 from . import language
 from .language import STEPS, TextShape
 from .program import elapsed
@@ -83,11 +84,10 @@ def language_turns(device: torch.device, say: Say, units: int = 1150, vector: in
 
 def turns_on(corpus: TextShape, device: torch.device, units: int, vector: int, folder: Path) -> Iterator[LanguageTurns]:
     """Measure every number of models on one text."""
-    # Streams as in training/turns.py: every loop is made on its own.
-    streams = [torch.cuda.Stream(device) if device.type == "cuda" else None for _ in range(max(COUNTS))]  # type: ignore[no-untyped-call]
+    streams = own_streams(device, max(COUNTS))
     loops = []
     for number, stream in enumerate(streams):
-        with torch.cuda.stream(stream):
+        with on(stream):
             loops.append(loop_on(corpus, device, units, vector, folder / str(number)))
     found: dict[bool, dict[int, list[float]]] = {}
     for replayed in (False, True):
@@ -119,7 +119,7 @@ def turns_on(corpus: TextShape, device: torch.device, units: int, vector: int, f
 def take_turns(loops: Sequence[Loop], streams: Sequence[torch.cuda.Stream | None]) -> None:
     """An update of every loop."""
     for loop, stream in zip(loops, streams, strict=True):
-        with torch.cuda.stream(stream):
+        with on(stream):
             if loop.timetable.evaluates(loop.at.update):  # the loss buffer is full: reset it, as an evaluation would
                 loop.at.evaluated = loop.at.update
             loop.update()

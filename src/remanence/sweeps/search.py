@@ -7,6 +7,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
 import time
@@ -87,7 +88,13 @@ class Watch(Silent):
         self.trial, self.score, self.others = trial, score, others
         self.runs: list[Run] = []
         self.seen: dict[int, list[float]] = {}
-        self.told = -1
+        self.told = [-1]
+        """The last update that was reported. As `runs` and `seen`, it is shared with further displays."""
+
+    def another(self) -> Watch:
+        beside = copy.copy(self)
+        beside.others = self.others.another()
+        return beside
 
     def begin(self, runs: Sequence[Run], update: int, total: int) -> None:
         self.runs += runs
@@ -100,9 +107,9 @@ class Watch(Silent):
             return
         found = self.seen.setdefault(update, [])
         found.append(float(value))
-        if len(found) < len(self.runs) or update <= self.told:
+        if len(found) < len(self.runs) or update <= self.told[0]:
             return
-        self.told = update
+        self.told[0] = update
         self.trial.report(statistics.fmean(found), update)
         if self.trial.should_prune():
             raise PrunedError

@@ -74,7 +74,9 @@ def do(sweep: Sweep, unit: Unit, device: str, owner: str, progress: Silent, budg
 
 def carry_out(sweep: Sweep, unit: Unit, device: str, progress: Silent, budget: Budget | None) -> None:
     """Run the unit as `remanence run` does."""
-    way = Way(sweep.out(unit), device_named(device), budget or Budget(), len(unit.seeds) or None, progress)
+    in_turns = any(model.training.jitter for model in unit.experiment.models.values())
+    together = sweep.together if in_turns else len(unit.seeds) or None
+    way = Way(sweep.out(unit), device_named(device), budget or Budget(), together, progress)
     if unit.model:
         train_models(unit.experiment, way, [unit.model], list(unit.seeds))
     else:

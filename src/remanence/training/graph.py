@@ -28,6 +28,8 @@ when it is met for the second time."""
 MOST = 8
 """New shapes are captured until graphs hold one in so many parts of the memory: the allocator cannot free theirs, and
 every batch longer than all before needs more."""
+PATIENCE = 2
+"""Captures that may lack memory before no more are tried."""
 
 
 def can_capture(config: Training, population: Population) -> bool:
@@ -58,10 +60,18 @@ class Graphs:
         work: Function to capture; its only input is a batch. It may update the carried states of replicas and draw from
             the random numbers of a single replica.
         replicas: The replicas.
+        device: Device of the replicas.
+        before: Graphs that these replace; they capture on the same stream, because torch has only 32.
     """
 
-    def __init__(self, work: Callable[[Batch], None], replicas: list[Replica]) -> None:
-        self.work, self.replicas = work, replicas
+    def __init__(
+        self,
+        work: Callable[[Batch], None],
+        replicas: list[Replica],
+        device: torch.device,
+        before: Graphs | None = None,
+    ) -> None:
+        self.work, self.replicas, self._device = work, replicas, device
         self.captured: dict[tuple[torch.Size, ...], Graph] = {}
         self.warm = 0
         self._met: set[tuple[torch.Size, ...]] = set()
@@ -69,7 +79,9 @@ class Graphs:
         """Memory of all graphs: only what is copied out of it is needed after a replay."""
         self._taken = 0
         """Its size in bytes."""
-        self._stream: torch.cuda.Stream | None = None
+        self._lacked = 0
+        """Captures for which there was not enough memory."""
+        self._stream: torch.cuda.Stream | None = None if before is None else before._stream
         self._places: list[Any] = []
         """The carried states of all replicas, where graphs read and write them."""
 
@@ -82,22 +94,30 @@ class Graphs:
         shapes = tuple(part.shape for part in drawn.parts)
         if shapes not in self.captured:
             self.warm += 1
-            if self.warm <= WARM or shapes not in self._met or not self._has_places() or self._is_full():
+            if self.warm <= WARM or shapes not in self._met or not self._has_states() or self._is_full():
                 self._met.add(shapes)
                 return False
-            before = torch.cuda.memory_reserved()
-            self.captured[shapes] = self._capture(drawn)
-            self._taken += max(0, torch.cuda.memory_reserved() - before)
+            before = torch.cuda.memory_reserved(self._device)
+            try:
+                self.captured[shapes] = self._capture(drawn)
+            except torch.OutOfMemoryError:  # an update that is not captured can use what the allocator keeps
+                torch.cuda.empty_cache()
+                self._lacked += 1
+                return False
+            self._taken += max(0, torch.cuda.memory_reserved(self._device) - before)
+        elif not self._has_states():
+            return False
         self._take_places()
         self.captured[shapes].replay(drawn)
         return True
 
     def _capture(self, drawn: Drawn) -> Graph:
         parts = tuple(part.clone() for part in drawn.parts)
-        here = torch.cuda.current_stream()
-        if self._stream is None:
+        here = torch.cuda.current_stream(self._device)
+        if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-            self._stream = torch.cuda.Stream(here.device)  # type: ignore[no-untyped-call]
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         self._take_places()
         self._stream.wait_stream(here)
         noise = [replica.noise for replica in self.replicas]
@@ -128,25 +148,26 @@ class Graphs:
 
     def _is_full(self) -> bool:
         """Whether the graphs hold as much memory as they may."""
-        return self._taken > 0 and self._taken > torch.cuda.get_device_properties().total_memory / MOST
+        if self._lacked >= PATIENCE:
+            return True
+        return self._taken > 0 and self._taken > torch.cuda.get_device_properties(self._device).total_memory / MOST
 
     # Carried states.
 
-    def _has_places(self) -> bool:
-        """Whether there are places for carried states; they are made from the first states that are carried."""
-        if not self._places and all(replica.state is not None for replica in self.replicas):
+    def _has_states(self) -> bool:
+        """Whether carried states exist, and places for them. A model starts a pass itself, perhaps as it learned."""
+        if not any(replica.run.config.stateful for replica in self.replicas):
+            return True
+        if any(replica.state is None for replica in self.replicas):
+            return False
+        if not self._places:
             self._places = [each(Tensor.clone, replica.state) for replica in self.replicas]
-        return bool(self._places) or not self._carry()
-
-    def _carry(self) -> bool:
-        return any(replica.run.config.stateful for replica in self.replicas)
+        return True
 
     def _take_places(self) -> None:
-        """Put the carried states where graphs read them; zeros at the start of a text."""
+        """Put the carried states where graphs read them."""
         for replica, place in zip(self.replicas, self._places, strict=bool(self._places)):
-            if replica.state is None:
-                each(Tensor.zero_, place)
-            elif replica.state is not place:
+            if replica.state is not place:
                 _copy(replica.state, place)
             replica.state = place
 

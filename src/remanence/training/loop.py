@@ -12,6 +12,7 @@ update.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
@@ -92,7 +93,6 @@ def train(
                 raise interruption.stop("before training started")
             left = [runs[number] for number in unfinished]
             folders = [directories[number] for number in unfinished]
-            stack.enter_context(machine.threads(ranks.told(lambda: folders[0].threads)))
             stacked = stacks(left)
             ranks.told(lambda: _start(left, folders, machine.describe(place, ranks, len(stacked)), progress.say))
             stack.enter_context(interruption.listening())
@@ -103,7 +103,7 @@ def train(
             def start(numbers: Sequence[int], timetable: Timetable, update: int) -> Loop:
                 replicas = ranks.alike(lambda: [Replica(left[n], folders[n], place, sources[n]) for n in numbers])
                 choose_engines(replicas, engine, progress.say, ranks)
-                return Loop(replicas, timetable, place, update, interruption, progress.another(), loggers)
+                return Loop(replicas, timetable, place, update, interruption, next(displays), loggers)
 
             def starts_of(numbers: Sequence[int]) -> Iterator[Callable[[], Loop]]:
                 timetable = ranks.alike(lambda: Timetable.of(left[numbers[0]].config, sources[numbers[0]]))
@@ -112,9 +112,15 @@ def train(
                 for update, group in ranks.told(lambda: resume.groups(own, timetable, progress.say)):
                     yield partial(start, [numbers[n] for n in group], timetable, update)
 
-            starts = [one for numbers in stacked for one in starts_of(numbers)]
-            interruption.loops = len(starts)
-            take_turns(starts, place)
+            displays = itertools.chain([progress], (progress.another() for _ in itertools.count()))
+            threads = ranks.told(lambda: [folder.threads for folder in folders])
+            counts = [threads[numbers[0] if place.type == "cpu" else 0] for numbers in stacked]
+            for count in dict.fromkeys(counts):  # usually one: all were started with as many threads
+                with machine.threads(count):
+                    alike = [numbers for numbers, own in zip(stacked, counts, strict=True) if own == count]
+                    starts = [one for numbers in alike for one in starts_of(numbers)]
+                    interruption.loops = len(starts)
+                    take_turns(starts, place)
     if interruption.signalled():  # too late to stop anything here, but the caller may have more to do
         raise interruption.stop("after all of these runs had ended")
     return ranks.told(lambda: [_result(directory) for directory in directories])
@@ -177,6 +183,7 @@ class Loop:
         for replica in self.population.replicas:
             replica.directory.time(what="start", update=at.update)
         try:
+            yield  # all that take turns have begun before one is evaluated
             while self.population.replicas:
                 evaluates = timetable.evaluates(at.update) and at.evaluated < at.update
                 saves = timetable.saves(at.update) and at.saved < at.update
@@ -270,7 +277,9 @@ class Loop:
         """No graphs yet, for the replicas of the population; None if its updates cannot be captured."""
         self.steps_in_graphs = has_constant_lr(self.config)
         work = self.learn if self.steps_in_graphs else self.differentiate
-        return Graphs(work, self.population.replicas) if can_capture(self.config, self.population) else None
+        if not can_capture(self.config, self.population):
+            return None
+        return Graphs(work, self.population.replicas, self.population.device, getattr(self, "graphs", None))
 
     def replayed(self, drawn: Drawn) -> bool:
         """Replay a captured graph, if there is one for such a batch or one can be captured now."""

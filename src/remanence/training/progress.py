@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from collections.abc import Sequence
@@ -120,9 +121,7 @@ class Progress(Silent):
             self._bars = None
 
     def another(self) -> Progress:
-        beside = Progress()
-        beside._bars = self._bars
-        return beside
+        return copy.copy(self)
 
     def say(self, message: str) -> None:
         if self._bars is None:

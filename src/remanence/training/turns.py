@@ -8,12 +8,16 @@ own CUDA stream, their kernels run at the same time. Every run still does exactl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
 
 from .interruption import Stopped
+
+STREAMS = 8
+"""Most streams: torch has 32, which graphs use too. Loops that share one wait for each other."""
 
 
 class Turns(Protocol):
@@ -36,17 +40,30 @@ def take_turns(starts: Sequence[Callable[[], Turns]], device: torch.device) -> N
     Raises:
         Stopped: One of them had to stop. All have saved everything.
     """
-    waiting = deque(_Seat(start, _stream(device) if len(starts) > 1 else None) for start in starts)
+    streams = own_streams(device, len(starts))
+    waiting = deque(_Seat(start, stream) for start, stream in zip(starts, streams, strict=True))
     while waiting:
         seat = waiting.popleft()
         try:
             ended = seat.take_turn()
-        except Stopped:
-            for other in waiting:
-                other.stop()
+        except Exception as error:
+            lost = _stop(waiting)
+            if lost is not None and isinstance(error, Stopped):
+                raise lost from None  # not everything is saved
             raise
         if not ended:
             waiting.append(seat)
+
+
+def _stop(seats: Iterable[_Seat]) -> Exception | None:
+    """Let all save everything; the first error if some could not."""
+    first = None
+    for seat in seats:
+        try:
+            seat.stop()
+        except Exception as error:
+            first = first or error
+    return first
 
 
 class _Seat:
@@ -54,13 +71,13 @@ class _Seat:
 
     def __init__(self, start: Callable[[], Turns], stream: torch.cuda.Stream | None) -> None:
         self.stream = stream
-        with torch.cuda.stream(stream):
+        with on(stream):
             self.loop = start()
         self.turns = self.loop.updates()
 
     def take_turn(self) -> bool:
         """Do one update, with what comes before it; returns whether the loop has ended."""
-        with torch.cuda.stream(self.stream):
+        with on(self.stream):
             try:
                 next(self.turns)
             except StopIteration:
@@ -69,15 +86,21 @@ class _Seat:
 
     def stop(self) -> None:
         """Save everything, because another loop was stopped."""
-        with torch.cuda.stream(self.stream):
+        with on(self.stream):
             self.loop.stop()
             self.turns.close()
 
 
-def _stream(device: torch.device) -> torch.cuda.Stream | None:
-    """A new stream that begins when the work of the current one is done; None on a CPU."""
-    if device.type != "cuda":
-        return None
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream(device))
-    return stream
+def own_streams(device: torch.device, count: int) -> list[torch.cuda.Stream | None]:
+    """New streams, which begin when the work of the current one is done; None on a CPU and for one loop alone."""
+    if device.type != "cuda" or count < 2:
+        return [None] * count
+    streams = [torch.cuda.Stream(device) for _ in range(min(count, STREAMS))]  # type: ignore[no-untyped-call]
+    for stream in streams:
+        stream.wait_stream(torch.cuda.current_stream(device))
+    return [streams[number % STREAMS] for number in range(count)]
+
+
+def on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
+    """Work on this stream. `torch.cuda.stream(None)` would initialise CUDA."""
+    return nullcontext() if stream is None else torch.cuda.stream(stream)
