@@ -79,7 +79,7 @@ def test_every_model_does_its_updates_in_turn(small, tmp_path):
     (corpus,) = language.CORPORA
     loops = [turns.loop_on(corpus, CPU, 6, 4, tmp_path / name) for name in "ab"]
     for _ in range(3):
-        turns.take_turns(loops, [None, None])
+        turns.advance_all(loops, [None, None])
     assert [loop.at.update for loop in loops] == [3, 3]
 
 

@@ -7,8 +7,7 @@ import pytest
 from killable import KINDS, Child, posix
 from small_runs import CONFIG, content, run
 
-from remanence.training import Budget, Stopped, train
-from remanence.training.interruption import Interruption
+from remanence.training import train
 
 ROUNDS = 60
 """A run is stopped at most so often; each round gets further, or tests would not end."""
@@ -130,19 +129,10 @@ def test_a_second_process_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("update", [1, 4, 7, 11])
-def test_a_stop_in_the_middle_saves_that_very_update_and_resumes_to_the_same_bits(tmp_path, monkeypatch, update):
+def test_a_stop_in_the_middle_saves_that_very_update_and_resumes_to_the_same_bits(tmp_path, train_until_update, update):
     whole, stopped = run(tmp_path / "whole"), run(tmp_path / "stopped")
     train([whole])
-
-    def wanted(self, work):
-        counted.append(work)
-        return counted.count("update") > update
-
-    counted = []
-    with monkeypatch.context() as patch:
-        patch.setattr(Interruption, "wanted", wanted)
-        with pytest.raises(Stopped):
-            train([stopped], budget=Budget(1e6))
+    train_until_update(update, [stopped])
     names = {path.name for path in (stopped.directory / "checkpoints").glob("*.safetensors")}
     at_checkpoint = update - 1 if (update - 1) % CONFIG.evaluate_every == 0 and update > 1 else None
     assert ("interrupted.safetensors" in names) == (update > 1 and at_checkpoint is None)

@@ -1,6 +1,5 @@
 """Progress displays and loggers."""
 
-import io
 import sys
 import types
 
@@ -11,19 +10,10 @@ from remanence.training import Progress, loggers, train
 from remanence.training.progress import title
 
 
-def test_live_progress_shows_loss_goal_speed_and_results(tmp_path, monkeypatch):
-    from rich import console
-
-    class Terminal(console.Console):
-        def __init__(self, **keywords):
-            super().__init__(file=stream, force_terminal=True, width=160)
-
-    stream = io.StringIO()
-    monkeypatch.setattr(console, "Console", Terminal)
-    monkeypatch.setattr("remanence.training.progress.EVERY", 0.0)
+def test_live_progress_shows_loss_goal_speed_and_results(tmp_path, terminal):
     with Progress() as progress:
         train([run(tmp_path, seed, epochs=1) for seed in (1, 2, 3)], progress=progress)
-    shown = stream.getvalue()
+    shown = terminal.getvalue()
     for words in (
         "test/copy plstm seeds 1-3",
         "loss ",

@@ -1,6 +1,5 @@
 """Runs that take turns: each gives the bits that it gives alone, and all stop and resume."""
 
-import io
 import json
 import signal
 
@@ -78,18 +77,9 @@ def test_a_run_that_ends_leaves_and_the_others_continue(tmp_path):
 
 
 @pytest.mark.parametrize("update", [1, 2, 5, 8, 13])
-def test_a_stop_saves_every_run_at_its_own_update(tmp_path, monkeypatch, update):
+def test_a_stop_saves_every_run_at_its_own_update(tmp_path, train_until_update, update):
     train(texts(tmp_path / "whole"))
-
-    def wanted(self, work):
-        counted.append(work)
-        return counted.count("update") > update
-
-    counted = []
-    with monkeypatch.context() as patch:
-        patch.setattr(Interruption, "wanted", wanted)
-        with pytest.raises(Stopped):
-            train(texts(tmp_path / "stopped"), budget=Budget(1e6))
+    train_until_update(update, texts(tmp_path / "stopped"))
     order = Order()
     train(texts(tmp_path / "stopped"), progress=order)
     first = {}
@@ -137,19 +127,10 @@ def test_time_to_save_is_reserved_for_every_loop():
     assert interruption.wanted("update")
 
 
-def test_every_loop_has_a_progress_bar(tmp_path, monkeypatch):
-    from rich import console
-
-    class Terminal(console.Console):
-        def __init__(self, **keywords):
-            super().__init__(file=stream, force_terminal=True, width=160)
-
-    stream = io.StringIO()
-    monkeypatch.setattr(console, "Console", Terminal)
-    monkeypatch.setattr("remanence.training.progress.EVERY", 0.0)
+def test_every_loop_has_a_progress_bar(tmp_path, terminal):
     with Progress() as progress:
         train(texts(tmp_path, epochs=1), progress=progress)
-    last = stream.getvalue().rpartition("updates/s")[0].splitlines()[-2:]
+    last = terminal.getvalue().rpartition("updates/s")[0].splitlines()[-2:]
     bars = [line for line in last if "━" in line]
     assert [seed for seed in (1, 2) for line in bars if f"test/words mts seed {seed} " in line] == [1, 2], last
 
@@ -191,14 +172,12 @@ def test_a_cpu_needs_no_cuda_and_no_other_accelerator(tmp_path, monkeypatch):
     train(texts(tmp_path, epochs=1))
 
 
-def test_all_runs_have_begun_before_one_is_evaluated(tmp_path, monkeypatch):
-    def wanted(self, work):  # stops before the first evaluation
-        return work == "evaluation"
+def before_evaluation(work):
+    return work == "evaluation"
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Interruption, "wanted", wanted)
-        with pytest.raises(Stopped):
-            train(texts(tmp_path), budget=Budget(1e6))
+
+def test_all_runs_have_begun_before_one_is_evaluated(tmp_path, train_until):
+    train_until(before_evaluation, texts(tmp_path))
     seen = []
 
     class Noting(Silent):
@@ -212,16 +191,10 @@ def test_all_runs_have_begun_before_one_is_evaluated(tmp_path, monkeypatch):
     assert seen[:3] == ["begin", "begin", "evaluated"]
 
 
-def test_every_run_resumes_with_the_threads_it_was_started_with(tmp_path, monkeypatch):
-    def wanted(self, work):
-        return work == "evaluation"
-
+def test_every_run_resumes_with_the_threads_it_was_started_with(tmp_path, train_until):
     first, second = texts(tmp_path)
     torch.set_num_threads(2)
-    with monkeypatch.context() as patch:
-        patch.setattr(Interruption, "wanted", wanted)
-        with pytest.raises(Stopped):
-            train([second], budget=Budget(1e6))
+    train_until(before_evaluation, [second])
     torch.set_num_threads(1)
     counts = {}
 

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -158,11 +159,11 @@ def whole_update(setting: Setting, layer: str, device: torch.device, count: int,
         Run(folder / str(seed), "bench", layer, seed, setting.task, lambda: model(setting, layer), config, {})
         for seed in range(1, count + 1)
     ]
-    loop = Loop.alone(runs, device)
+    return partial(advance, Loop.alone(runs, device))
 
-    def update() -> None:
-        if loop.timetable.evaluates(loop.at.update):  # the loss buffer is full: reset it, as an evaluation would
-            loop.at.evaluated = loop.at.update
-        loop.update()
 
-    return update
+def advance(loop: Loop) -> None:
+    """An update without evaluations."""
+    if loop.timetable.evaluates(loop.at.update):  # the loss buffer is full: reset it, as an evaluation would
+        loop.at.evaluated = loop.at.update
+    loop.update()

@@ -7,7 +7,7 @@ backward, clipping, optimiser. They are measured once as they are, and once repl
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,8 @@ from ..training.loop import Loop
 from ..training.turns import on, own_streams
 from . import language
 from .language import STEPS, TextShape
-from .program import elapsed
+from .measure import Call
+from .program import advance, elapsed
 from .timings import Say
 
 MODEL = "mts"
@@ -89,40 +90,34 @@ def turns_on(corpus: TextShape, device: torch.device, units: int, vector: int, f
     for number, stream in enumerate(streams):
         with on(stream):
             loops.append(loop_on(corpus, device, units, vector, folder / str(number)))
-    found: dict[bool, dict[int, list[float]]] = {}
-    for replayed in (False, True):
-        graphs = [loop.graphs for loop in loops]
-        if not replayed:
-            for loop in loops:
-                loop.graphs = None
-        calls = {count: partial(take_turns, loops[:count], streams[:count]) for count in COUNTS}
-        for _ in range(WARM if replayed else 3):
-            calls[max(COUNTS)]()
-        times: dict[int, list[float]] = {count: [] for count in COUNTS}
-        for _ in range(ROUNDS):
-            for count, call in calls.items():
-                times[count].append(elapsed(call, UPDATES, device) / count)
-        found[replayed] = times
-        for loop, own in zip(loops, graphs, strict=True):
-            loop.graphs = own
+    calls = {count: partial(advance_all, loops[:count], streams[:count]) for count in COUNTS}
+    graphs = [loop.graphs for loop in loops]
+    for loop in loops:
+        loop.graphs = None
+    launched = update_times(calls, 3, device)
+    for loop, own in zip(loops, graphs, strict=True):
+        loop.graphs = own
+    replayed = update_times(calls, WARM, device)
     for count in COUNTS:
-        yield LanguageTurns(
-            corpus.name,
-            MODEL,
-            count,
-            update_ms=median(found[True][count]),
-            alone_ms=median(found[True][1]),
-            launched_ms=median(found[False][count]),
-        )
+        yield LanguageTurns(corpus.name, MODEL, count, replayed[count], replayed[1], launched[count])
 
 
-def take_turns(loops: Sequence[Loop], streams: Sequence[torch.cuda.Stream | None]) -> None:
+def update_times(calls: Mapping[int, Call], warm: int, device: torch.device) -> dict[int, float]:
+    """Milliseconds of an update of one model, by the number of models in turns, after some updates of all."""
+    for _ in range(warm):
+        calls[max(calls)]()
+    times: dict[int, list[float]] = {count: [] for count in calls}
+    for _ in range(ROUNDS):
+        for count, call in calls.items():
+            times[count].append(elapsed(call, UPDATES, device) / count)
+    return {count: median(values) for count, values in times.items()}
+
+
+def advance_all(loops: Sequence[Loop], streams: Sequence[torch.cuda.Stream | None]) -> None:
     """An update of every loop."""
     for loop, stream in zip(loops, streams, strict=True):
         with on(stream):
-            if loop.timetable.evaluates(loop.at.update):  # the loss buffer is full: reset it, as an evaluation would
-                loop.at.evaluated = loop.at.update
-            loop.update()
+            advance(loop)
 
 
 def loop_on(corpus: TextShape, device: torch.device, units: int, vector: int, folder: Path) -> Loop:
