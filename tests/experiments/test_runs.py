@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from remanence.experiments import Way, find, load_model, plan, results, run
 from remanence.experiments.models import build_model
-from remanence.experiments.runs import TURNS, evenly
+from remanence.experiments.runs import NARROW, TURNS, evenly
 from remanence.experiments.schema import ReportedNumber
 from remanence.experiments.sections import gather
 from remanence.table import Table, mean_and_std
@@ -52,29 +52,43 @@ def test_seeds_go_side_by_side_on_a_gpu_and_alone_on_a_cpu(tmp_path):
     runs = plan(tiny(), tmp_path, ["plstm"], range(5))["plstm"]
 
     def sizes(device, together=None):
-        return [len(part) for part in Way(tmp_path, torch.device(device), together=together).batches([runs])]
+        return [len(part) for part, _ in Way(tmp_path, torch.device(device), together=together).batches([runs])]
 
     assert (sizes("cpu"), sizes("cuda"), sizes("cpu", 2), sizes("cuda", 3)) == ([1] * 5, [5], [2, 2, 1], [3, 2])
+
+
+def names_of(runs):
+    return [f"{one.model_name} {one.seed}" for one in runs]
+
+
+def test_models_that_leave_much_of_a_gpu_idle_take_turns(tmp_path):
+    def groups(hidden, device="cuda", **keywords):
+        models = plan(tiny(f"model.hidden_size={hidden}", "train.batch=32"), tmp_path, [], [1, 2]).values()
+        return [
+            (names_of(part), turns) for part, turns in Way(tmp_path, torch.device(device), **keywords).batches(models)
+        ]
+
+    stacks = [[f"{model} {seed}" for seed in (1, 2)] for model in ("lstm", "lstm-chrono", "plstm")]
+    one_by_one = [(stack, 1) for stack in stacks]
+    assert groups(NARROW // 64) == [([name for stack in stacks for name in stack], TURNS)]
+    assert groups(NARROW // 64 + 1) == groups(8, together=2) == groups(8, ranks=Ranks(size=2)) == one_by_one
+    assert groups(8, device="cpu") == [([name], 1) for stack in stacks for name in stack]
 
 
 def test_language_models_of_one_seed_take_turns_on_a_gpu(tmp_path):
     groups = plan(find("mts/ptb", "smoke"), tmp_path, [], [1, 2, 3])
 
-    def names(device, together=None, ranks=None):
+    def groups_of(device, together=None, ranks=None, models=None):
         way = Way(tmp_path, torch.device(device), together=together, ranks=ranks or Ranks())
-        return [[f"{one.model_name} {one.seed}" for one in part] for part in way.batches(list(groups.values()))]
+        return [(names_of(part), turns) for part, turns in way.batches(models or groups.values())]
 
     in_order = [f"{model} {seed}" for seed in (1, 2, 3) for model in ("baseline", "mts")]
-    assert names("cuda", 2) == [in_order[:2], in_order[2:4], in_order[4:]]
-    assert [len(part) for part in names("cuda")] == [TURNS] * (6 // TURNS)
-    assert names("cpu") == names("cuda", ranks=Ranks(size=2)) == [[name] for name in in_order]
-    wide = plan(find("mts/wt2", "smoke", ["train.batch=80"]), tmp_path, ["mts"], [1, 2])
-    groups_of = Way(tmp_path, torch.device("cuda")).batches([*groups.values(), *wide.values()])
-    assert [len(part) for part in groups_of] == [TURNS] * (6 // TURNS) + [1, 1]
-    ended = groups["mts"][2].directory
-    ended.mkdir(parents=True)
-    (ended / "result.json").write_text("{}")
-    assert names("cuda", 6) == [["mts 3", *in_order[:-1]]]
+    assert groups_of("cuda") == [(in_order, TURNS)]
+    assert groups_of("cuda", 2) == [(in_order, 2)]
+    assert groups_of("cpu") == groups_of("cuda", ranks=Ranks(size=2)) == [([name], 1) for name in in_order]
+    wide = plan(find("mts/wt2", "smoke", [f"train.batch={NARROW}"]), tmp_path, ["mts"], [1, 2])
+    both = groups_of("cuda", models=[*groups.values(), *wide.values()])
+    assert both == [(in_order, TURNS), (["mts 1"], 1), (["mts 2"], 1)]
 
 
 @given(st.integers(0, 40), st.integers(1, 12))

@@ -172,11 +172,14 @@ def test_texts_in_turns_have_streams_of_their_own_and_the_bits_that_they_have_al
     assert content(tmp_path / "turns") == content(tmp_path / "alone")
 
 
-def test_captured_models_take_turns_and_keep_their_bits(tmp_path):
+@pytest.mark.parametrize("at_once", [2, None])
+def test_captured_models_take_turns_and_keep_their_bits(tmp_path, at_once):
+    models = ("plstm", "lstm", "fast")
+
     def runs(folder, model):
         return [run(folder / model, seed, model=model) for seed in (1, 2)]
 
-    for model in ("plstm", "lstm"):
+    for model in models:
         train(runs(tmp_path / "alone", model), device="cuda")
-    train([*runs(tmp_path / "turns", "plstm"), *runs(tmp_path / "turns", "lstm")], device="cuda")
+    train([one for model in models for one in runs(tmp_path / "turns", model)], device="cuda", at_once=at_once)
     assert content(tmp_path / "turns") == content(tmp_path / "alone")

@@ -251,6 +251,44 @@ def test_an_error_in_one_saves_the_others():
     assert [loop.stopped for loop in loops] == [0, 1]
 
 
+def test_the_next_loop_starts_when_one_ends():
+    seen = []
+
+    class Loop:
+        def __init__(self, name, count):
+            self.name, self.count = name, count
+            seen.append(f"{name} starts")
+
+        def updates(self):
+            for number in range(self.count):
+                seen.append(f"{self.name}{number}")
+                yield
+
+    counts = {"a": 1, "b": 3, "c": 1, "d": 1}
+    starts = [lambda name=name, count=count: Loop(name, count) for name, count in counts.items()]
+    take_turns(starts, torch.device("cpu"), 2)
+    assert seen == ["a starts", "a0", "b starts", "b0", "c starts", "c0", "b1", "d starts", "d0", "b2"]
+
+
+def test_all_that_began_save_if_one_cannot_start():
+    def fails():
+        raise RuntimeError("no memory")
+
+    loops = [Stopping(), Stopping()]
+    with pytest.raises(RuntimeError, match=r"^no memory$"):
+        take_turns([*(lambda loop=loop: loop for loop in loops), fails], torch.device("cpu"))
+    assert [loop.stopped for loop in loops] == [1, 1]
+
+
+def test_two_at_once_give_the_files_that_all_at_once_give(tmp_path):
+    seeds = (1, 2, 3)
+    order = Order()
+    train(texts(tmp_path / "two", seeds, epochs=1), progress=order, at_once=2)
+    train(texts(tmp_path / "all", seeds, epochs=1))
+    assert content(tmp_path / "two") == content(tmp_path / "all")
+    assert len({name for name, _ in order.found[:10]}) == 2
+
+
 def test_loops_take_turns_until_the_last_has_ended():
     done = []
 

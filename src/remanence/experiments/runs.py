@@ -29,9 +29,9 @@ from .registry import find
 from .schema import Experiment
 
 TURNS = 3
-"""Runs that take turns on a GPU, if there is no other request."""
-NARROW = 32
-"""Most sequences of a batch for that: a recurrence of more fills the GPU alone."""
+"""Models that take turns on a GPU, if there is no other request."""
+NARROW = 2**16
+"""Most values in a step of a recurrence for that, sequences times units: one with more fills the GPU alone."""
 
 
 @dataclass
@@ -45,8 +45,8 @@ class Way:
     budget: Budget = field(default_factory=Budget)
     """Time limit."""
     together: int | None = None
-    """Number of runs trained at once. None for one on a CPU; on a GPU for all seeds of a model, or, if runs take turns,
-    for `TURNS` of any models with batches of at most `NARROW` sequences."""
+    """Number of runs trained at once. None for one on a CPU; on a GPU for all seeds of a model, and for `TURNS` such
+    models if each leaves much of the GPU idle."""
     progress: Silent = field(default_factory=Silent)
     """Progress display."""
     loggers: Sequence[Any] = ()
@@ -56,23 +56,34 @@ class Way:
     engine: str | None = None
     """Engine of the models; None for the engine that a run started with, or the fastest."""
 
-    def batches(self, models: Iterable[Sequence[Run]]) -> Iterator[Sequence[Run]]:
-        """Split the runs of some models into groups that train at once.
+    def batches(self, models: Iterable[Sequence[Run]]) -> Iterator[tuple[Sequence[Run], int]]:
+        """Split the runs of some models into groups that train at once, each with the most stacks that take turns.
 
-        Seeds of a model are stacked. Runs with chunks of random lengths take turns, whatever their model; those of one
-        seed are neighbours, so that models that are to be compared have been trained equally long whenever it stops.
+        Seeds of a model are stacked. Runs with chunks of random lengths cannot be; those of one seed are neighbours, so
+        that models that are to be compared have been trained equally long whenever it stops.
         """
         on_gpu = self.device.type == "cuda"
-        turning = [runs for runs in models if runs and runs[0].config.jitter]
-        for runs in models:
-            if runs not in turning:
-                yield from evenly(runs, self.together or (len(runs) if on_gpu else 1))
-        by_seed = [run for runs in zip_longest(*turning) for run in runs if run is not None]
-        if self.ranks.alone:  # other ranks may not see the folders
-            by_seed.sort(key=is_finished, reverse=True)  # so that no group waits for runs that ended long ago
-        for narrow in (True, False):
-            chosen = [run for run in by_seed if (run.config.batch <= NARROW) == narrow]
-            yield from evenly(chosen, self.together or (TURNS if narrow and on_gpu and self.ranks.alone else 1))
+        models = [runs for runs in models if runs]
+        stacked = [runs for runs in models if not runs[0].config.jitter]
+        by_seed = zip_longest(*(runs for runs in models if runs[0].config.jitter))
+        texts = [run for runs in by_seed for run in runs if run is not None]
+        if self.together:
+            yield from ((part, 1) for runs in stacked for part in evenly(runs, self.together))
+            if texts:
+                yield texts, self.together
+            return
+        stacks = [part for runs in stacked for part in evenly(runs, len(runs) if on_gpu else 1)]
+        stacks += [[run] for run in texts]
+        turning = [on_gpu and self.ranks.alone and is_narrow(runs) for runs in stacks]
+        if any(turning):
+            yield [run for runs, turns in zip(stacks, turning, strict=True) if turns for run in runs], TURNS
+        yield from ((runs, 1) for runs, turns in zip(stacks, turning, strict=True) if not turns)
+
+
+def is_narrow(runs: Sequence[Run]) -> bool:
+    """Whether the recurrence of these runs, stacked, leaves much of a GPU idle."""
+    units: int = runs[0].description["layer"]["hidden_size"]
+    return len(runs) * runs[0].config.batch * units <= NARROW
 
 
 def evenly(runs: Sequence[Run], most: int) -> Iterator[Sequence[Run]]:
@@ -207,7 +218,7 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
     ranks.alike(read)
     ranks.told(lambda: expect_scores(experiment, groups, way.device))
     try:
-        for batch in way.batches(list(groups.values())):
+        for batch, turns in way.batches(groups.values()):
             train(
                 batch,
                 device=way.device,
@@ -216,6 +227,7 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
                 loggers=way.loggers,
                 ranks=ranks,
                 engine=way.engine,
+                at_once=turns,
             )
     finally:
         kept.clear()

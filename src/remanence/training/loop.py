@@ -52,6 +52,7 @@ def train(
     loggers: Sequence[Logger] = (),
     ranks: Ranks | None = None,
     engine: str | None = None,
+    at_once: int | None = None,
 ) -> list[dict[str, Any]]:
     """Train runs at the same time. Finished runs are not trained again.
 
@@ -66,6 +67,7 @@ def train(
         loggers: Further loggers for the metrics, beside the run folder.
         ranks: The processes that train together, each on its share of every batch. Every process makes the same call.
         engine: Engine that runs the models; None for the one a run was started with, or the fastest for a new run.
+        at_once: Most stacks that take turns at the same time, the next starting when one ends; None for all.
 
     Returns:
         The result of every run.
@@ -119,8 +121,8 @@ def train(
                 with machine.threads(count):
                     alike = [numbers for numbers, own in zip(stacked, counts, strict=True) if own == count]
                     starts = [one for numbers in alike for one in starts_of(numbers)]
-                    interruption.loops = len(starts)
-                    take_turns(starts, place)
+                    interruption.loops = min(len(starts), at_once or len(starts))
+                    take_turns(starts, place, at_once)
     if interruption.signalled():  # too late to stop anything here, but the caller may have more to do
         raise interruption.stop("after all of these runs had ended")
     return ranks.told(lambda: [_result(directory) for directory in directories])

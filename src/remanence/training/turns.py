@@ -1,7 +1,7 @@
 """Loops that take turns: one update of each, until all have ended.
 
-Some runs cannot be stacked in one launch: language models with chunks of random lengths, different models. One after
-another they would leave much of a GPU idle: the recurrence of 20 sequences uses a third of it. In turns, each with its
+Some runs cannot be stacked in one launch: different models, language models with chunks of random lengths. One after
+another they would leave much of a GPU idle: a narrow recurrence uses a third of it. In turns, each with its
 own CUDA stream, their kernels run at the same time. Every run still does exactly what it does alone, bit for bit.
 """
 
@@ -30,29 +30,33 @@ class Turns(Protocol):
         """Save everything; the exception to raise."""
 
 
-def take_turns(starts: Sequence[Callable[[], Turns]], device: torch.device) -> None:
-    """Start loops, and let them take turns until all have ended.
+def take_turns(starts: Sequence[Callable[[], Turns]], device: torch.device, most: int | None = None) -> None:
+    """Start loops, and let them take turns until all have ended. When one ends, the next starts.
 
     Args:
         starts: Functions that start one loop each.
         device: Device to train on. On a GPU several loops have a stream each.
+        most: Most loops that take turns at the same time; None for all.
 
     Raises:
         Stopped: One of them had to stop. All have saved everything.
     """
-    streams = own_streams(device, len(starts))
-    waiting = deque(_Seat(start, stream) for start, stream in zip(starts, streams, strict=True))
-    while waiting:
-        seat = waiting.popleft()
-        try:
-            ended = seat.take_turn()
-        except Exception as error:
-            lost = _stop(waiting)
-            if lost is not None and isinstance(error, Stopped):
-                raise lost from None  # not everything is saved
-            raise
-        if not ended:
-            waiting.append(seat)
+    left = deque(starts)
+    free = deque(own_streams(device, min(len(starts), most or len(starts))))
+    seats: deque[_Seat] = deque()
+    try:
+        while left or seats:
+            seat = _Seat(left.popleft(), free.popleft()) if left and free else seats.popleft()
+            if seat.take_turn():
+                free.append(seat.stream)
+            else:
+                seats.append(seat)
+            del seat  # the memory of one that has ended is for the next
+    except Exception as error:
+        lost = _stop(seats)
+        if lost is not None and isinstance(error, Stopped):
+            raise lost from None  # not everything is saved
+        raise
 
 
 def _stop(seats: Iterable[_Seat]) -> Exception | None:
