@@ -62,7 +62,8 @@ def command(
     together: Annotated[
         int | None,
         typer.Option(
-            help="Runs trained at once on one device; by default one on a CPU, on a GPU all seeds of a model.",
+            help="Runs trained at once on one device; by default one on a CPU, on a GPU all seeds of a model, and of "
+            "several models if they leave room.",
             min=1,
             metavar="N",
             show_default=False,
