@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from remanence.experiments import IDS, campaign, collecting, find, results, runs_to_do
+from remanence.experiments.models import describe
 from remanence.experiments.runs_to_do import Line
 from remanence.training.directory import Directory
 from remanence.training.interruption import Budget
@@ -39,8 +40,8 @@ def work(tmp_path_factory):
     said = []
     assert campaign.carry_out([COPY, FREQUENCY], folder, Budget(500), 2, "cpu", say=said.append) == []
     assert [words.partition(" after")[0] for words in sorted(said)] == [
-        "plstm/copy-200 smoke lstm,plstm: finished",
-        "plstm/copy-200 smoke lstm,plstm: started, 2 runs",
+        "plstm/copy-200 smoke lstm,plstm seeds 1: finished",
+        "plstm/copy-200 smoke lstm,plstm seeds 1: started, 2 runs",
         "plstm/freq-sync1 smoke plstm: finished",
         "plstm/freq-sync1 smoke plstm: started, 1 runs",
     ]
@@ -51,7 +52,7 @@ def work(tmp_path_factory):
 def test_the_list_names_experiments_and_models_that_exist(line):
     assert line.id in IDS
     experiment = find(line.id, line.preset)
-    assert experiment.kind == "training"
+    assert experiment.kind in ("training", "analysis")
     assert set(line.models) <= set(experiment.models)
     assert line.minutes > 0
 
@@ -82,6 +83,90 @@ def test_a_line_starts_next_to_others_only_if_it_can_finish():
     many = [longer, long, *[Line("plstm/copy-1000", 12)] * 2]
     assert campaign.following(many, 630, 0, 4) == (long, True)  # nothing else runs
     assert campaign.following(many, 500, 0, 4) == (longer, True)
+
+
+def test_the_list_has_the_runs_of_every_analysis_before_it():
+    runs = set()
+    for line in LINES:
+        needed = {(other.id, model.name, seed) for _, other, model, seed in line.needs()}
+        assert needed <= runs, line
+        runs |= {(line.id, model.name, seed) for model, seed in line.runs()}
+
+
+@pytest.fixture
+def analysed(tmp_path):
+    """Folders of a campaign with runs of two seeds, which an analysis has read one at a time; and its lines."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    lines = {place: Line("mts/routing-ptb", 1, [], [seed], "smoke") for place, seed in ((first, 1), (second, 2))}
+    for place, line in lines.items():
+        for name, other, model, seed in line.needs():
+            content = {"status": "finished", "updates": 3, "last": {"loss": 0.123456789 + seed}}
+            folder = results.run_folder(place, other, model.name, seed)
+            describe_run(folder, other, model, seed, content)
+            groups = {"means": [20.0, 1.0], "longest": [30.0, 2.0], "sizes": [4, 4]}
+            counted = {
+                "columns": ["<100", "all"],
+                "tokens": [1, 2],
+                "intact": [9.0, 8.0],
+                "perplexity": [[9.9, 8.8], [9.0, 8.0]],
+                "ratio": [[1.0 + seed / 10, 1.1], [1.0, 1.0]],
+                "most": [0, 0],
+            }
+            found = {"layer": 2, "groups": groups, "train": counted, "all": counted}
+            run = {"need": name, "model": model.name, "seed": seed, "result": content}
+            about = {"experiment": line.id, "preset": "smoke", "function": "routing", "arguments": {}, "runs": [run]}
+            results.save(
+                results.folder_of(place, line.experiment) / "result.json",
+                {**about, "tables": [], "found": {name: {model.name: {str(seed): found}}}},
+            )
+    return lines
+
+
+def describe_run(folder, experiment, model, seed, content):
+    """Write a finished run."""
+    directory = Directory(folder)
+    directory.checkpoints.mkdir(parents=True)
+    directory.start(describe(experiment, model, seed), {})
+    for name in ("metrics.jsonl", "times.jsonl"):
+        (folder / name).touch()
+    results.save(folder / "result.json", content)
+
+
+def test_findings_about_another_seed_are_added_to_those_that_are_kept(analysed, tmp_path):
+    into, said = tmp_path / "into", []
+    for place, line in analysed.items():
+        training = Line("mts/ptb", 1, ["mts"], line.seeds, "smoke")
+        collecting.collect(place, into, [training, line], said.append)
+    kept = json.loads((into / "mts/routing-ptb/smoke/result.json").read_text())
+    assert [run["seed"] for run in kept["runs"]] == [1, 2]
+    (models,) = kept["found"].values()
+    assert list(models["mts"]) == ["1", "2"]
+    assert kept["tables"][0]["rows"][0] == ["20", "4", "1.1500", "1.1000"]
+    assert "Means over seeds: 2." in kept["tables"][0]["notes"][0]
+    assert [line.left([into]) for line in analysed.values()] == [0, 0]
+
+
+def test_findings_about_a_run_that_was_replaced_are_not_kept(analysed, tmp_path):
+    (first, early), (second, late) = analysed.items()
+    into = tmp_path / "into"
+    collecting.collect(first, into, [Line("mts/ptb", 1, ["mts"], [1], "smoke"), early], lambda words: None)
+    replaced = into / "mts/ptb/smoke/mts/seed-1/result.json"
+    results.save(replaced, json.loads(replaced.read_text()) | {"updates": 4})
+    assert early.left([into]) == 1
+    collecting.collect(second, into, [Line("mts/ptb", 1, ["mts"], [2], "smoke"), late], lambda words: None)
+    kept = json.loads((into / "mts/routing-ptb/smoke/result.json").read_text())
+    assert [run["seed"] for run in kept["runs"]] == [2]
+
+
+def test_an_analysis_waits_for_the_runs_that_it_reads(analysed, tmp_path):
+    (first, line), (second, _) = analysed.items()
+    assert line.is_ready(first)
+    assert not line.is_ready(second)
+    said = []
+    assert campaign.carry_out([line], second, Budget(500), 1, "cpu", say=said.append) == [line]
+    assert said == [f"{line}: needs runs that are not in {second}"]
+    assert campaign.carry_out([line], first, Budget(500), 1, "cpu", say=said.append) == []
+    assert len(said) == 1  # it was there
 
 
 @pytest.mark.slow

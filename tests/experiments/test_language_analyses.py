@@ -14,8 +14,9 @@ import torch
 import remanence as rm
 from remanence import analysis, language
 from remanence.experiments import PRESETS, check, find
-from remanence.experiments.analyses import KNOWN, trained
+from remanence.experiments.analyses import KNOWN, added, trained
 from remanence.experiments.analyses.estimated_timescales import ForgetValues, estimated_timescales
+from remanence.experiments.analyses.seeds import ADDITIONS
 from remanence.experiments.analyses.trained import Trained
 from remanence.experiments.analyses.words import corpus_of, rounded
 from remanence.models import LanguageModel, SequenceModel
@@ -464,21 +465,55 @@ def flat(data):
     return [one for value in data for one in flat(value)] if isinstance(data, list) else [data]
 
 
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "by_frequency": {"bounds": BOUNDS, "block": 20, "resamples": 50},
+    "fitted_timescales": {},
+    "routing": {"bounds": BOUNDS, "group": 4},
+    "assigned_vs_estimated": {},
+    "forget_heatmaps": {"group": 3},
+    "word_ablation": {"words": 20, "positions": 30, "group": 4},
+    "shape_sweep": {},
+    "layer_choice": {},
+}
+
+
+@pytest.mark.parametrize("function", ADDITIONS)
+def test_findings_about_seeds_one_at_a_time_add_up_to_those_about_all(corpus, folder, function):
+    def model(seed, timescales):
+        made = make(corpus, timescales=timescales)
+        torch.nn.init.normal_(made.decoder.bias, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            made.layers[0].weight_ih_l0.mul_(seed)
+        return made.eval()
+
+    assigned = [Fixed(3.0), InverseGamma(0.56, freeze=True), None]
+    runs = [
+        Run(model(seed, assigned if name == "mts" else None), folder, name, seed)
+        for seed in (2, 10)
+        for name in ("baseline", "mts")
+    ]
+    if function == "assigned_vs_estimated":
+        runs = [run for run in runs if run.model_name == "mts"]
+    arguments = ARGUMENTS[function]
+    whole = KNOWN[function](runs, **arguments)
+    parts = [KNOWN[function]([run for run in runs if run.seed == seed], **arguments).data for seed in (2, 10)]
+    for first, second in (parts, parts[::-1]):
+        both = added(function, json.loads(json.dumps(first)), second)
+        assert both is not None
+        assert both.data == whole.data
+        assert both.tables == whole.tables
+    again = added(function, parts[0], parts[0])
+    assert again is not None
+    assert again.data == parts[0]
+
+
+def test_findings_of_other_analyses_cannot_be_added():
+    assert added("forget_heatmaps", {}, {}) is None
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        ("by_frequency", {"bounds": BOUNDS, "block": 20, "resamples": 50}),
-        ("fitted_timescales", {}),
-        ("routing", {"bounds": BOUNDS, "group": 4}),
-        ("assigned_vs_estimated", {}),
-        ("forget_heatmaps", {"group": 3}),
-        ("word_ablation", {"words": 20, "positions": 30, "group": 4}),
-        ("shape_sweep", {}),
-        ("layer_choice", {}),
-    ],
-)
+@pytest.mark.parametrize(("function", "arguments"), ARGUMENTS.items())
 def test_on_a_gpu_the_same_is_found(corpus, folder, function, arguments):
     model = make(corpus, timescales=[Fixed(3.0), InverseGamma(0.56, freeze=True), None]).eval()
     on_cpu = KNOWN[function]([Run(model, folder)], **arguments).data

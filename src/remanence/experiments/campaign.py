@@ -5,11 +5,12 @@
     python -m remanence.experiments.campaign collect runs/campaign
 
 The list is results/campaign.yaml. Each line is one process: `remanence run` with some models of an experiment, all
-seeds at once. Processes write to runs/campaign, stop cleanly when the time budget is spent, and resume there the next
-time. With `--together N` a line starts next to others only if it can finish: its minutes times the number of
-concurrent processes, divided by a gain of about 2 from sharing the device, must fit in the remaining budget. A line
-that is too long for that waits until nothing else runs and then has the device to itself; if its turn does not come,
-that is reported. `collect` copies finished runs, and what analyses of them found, to results/ (collecting.py).
+seeds at once, or an analysis, which starts when the runs that it reads have finished in the working folder. Processes
+write to runs/campaign, stop cleanly when the time budget is spent, and resume there the next time. With `--together N`
+a line starts next to others only if it can finish: its minutes times the number of concurrent processes, divided by a
+gain of about 2 from sharing the device, must fit in the remaining budget. A line that is too long for that waits until
+nothing else runs and then has the device to itself; if its turn does not come, that is reported. `collect` copies
+finished runs, and what analyses of them found, to results/, beside findings about other seeds (collecting.py).
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def carry_out(
                 last = one.log.read_text("utf-8", "replace").rstrip().rpartition("\n")[2] if left else ""
                 say(f"{one.line}: {how} after {took:.0f} s{last and ': ' + last}")
             most = 1 if any(one.alone for one in running) else together
-            chosen = following(waiting, budget.left - GRACE, len(running), most)
+            ready = [line for line in waiting if line.is_ready(work)]
+            chosen = following(ready, budget.left - GRACE, len(running), most)
             if chosen is not None:
                 line, alone = chosen
                 waiting.remove(line)
@@ -124,7 +126,9 @@ def carry_out(
     finally:
         stop([one.process for one in running], max(1.0, min(budget.left, GRACE / 2)))
     for line in waiting:
-        if 60 * line.shared(count) > whole:
+        if not line.is_ready(work):
+            say(f"{line}: needs runs that are not in {work}")
+        elif 60 * line.shared(count) > whole:
             minutes = f"{line.minutes:g} minutes alone, about {line.shared(count):g} as one of {count}"
             say(f"{line}: needs a slice of its own: {minutes}, of {whole / 60:.1f}")
     return [line for line in lines if line.left(places)]

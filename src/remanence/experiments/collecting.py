@@ -12,17 +12,16 @@ from .. import files
 from ..training.directory import read_result
 from ..training.files import read as read_verified
 from ..training.files import read_lines
-from . import results
+from . import analyses, results
+from .analyses.words import rounded
 from .registry import IDS, find
-from .runs_to_do import Line, is_finished
+from .runs_to_do import Line, is_about_kept_run, is_finished, who
 from .schema import Experiment, Model, ReportedNumber
 
 COPIED = ("config.yaml", "machine.json", "result.json")
 """Files of a run that are copied unchanged."""
 LINES, TIMES = 100, 20
 """Lines of metrics and of times to keep, if a run has more than twice as many."""
-DIGITS = 6
-"""Significant digits of the numbers that an analysis found."""
 
 
 def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], None] = print) -> None:
@@ -44,9 +43,9 @@ def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], 
             where = (experiment, model.name, seed)
             copy_run(results.run_folder(work, *where), results.run_folder(into, *where), experiment.report, model)
         folder = results.folder_of(into, experiment)
-        closing = results.folder_of(work, experiment) / "result.json"
-        if closing.exists():
-            shutil.copyfile(closing, folder / "result.json")
+        closing = read_result(results.folder_of(work, experiment))
+        if closing is not None:
+            results.save(folder / "result.json", with_earlier_seeds(closing, into, experiment))
         found = results.outcomes(into, experiment)
         results.save(folder / "summary.json", results.summary(experiment, found))
         say(f"{id}, preset {preset}: {sum(map(len, found.values()))} runs of {', '.join(found)}")
@@ -59,15 +58,38 @@ def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], 
 
 def collect_findings(work: Path, into: Path, experiment: Experiment, say: Callable[[str], None]) -> None:
     """Copy what an analysis found, if it has run; a large one writes megabytes of digits that nobody reads."""
-    content = read_verified(results.folder_of(work, experiment), "result.json")
-    if experiment.kind != "analysis" or content is None:
+    content = read_result(results.folder_of(work, experiment)) if experiment.kind == "analysis" else None
+    if content is None:
         return
     folder = results.folder_of(into, experiment)
     folder.mkdir(parents=True, exist_ok=True)
-    kept = json.dumps(rounded(json.loads(content)), ensure_ascii=False, separators=(",", ":"))
+    content = with_earlier_seeds(content, into, experiment)
+    kept = json.dumps(rounded(content), ensure_ascii=False, separators=(",", ":"))
     files.write(folder / "result.json", f"{kept}\n".encode())
     say(f"{experiment.id}, preset {experiment.preset}: findings")
     remove_other_presets(folder, say)
+
+
+def with_earlier_seeds(content: dict[str, Any], into: Path, experiment: Experiment) -> dict[str, Any]:
+    """Findings with those about other seeds that were kept before, if they are about the runs that are kept there.
+
+    Args:
+        content: The result of an analysis.
+        into: Folder of kept results, with its result before this one, and the runs.
+        experiment: The analysis, or the training that ends with one.
+    """
+    before = read_result(results.folder_of(into, experiment)) or {}
+    about = ("experiment", "preset", "function", "arguments")
+    if any(before.get(name) != content.get(name) for name in about):
+        return content
+    new = {who(run) for run in content.get("runs", [])}
+    earlier = [run for run in before.get("runs", []) if who(run) not in new]
+    if not earlier or not all(is_about_kept_run(run, into, experiment) for run in earlier):
+        return content
+    findings = analyses.added(content["function"], before["found"], content["found"])
+    if findings is None:
+        return content
+    return {**content, "runs": sorted([*earlier, *content["runs"]], key=who), **findings.plain()}
 
 
 def remove_other_presets(folder: Path, say: Callable[[str], None]) -> None:
@@ -75,15 +97,6 @@ def remove_other_presets(folder: Path, say: Callable[[str], None]) -> None:
     for other in sorted(path for path in folder.parent.iterdir() if path.is_dir() and path != folder):
         shutil.rmtree(other)
         say(f"{'/'.join(folder.parts[-3:-1])}, preset {other.name}: removed; please remove its verdict too")
-
-
-def rounded(content: Any) -> Any:
-    """Plain data whose numbers with a fraction have at most DIGITS significant digits."""
-    if isinstance(content, dict):
-        return {name: rounded(value) for name, value in content.items()}
-    if isinstance(content, list):
-        return [rounded(value) for value in content]
-    return float(f"{content:.{DIGITS}g}") if isinstance(content, float) else content
 
 
 def different(into: Path, experiment: Experiment) -> list[Path]:

@@ -362,18 +362,7 @@ def conclude(
     if before is not None and all(before.get(name) == value for name, value in about.items()):
         return [Table(**table) for table in before["tables"]]
     found = work(experiment, runs)
-    tables = [
-        {
-            "title": one.title,
-            "headings": list(one.headings),
-            "rows": [list(row) for row in one.rows],
-            "words": one.words,
-            "text": one.text,
-            "notes": list(one.notes),
-        }
-        for one in found.tables
-    ]
-    results.save(path, {**about, "tables": tables, "found": found.data}, protected=True)
+    results.save(path, {**about, **found.plain()}, protected=True)
     return found.tables
 
 

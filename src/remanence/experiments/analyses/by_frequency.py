@@ -13,7 +13,7 @@ from ...analysis.arrays import Numbers
 from ...analysis.frequency_bins import BOUNDS, columns
 from ...language import Corpus
 from ...table import Table, mean_and_std
-from .trained import Findings, Trained, by_need_and_model
+from .trained import Findings, Trained, by_need_and_model, number
 from .words import Part, corpus_of, language_model, text_of
 
 COUNTINGS = {"train": "the training text", "all": "training, validation and test text"}
@@ -63,7 +63,6 @@ def by_frequency(
         chunk: words per forward pass.
     """
     data: dict[str, Any] = {}
-    tables = []
     for need, models in by_need_and_model(runs).items():
         corpus = one_corpus(need, models)
         text = text_of(corpus, part, length)
@@ -91,9 +90,7 @@ def by_frequency(
             "columns": list(columns(bounds)),
             "tokens": {counting: tokens(found, counting) for counting in COUNTINGS},
             "models": plain(found),
-            "over_seeds": {
-                name: {counting: over_seeds(seeds, counting) for counting in COUNTINGS} for name, seeds in found.items()
-            },
+            "over_seeds": over_all_seeds(plain(found)),
             "left_out": left_out,
             "reference": against,
             "comparisons": [
@@ -101,11 +98,43 @@ def by_frequency(
                 for name, own, results in compared
             ],
         }
+    return Findings(data, frequency_tables(data))
+
+
+def frequency_tables(data: Mapping[str, Any]) -> list[Table]:
+    """For every need and counting a table of perplexities, and one of differences if models were compared."""
+    tables = []
+    for need, found in data.items():
         for counting in COUNTINGS:
-            tables.append(perplexities(f"perplexity, {need}, {part} words", found, counting, left_out))
-            if compared:
-                tables.append(differences(f"difference of perplexity, {need}", against, compared, counting))
-    return Findings(data, tables)
+            tables.append(perplexities(f"perplexity, {need}, {found['part']} words", found, counting))
+            if found["comparisons"]:
+                tables.append(differences(f"difference of perplexity, {need}", found, counting))
+    return tables
+
+
+def with_earlier_seeds(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The data `after`, with the seeds that only `before` has."""
+    data = {}
+    for need, found in after.items():
+        old = before.get(need, {"models": {}, "comparisons": [], "left_out": []})
+        models = {
+            name: dict(sorted((old["models"].get(name, {}) | found["models"].get(name, {})).items(), key=by_number))
+            for name in dict.fromkeys((*old["models"], *found["models"]))
+        }
+        compared = {(one["model"], one["seed"]): one for one in (*old["comparisons"], *found["comparisons"])}
+        order = list(models)
+        data[need] = found | {
+            "models": models,
+            "over_seeds": over_all_seeds(models),
+            "left_out": list(dict.fromkeys((*old["left_out"], *found["left_out"]))),
+            "comparisons": [compared[key] for key in sorted(compared, key=lambda key: (order.index(key[0]), key[1]))],
+        }
+    return data
+
+
+def by_number(entry: tuple[str, Any]) -> int:
+    """Sorts the entries of a mapping by their seed."""
+    return int(entry[0])
 
 
 def finite(losses: Losses) -> tuple[Losses, list[str]]:
@@ -172,9 +201,19 @@ def plain(found: Binned) -> dict[str, Any]:
     }
 
 
-def over_seeds(seeds: Mapping[int, Mapping[str, analysis.BinnedPerplexity]], counting: str) -> dict[str, Any]:
+def over_all_seeds(models: Mapping[str, Any]) -> dict[str, Any]:
+    """Statistics over the seeds of every model, by counting."""
+    return {name: {counting: over_seeds(seeds, counting) for counting in COUNTINGS} for name, seeds in models.items()}
+
+
+def every_seed(seeds: Mapping[str, Any], counting: str) -> Numbers:
+    """Perplexities of the seeds of a model, `(seeds, C)`."""
+    return numpy.array([countings[counting]["perplexity"] for countings in seeds.values()], dtype=numpy.float64)
+
+
+def over_seeds(seeds: Mapping[str, Any], counting: str) -> dict[str, Any]:
     """Mean, sample standard deviation, and standard error of the mean, in every column."""
-    every = numpy.stack([countings[counting].perplexity for countings in seeds.values()])
+    every = every_seed(seeds, counting)
     several = len(every) > 1
     std = every.std(0, ddof=1) if several else None
     return {
@@ -184,48 +223,48 @@ def over_seeds(seeds: Mapping[int, Mapping[str, analysis.BinnedPerplexity]], cou
     }
 
 
-def perplexities(title: str, found: Binned, counting: str, left_out: Sequence[str] = ()) -> Table:
+def perplexities(title: str, found: Mapping[str, Any], counting: str) -> Table:
     """One row per model."""
-    first = next(iter(next(iter(found.values())).values()))[counting]
     rows = []
-    for name, seeds in found.items():
-        every = numpy.stack([countings[counting].perplexity for countings in seeds.values()])
-        rows.append((name, str(len(seeds)), *(mean_and_std(column.tolist(), 2) for column in every.T)))
-    words = ", ".join(f"{count:,} {name}" for name, count in zip(first.columns, first.tokens, strict=True))
+    for name, seeds in found["models"].items():
+        columns_of_model = every_seed(seeds, counting).T
+        rows.append((name, str(len(seeds)), *(mean_and_std(column.tolist(), 2) for column in columns_of_model)))
+    words = ", ".join(
+        f"{count:,} {name}" for name, count in zip(found["columns"], found["tokens"][counting], strict=True)
+    )
     title = f"{title}, by occurrences of the word in {COUNTINGS[counting]}"
     notes = [f"Words: {words}."]
-    if left_out:
-        notes.append(f"Left out because a loss is not finite: {', '.join(left_out)}.")
-    return Table(title, ("model", "seeds", *first.columns), rows, notes=notes)
+    if found["left_out"]:
+        notes.append(f"Left out because a loss is not finite: {', '.join(found['left_out'])}.")
+    return Table(title, ("model", "seeds", *found["columns"]), rows, notes=notes)
 
 
-def differences(
-    title: str, reference: str, compared: Sequence[tuple[str, int, dict[str, analysis.PairedBootstrap]]], counting: str
-) -> Table:
+def differences(title: str, found: Mapping[str, Any], counting: str) -> Table:
     """Three rows per pair of models: the difference and two intervals."""
-    rows = []
-    for name, seed, results in compared:
-        one = results[counting]
-        who = f"{reference} - {name}", str(seed)
-        rows.append((*who, "difference", *(f"{value:.2f}" for value in one.difference)))
-        rows.append((*who, "95 % interval", *(map(interval, one.low, one.high))))
-        rows.append((*who, "99.9 % interval", *(map(interval, one.low_999, one.high_999))))
-    every = [results[counting] for *_, results in compared]
+    reference, rows = found["reference"], []
+    for compared in found["comparisons"]:
+        one = compared[counting]
+        who = f"{reference} - {compared['model']}", str(compared["seed"])
+        rows.append((*who, "difference", *(f"{number(value):.2f}" for value in one["difference"])))
+        rows.append((*who, "95 % interval", *(map(interval, one["low"], one["high"]))))
+        rows.append((*who, "99.9 % interval", *(map(interval, one["low_999"], one["high_999"]))))
+    every = [compared[counting] for compared in found["comparisons"]]
+    first = every[0]
     better = [
-        f"{column}: {sum(bool(one.significant[at]) and one.difference[at] > 0 for one in every)} of {len(every)}"
-        for at, column in enumerate(every[0].columns)
+        f"{column}: {sum(one['significant'][at] and one['difference'][at] > 0 for one in every)} of {len(every)}"
+        for at, column in enumerate(first["columns"])
     ]
-    mean = statistics.fmean(float(one.difference[-1]) for one in every)
+    mean = statistics.fmean(number(one["difference"][-1]) for one in every)
     notes = [
-        f"Paired bootstrap over {every[0].blocks} blocks of {every[0].block} words, {every[0].resamples:,} resamples; "
+        f"Paired bootstrap over {first['blocks']} blocks of {first['block']} words, {first['resamples']:,} resamples; "
         f"positive: {reference} is worse. Mean difference over all words: {mean:.2f}.",
         f"Lower than {reference}, with a 95 % interval above zero: {'; '.join(better)}.",
     ]
-    headings = ("models", "seed", "", *every[0].columns)
+    headings = ("models", "seed", "", *first["columns"])
     title = f"{title}, by occurrences in {COUNTINGS[counting]}"
     return Table(title, headings, rows, words=3, notes=notes)
 
 
-def interval(low: float, high: float) -> str:
+def interval(low: float | None, high: float | None) -> str:
     """Format an interval."""
-    return f"[{low:.2f}, {high:.2f}]"
+    return f"[{number(low):.2f}, {number(high):.2f}]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from ...models import LanguageModel
 from ...nn import Recurrent
 from ...nn.sequence import Inputs
 from ...table import Table
-from .trained import Findings, Trained, in_order, keep
+from .trained import Findings, Trained, by_run, in_order, keep, number
 from .words import corpus_of, language_model, median, rounded, text_of
 from .words import layer as layer_of
 
@@ -167,17 +167,24 @@ def assigned_vs_estimated(
         chunk: words per forward pass.
     """
     data: dict[str, Any] = {}
-    rows = []
     for run in in_order(runs):
         model = language_model(run)
         estimated = estimated_timescales(model, text_of(corpus_of(run), "test", length), chunk=chunk)
         assigned = timescales_of(layer_of(model, layer))
         found = analysis.assigned_against_estimated(assigned, estimated[layer - 1])
         keep(data, run, {"layer": layer, **rounded(found.plain())})
-        numbers = f"{found.spearman:.3f}", f"{found.log_pearson:.3f}", str(found.left_out)
-        rows.append((run.need, run.model_name, str(run.seed), str(len(assigned)), *numbers))
+    return Findings(data, assigned_tables(data))
+
+
+def assigned_tables(data: Mapping[str, Any]) -> list[Table]:
+    """One row per run."""
+    rows = []
+    for *names, found in by_run(data):
+        layer = found["layer"]
+        numbers = f"{number(found['spearman']):.3f}", f"{number(found['log_pearson']):.3f}", str(found["left_out"])
+        rows.append((*names, str(len(found["assigned"])), *numbers))
     headings = ("text", "model", "seed", "units", "Spearman", "Pearson of logarithms", "units without logarithm")
-    return Findings(data, [Table(f"assigned against estimated timescales, layer {layer}", headings, rows, words=2)])
+    return [Table(f"assigned against estimated timescales, layer {layer}", headings, rows, words=2)] if rows else []
 
 
 def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chunk: int = 70) -> Findings:
@@ -200,18 +207,21 @@ def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chu
         chunk: words per forward pass.
     """
     data: dict[str, Any] = {}
-    rows = []
     for run in in_order(runs):
         own = estimated_timescales(language_model(run), text_of(corpus_of(run), "test", length), chunk=chunk)
-        fits = analysis.timescale_fits(own)
-        keep(data, run, plain_fits(fits, own))
-        rows.append((run.need, run.model_name, str(run.seed), *fits_row(fits)))
+        keep(data, run, plain_fits(analysis.timescale_fits(own), own))
+    return Findings(data, fits_tables(data))
+
+
+def fits_tables(data: Mapping[str, Any]) -> list[Table]:
+    """One row per run."""
+    rows = [(*names, *fits_row(found)) for *names, found in by_run(data)]
     headings = (
         *("text", "model", "seed", "units", "shortest", "longest", "below 10, %"),
         *("best alpha", "KS", "best mu", "KS", "nearer"),
     )
     title = "timescales in words from forget values on the test text, inverse gamma (alpha) and Gaussian (mu) fitted"
-    return Findings(data, [Table(title, headings, rows, words=2, text=1)])
+    return [Table(title, headings, rows, words=2, text=1)]
 
 
 def plain_fits(fits: analysis.TimescaleFits, layers: Sequence[Tensor]) -> dict[str, Any]:
@@ -233,15 +243,15 @@ def plain_fits(fits: analysis.TimescaleFits, layers: Sequence[Tensor]) -> dict[s
     return whole
 
 
-def fits_row(fits: analysis.TimescaleFits) -> tuple[str, ...]:
+def fits_row(found: Mapping[str, Any]) -> tuple[str, ...]:
     """Table row of one model."""
-    gamma, gaussian = fits.inverse_gamma, fits.gaussian
+    own, gamma, gaussian = found["timescales"], found["inverse_gamma"], found["gaussian"]
     return (
-        str(len(fits.timescales)),
-        f"{fits.timescales[-1]:.2f}",
-        f"{fits.timescales[0]:.1f}",
-        f"{100 * fits.below_10:.1f}",
-        *(f"{gamma.best:.2f}", f"{gamma.statistic:.3f}"),
-        *(f"{gaussian.best:.2f}", f"{gaussian.statistic:.3f}"),
-        fits.better,
+        str(len(own)),
+        f"{number(own[-1]):.2f}",
+        f"{number(own[0]):.1f}",
+        f"{100 * found['below_10']:.1f}",
+        *(f"{number(gamma['best']):.2f}", f"{number(gamma['statistic']):.3f}"),
+        *(f"{number(gaussian['best']):.2f}", f"{number(gaussian['statistic']):.3f}"),
+        found["better"],
     )

@@ -15,7 +15,7 @@ from ...language import Corpus
 from ...models import LanguageModel
 from ...table import Table
 from .by_frequency import COUNTINGS
-from .trained import Findings, Trained, by_need_and_model
+from .trained import Findings, Trained, in_order, keep
 from .words import Part, corpus_of, language_model, rounded, steps, text_of
 from .words import layer as layer_of
 
@@ -49,18 +49,21 @@ def routing(
         chunk: words per forward pass.
     """
     data: dict[str, Any] = {}
-    tables = []
-    for need, models in by_need_and_model(runs).items():
-        for name, runs_of_model in models.items():
-            found = {
-                str(run.seed): silenced(
-                    language_model(run), corpus_of(run), layer, group, bounds, part=part, length=length, chunk=chunk
-                )
-                for run in runs_of_model
-            }
-            data.setdefault(need, {})[name] = rounded(found)
-            tables += [table(need, name, layer, found, counting) for counting in COUNTINGS]
-    return Findings(data, tables)
+    for run in in_order(runs):
+        options = {"part": part, "length": length, "chunk": chunk}
+        found = silenced(language_model(run), corpus_of(run), layer, group, bounds, **options)  # type: ignore[arg-type]
+        keep(data, run, rounded(found))
+    return Findings(data, routing_tables(data))
+
+
+def routing_tables(data: Mapping[str, Any]) -> list[Table]:
+    """A table for every need, model and counting."""
+    return [
+        table(need, name, seeds, counting)
+        for need, models in data.items()
+        for name, seeds in models.items()
+        for counting in COUNTINGS
+    ]
 
 
 def silenced(
@@ -103,7 +106,7 @@ def silenced(
     return plain
 
 
-def table(need: str, model: str, layer: int, found: Mapping[str, dict[str, Any]], counting: str) -> Table:
+def table(need: str, model: str, found: Mapping[str, dict[str, Any]], counting: str) -> Table:
     """One row per group, means over seeds."""
     seeds = list(found.values())
     first = seeds[0]
@@ -119,7 +122,7 @@ def table(need: str, model: str, layer: int, found: Mapping[str, dict[str, Any]]
         if not numpy.isnan(line).any()
     ]
     title = (
-        f"perplexity without a group of units of layer {layer}, relative to the whole model, {need}, {model}, "
+        f"perplexity without a group of units of layer {first['layer']}, relative to the whole model, {need}, {model}, "
         f"by occurrences in {COUNTINGS[counting]}"
     )
     notes = [f"Mean timescale of the group that costs most: {', '.join(most)}. Means over seeds: {len(seeds)}."]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,6 +72,21 @@ class Findings:
     """Plain data for the result file."""
     tables: list[Table]
 
+    def plain(self) -> dict[str, Any]:
+        """Tables and data as they are in the result file."""
+        tables = [
+            {
+                "title": one.title,
+                "headings": list(one.headings),
+                "rows": [list(row) for row in one.rows],
+                "words": one.words,
+                "text": one.text,
+                "notes": list(one.notes),
+            }
+            for one in self.tables
+        ]
+        return {"tables": tables, "found": self.data}
+
 
 def in_order(runs: Iterable[Trained]) -> list[Trained]:
     """Runs sorted so that the seeds of a model, and the models of a need, are together."""
@@ -81,6 +96,19 @@ def in_order(runs: Iterable[Trained]) -> list[Trained]:
 def keep(data: dict[str, Any], run: Trained, found: Any) -> None:
     """Store the findings of a run in `data` by need, model and seed."""
     data.setdefault(run.need, {}).setdefault(run.model_name, {})[str(run.seed)] = found
+
+
+def number(value: float | None) -> float:
+    """A number of plain data, where None stands for NaN."""
+    return float("nan") if value is None else value
+
+
+def by_run(data: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Any]]:
+    """Need, model, seed and findings of every run, from data that `keep` stored."""
+    for need, models in data.items():
+        for name, seeds in models.items():
+            for seed, found in seeds.items():
+                yield need, name, seed, found
 
 
 def by_need_and_model(runs: Iterable[Trained]) -> dict[str, dict[str, list[Trained]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -11,7 +11,7 @@ from ... import analysis
 from ...analysis.arrays import Numbers
 from ...language import Corpus
 from ...table import Table
-from .trained import Findings, Trained, by_need_and_model
+from .trained import Findings, Trained, in_order, keep
 from .words import corpus_of, is_assigned, language_model, rounded, steps, text_of
 
 SHOWN = (1, 5, 20, 50, 100, 200)
@@ -59,35 +59,45 @@ def word_ablation(
         at_once: positions per batch.
     """
     data: dict[str, Any] = {}
+    for run in in_order(runs):
+        corpus, model = corpus_of(run), language_model(run)
+        found = analysis.word_ablation(
+            model,
+            text_of(corpus, "test", length),
+            unknown_word(corpus),
+            words=words,
+            positions=positions,
+            warm_up=warm_up,
+            layer=layer - 1 if is_assigned(model, layer) else None,
+            group=group,
+            seed=seed,
+            at_once=at_once,
+        )
+        keep(data, run, plain(found))
+    return Findings(data, word_ablation_tables(data))
+
+
+def word_ablation_tables(data: Mapping[str, Any]) -> list[Table]:
+    """For every need a table of all layers, and one of groups of units if timescales were assigned."""
     tables = []
-    for need, models in by_need_and_model(runs).items():
+    for need, models in data.items():
         by_layer: dict[str, list[Numbers]] = {}
         by_group: dict[str, list[Numbers]] = {}
-        for name, runs_of_model in models.items():
-            for run in runs_of_model:
-                corpus, model = corpus_of(run), language_model(run)
-                found = analysis.word_ablation(
-                    model,
-                    text_of(corpus, "test", length),
-                    unknown_word(corpus),
-                    words=words,
-                    positions=positions,
-                    warm_up=warm_up,
-                    layer=layer - 1 if is_assigned(model, layer) else None,
-                    group=group,
-                    seed=seed,
-                    at_once=at_once,
-                )
-                data.setdefault(need, {}).setdefault(name, {})[str(run.seed)] = plain(found)
-                for number, curve in enumerate(found.by_layer, 1):
-                    by_layer.setdefault(f"{name}, layer {number}", []).append(curve)
-                if found.groups is not None:
-                    for mean, curve in zip(found.groups.means, found.by_group, strict=True):
-                        by_group.setdefault(f"{name}, timescale {steps(mean)}", []).append(curve)
+        layers = set()
+        for name, seeds in models.items():
+            for found in seeds.values():
+                for number, curve in enumerate(found["by_layer"], 1):
+                    by_layer.setdefault(f"{name}, layer {number}", []).append(numpy.array(curve, dtype=float))
+                if found["groups"] is not None:
+                    layers.add(found["layer"])
+                    for mean, curve in zip(found["groups"]["means"], found["by_group"], strict=True):
+                        by_group.setdefault(f"{name}, timescale {steps(mean)}", []).append(
+                            numpy.array(curve, dtype=float)
+                        )
         tables.append(table(f"trace of a replaced word, {need}, k words after it", by_layer))
         if by_group:
-            tables.append(table(f"the same, {need}, by groups of units of layer {layer}", by_group))
-    return Findings(data, tables)
+            tables.append(table(f"the same, {need}, by groups of units of layer {min(layers)}", by_group))
+    return tables
 
 
 def unknown_word(corpus: Corpus) -> int:
