@@ -77,7 +77,7 @@ picture: $(STAMP)
 
 # The next unfinished runs of results/campaign.yaml, on a GPU; then `make results`, once their verdicts are written.
 BUDGET ?= 9m
-TOGETHER ?= 3
+TOGETHER ?= 1
 campaign: $(STAMP)
 	$(BIN)/python -m remanence.experiments.campaign run --budget $(BUDGET) --together $(TOGETHER)
 	$(BIN)/python -m remanence.experiments.campaign collect

@@ -4,10 +4,13 @@ import json
 import tarfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from remanence.experiments import IDS, campaign, collecting, find, results, runs_to_do
+from remanence.experiments import IDS, campaign, collecting, find, results, runs, runs_to_do
+from remanence.experiments.analyses import Findings
 from remanence.experiments.models import describe
 from remanence.experiments.runs_to_do import Line
 from remanence.training.directory import Directory
@@ -88,9 +91,9 @@ def test_a_line_starts_next_to_others_only_if_it_can_finish():
 def test_the_list_has_the_runs_of_every_analysis_before_it():
     runs = set()
     for line in LINES:
-        needed = {(other.id, model.name, seed) for _, other, model, seed in line.needs()}
+        needed = {(other.id, other.preset, model.name, seed) for _, other, model, seed in line.needs()}
         assert needed <= runs, line
-        runs |= {(line.id, model.name, seed) for model, seed in line.runs()}
+        runs |= {(line.id, line.preset, model.name, seed) for model, seed in line.runs()}
 
 
 @pytest.fixture
@@ -114,9 +117,11 @@ def analysed(tmp_path):
             }
             found = {"layer": 2, "groups": groups, "train": counted, "all": counted}
             run = {"need": name, "model": model.name, "seed": seed, "result": content}
-            about = {"experiment": line.id, "preset": "smoke", "function": "routing", "arguments": {}, "runs": [run]}
+            experiment = line.experiment
+            about = {"experiment": line.id, "preset": "smoke", "reproduces": experiment.reproduces}
+            about |= {"function": "routing", "arguments": experiment.arguments, "runs": [run]}
             results.save(
-                results.folder_of(place, line.experiment) / "result.json",
+                results.folder_of(place, experiment) / "result.json",
                 {**about, "tables": [], "found": {name: {model.name: {str(seed): found}}}},
             )
     return lines
@@ -156,6 +161,58 @@ def test_findings_about_a_run_that_was_replaced_are_not_kept(analysed, tmp_path)
     collecting.collect(second, into, [Line("mts/ptb", 1, ["mts"], [2], "smoke"), late], lambda words: None)
     kept = json.loads((into / "mts/routing-ptb/smoke/result.json").read_text())
     assert [run["seed"] for run in kept["runs"]] == [2]
+
+
+def test_an_analysis_of_another_seed_in_the_same_folder_adds_its_findings(analysed):
+    (first, line), (second, other) = analysed.items()
+    (_, training, model, seed), *_ = other.needs()
+    content = json.loads((results.run_folder(second, training, model.name, seed) / "result.json").read_text())
+    describe_run(results.run_folder(first, training, model.name, seed), training, model, seed, content)
+    there = json.loads((results.folder_of(second, other.experiment) / "result.json").read_text())
+    given = [SimpleNamespace(need="Penn Treebank", model_name=model.name, seed=seed, result=content)]
+    called = []
+
+    def work(experiment, runs):
+        called.append(runs)
+        return Findings(there["found"], [])
+
+    for _ in range(2):  # the second time it is there
+        tables = runs.conclude(line.experiment, runs.Way(first, torch.device("cpu")), given, work)
+        assert "Means over seeds: 2." in tables[0].notes[0]
+        assert len(called) == 1
+    assert line.left([first]) == other.left([first]) == 0
+    results.save(results.run_folder(first, training, model.name, 1) / "result.json", content)  # seed 1 is replaced
+    runs.conclude(line.experiment, runs.Way(first, torch.device("cpu")), given, work)
+    assert len(called) == 2
+    kept = json.loads((results.folder_of(first, line.experiment) / "result.json").read_text())
+    assert [run["seed"] for run in kept["runs"]] == [2]
+
+
+def test_a_run_that_has_diverged_keeps_no_analysis_waiting(analysed):
+    first, line = next(iter(analysed.items()))
+    (_, training, model, seed), *_ = line.needs()
+    place = results.run_folder(first, training, model.name, seed) / "result.json"
+    results.save(place, {"status": "diverged"})
+    assert line.left([first]) == 0
+
+
+def test_runs_whose_checkpoints_an_analysis_needs_are_trained_again(analysed, tmp_path):
+    first, line = next(iter(analysed.items()))
+    training = Line("mts/ptb", 1, ["mts"], line.seeds, "smoke")
+    another = Line("mts/ptb", 1, ["mts"], [7], "smoke")
+    assert runs_to_do.to_do([training, another, line], [tmp_path / "work", first]) == [another]
+    (results.folder_of(first, line.experiment) / "result.json").unlink()
+    assert runs_to_do.to_do([training, another, line], [tmp_path / "work", first]) == [training, another, line]
+    assert runs_to_do.to_do([training, another, line], [first, tmp_path]) == [another, line]
+
+
+@pytest.mark.long
+def test_an_analysis_starts_when_the_runs_that_it_reads_have_finished(tmp_path):
+    analysis = Line("plstm/kt-and-p", 0.1, [], [1], "smoke")
+    training = [Line(f"plstm/copy-{delay}", 0.1, ["plstm"], [1], "smoke") for delay in (200, 500)]
+    said = []
+    assert campaign.carry_out([analysis, *training], tmp_path, Budget(500), 1, "cpu", say=said.append) == []
+    assert [words.partition(": ")[0] for words in said if "started" in words] == [*map(str, training), str(analysis)]
 
 
 def test_an_analysis_waits_for_the_runs_that_it_reads(analysed, tmp_path):

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -14,9 +15,9 @@ import torch
 import remanence as rm
 from remanence import analysis, language
 from remanence.experiments import PRESETS, check, find
-from remanence.experiments.analyses import KNOWN, added, trained
+from remanence.experiments.analyses import KNOWN, trained
 from remanence.experiments.analyses.estimated_timescales import ForgetValues, estimated_timescales
-from remanence.experiments.analyses.seeds import ADDITIONS
+from remanence.experiments.analyses.seeds import ADDITIONS, added
 from remanence.experiments.analyses.trained import Trained
 from remanence.experiments.analyses.words import corpus_of, rounded
 from remanence.models import LanguageModel, SequenceModel
@@ -497,18 +498,45 @@ def test_findings_about_seeds_one_at_a_time_add_up_to_those_about_all(corpus, fo
     arguments = ARGUMENTS[function]
     whole = KNOWN[function](runs, **arguments)
     parts = [KNOWN[function]([run for run in runs if run.seed == seed], **arguments).data for seed in (2, 10)]
-    for first, second in (parts, parts[::-1]):
-        both = added(function, json.loads(json.dumps(first)), second)
+    kept = [{("text", run.model_name, seed) for run in runs} for seed in (2, 10)]
+    for first, own, second in ((parts[0], kept[0], parts[1]), (parts[1], kept[1], parts[0])):
+        both = added(function, json.loads(json.dumps(first)), own, second)
         assert both is not None
         assert both.data == whole.data
         assert both.tables == whole.tables
-    again = added(function, parts[0], parts[0])
-    assert again is not None
-    assert again.data == parts[0]
+    only = added(function, whole.data, kept[0], parts[1])  # seed 10 is also in the data, but is not kept
+    assert only is not None
+    assert only.data == whole.data
+    replaced = added(function, parts[0], set(), parts[1])
+    assert replaced is not None
+    assert replaced.data == parts[1]
+
+
+def test_a_new_seed_without_its_reference_leaves_earlier_comparisons_as_they_are(corpus, folder):
+    size = len(corpus.vocabulary)
+    broken = saying(corpus, [1 / size] * size)
+    torch.nn.init.constant_(broken.decoder.bias, math.nan)
+    good = [Run(saying(corpus, [1 / size] * size), folder, name, 1) for name in ("baseline", "mts")]
+    new = [Run(broken, folder, "baseline", 2), Run(saying(corpus, [1 / size] * size), folder, "mts", 2)]
+    before, after = (
+        KNOWN["by_frequency"](runs, reference="baseline", **ARGUMENTS["by_frequency"]).data for runs in (good, new)
+    )
+    assert after["text"]["reference"] == "mts"
+    for first, own, second in (
+        (before, {("text", "baseline", 1), ("text", "mts", 1)}, after),
+        (after, {("text", "baseline", 2), ("text", "mts", 2)}, before),
+    ):
+        both = added("by_frequency", first, own, second)
+        assert both is not None
+        found = both.data["text"]
+        assert found["reference"] == "baseline"
+        assert [(one["model"], one["seed"]) for one in found["comparisons"]] == [("mts", 1)]
+        assert found["left_out"] == ["baseline seed 2"]
+        assert {name: list(seeds) for name, seeds in found["models"].items()} == {"baseline": ["1"], "mts": ["1", "2"]}
 
 
 def test_findings_of_other_analyses_cannot_be_added():
-    assert added("forget_heatmaps", {}, {}) is None
+    assert added("forget_heatmaps", {}, (), {}) is None
 
 
 @pytest.mark.gpu

@@ -42,11 +42,11 @@ def terminal(monkeypatch):
 def train_until(monkeypatch):
     """Trains runs until they are to stop: `wanted(work)` is asked before every piece of work."""
 
-    def until(wanted, runs):
+    def until(wanted, runs, **keywords):
         with monkeypatch.context() as patch:
             patch.setattr(Interruption, "wanted", lambda self, work: wanted(work))
             with pytest.raises(Stopped):
-                train(runs, budget=Budget(1e6))
+                train(runs, budget=Budget(1e6), **keywords)
 
     return until
 
@@ -55,13 +55,13 @@ def train_until(monkeypatch):
 def train_until_update(train_until):
     """Trains runs until it was asked so many times whether to stop before an update; the first time is at the start."""
 
-    def until(update, runs):
+    def until(update, runs, **keywords):
         counted = []
 
         def wanted(work):
             counted.append(work)
             return counted.count("update") > update
 
-        train_until(wanted, runs)
+        train_until(wanted, runs, **keywords)
 
     return until

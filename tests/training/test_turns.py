@@ -2,6 +2,7 @@
 
 import json
 import signal
+import weakref
 
 import pytest
 import torch
@@ -270,6 +271,38 @@ def test_the_next_loop_starts_when_one_ends():
     assert seen == ["a starts", "a0", "b starts", "b0", "c starts", "c0", "b1", "d starts", "d0", "b2"]
 
 
+def test_a_stop_before_all_have_started_resumes_with_them(tmp_path, train_until_update):
+    seeds = (1, 2, 3)
+    train(texts(tmp_path / "whole", seeds, epochs=1))
+    stopped = texts(tmp_path / "stopped", seeds, epochs=1)
+    train_until_update(3, stopped, at_once=1)
+    assert [any((run.directory / "checkpoints").glob("*")) for run in stopped] == [True, False, False]
+    train(stopped, at_once=2)
+    assert content(tmp_path / "stopped") == content(tmp_path / "whole")
+
+
+def test_the_memory_of_a_loop_that_has_ended_is_free_before_the_next_starts():
+    ended, seen = [], []
+
+    class Loop:
+        def __init__(self):
+            self.itself = self  # a cycle, which only the collector of garbage frees
+            seen.append([loop() for loop in ended])
+            ended.append(weakref.ref(self))
+
+        def updates(self):
+            yield
+
+    take_turns([Loop] * 3, torch.device("cpu"), 1)
+    assert seen == [[], [None], [None, None]]
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_at_least_one_is_trained_at_once(tmp_path, most):
+    with pytest.raises(ValueError, match=f"^expected at_once to be at least 1, got {most}$"):
+        train(texts(tmp_path), at_once=most)
+
+
 def test_all_that_began_save_if_one_cannot_start():
     def fails():
         raise RuntimeError("no memory")
@@ -287,6 +320,8 @@ def test_two_at_once_give_the_files_that_all_at_once_give(tmp_path):
     train(texts(tmp_path / "all", seeds, epochs=1))
     assert content(tmp_path / "two") == content(tmp_path / "all")
     assert len({name for name, _ in order.found[:10]}) == 2
+    turns = [json.loads((tmp_path / name / "seed-1/machine.json").read_text())["turns"] for name in ("two", "all")]
+    assert turns == [2, 3]
 
 
 def test_loops_take_turns_until_the_last_has_ended():

@@ -30,7 +30,7 @@ from ..training.files import DIGESTS
 from ..training.interruption import Budget
 from . import results
 from .collecting import collect
-from .runs_to_do import LIST, Line, read
+from .runs_to_do import LIST, Line, read, to_do
 
 WORK = Path("runs/campaign")
 RESULTS = Path("results")
@@ -94,7 +94,8 @@ def carry_out(
         The lines that are still unfinished.
     """
     places = (work, *before)
-    waiting = [line for line in lines if line.left(places)]
+    waiting, started = to_do(lines, places), list[Line]()
+    ready = [line for line in waiting if line.is_ready(work)]
     count, whole = min(together, len(waiting)), budget.left - GRACE
     running: list[Started] = []
     (work / "logs").mkdir(parents=True, exist_ok=True)
@@ -103,16 +104,19 @@ def carry_out(
         while waiting or running:
             for one in [one for one in running if one.process.poll() is not None]:
                 running.remove(one)
-                took, left = time.monotonic() - one.at, one.line.left(places)
+                took, left = time.monotonic() - one.at, one.line.left([work])
                 how = "finished" if not left else f"{left} runs left"
                 last = one.log.read_text("utf-8", "replace").rstrip().rpartition("\n")[2] if left else ""
                 say(f"{one.line}: {how} after {took:.0f} s{last and ': ' + last}")
+                waiting = [line for line in to_do(lines, places) if line not in started]
+                ready = [line for line in waiting if line.is_ready(work)]
             most = 1 if any(one.alone for one in running) else together
-            ready = [line for line in waiting if line.is_ready(work)]
             chosen = following(ready, budget.left - GRACE, len(running), most)
             if chosen is not None:
                 line, alone = chosen
                 waiting.remove(line)
+                ready.remove(line)
+                started.append(line)
                 log = work / "logs" / f"{str(line).replace('/', '_').replace(' ', '_')}.log"
                 command = line.command(work, device, budget.left - GRACE)
                 with log.open("ab") as file:
@@ -126,7 +130,7 @@ def carry_out(
     finally:
         stop([one.process for one in running], max(1.0, min(budget.left, GRACE / 2)))
     for line in waiting:
-        if not line.is_ready(work):
+        if line not in ready:
             say(f"{line}: needs runs that are not in {work}")
         elif 60 * line.shared(count) > whole:
             minutes = f"{line.minutes:g} minutes alone, about {line.shared(count):g} as one of {count}"
@@ -222,7 +226,7 @@ def main(words: Sequence[str] | None = None) -> None:
         print(f"{len(pack(given.work, given.file, lines, int(given.most * 1e6)))} unfinished runs packed")
     else:
         for line in lines:
-            print(f"{line.minutes:6g} min  {line.left([RESULTS, WORK]):3d} runs left  {line}")
+            print(f"{line.minutes:6g} min  {line.left([WORK, RESULTS]):3d} runs left  {line}")
 
 
 def flushed(words: str) -> None:

@@ -12,10 +12,11 @@ from .. import files
 from ..training.directory import read_result
 from ..training.files import read as read_verified
 from ..training.files import read_lines
-from . import analyses, results
+from . import results
 from .analyses.words import rounded
+from .findings import with_earlier_seeds
 from .registry import IDS, find
-from .runs_to_do import Line, is_about_kept_run, is_finished, who
+from .runs_to_do import Line, is_finished
 from .schema import Experiment, Model, ReportedNumber
 
 COPIED = ("config.yaml", "machine.json", "result.json")
@@ -68,28 +69,6 @@ def collect_findings(work: Path, into: Path, experiment: Experiment, say: Callab
     files.write(folder / "result.json", f"{kept}\n".encode())
     say(f"{experiment.id}, preset {experiment.preset}: findings")
     remove_other_presets(folder, say)
-
-
-def with_earlier_seeds(content: dict[str, Any], into: Path, experiment: Experiment) -> dict[str, Any]:
-    """Findings with those about other seeds that were kept before, if they are about the runs that are kept there.
-
-    Args:
-        content: The result of an analysis.
-        into: Folder of kept results, with its result before this one, and the runs.
-        experiment: The analysis, or the training that ends with one.
-    """
-    before = read_result(results.folder_of(into, experiment)) or {}
-    about = ("experiment", "preset", "function", "arguments")
-    if any(before.get(name) != content.get(name) for name in about):
-        return content
-    new = {who(run) for run in content.get("runs", [])}
-    earlier = [run for run in before.get("runs", []) if who(run) not in new]
-    if not earlier or not all(is_about_kept_run(run, into, experiment) for run in earlier):
-        return content
-    findings = analyses.added(content["function"], before["found"], content["found"])
-    if findings is None:
-        return content
-    return {**content, "runs": sorted([*earlier, *content["runs"]], key=who), **findings.plain()}
 
 
 def remove_other_presets(folder: Path, say: Callable[[str], None]) -> None:

@@ -21,7 +21,7 @@ from ..training import Budget, Ranks, Run, RunError, train
 from ..training.directory import Directory, read_result
 from ..training.progress import Silent
 from ..training.ranks import expect_enough
-from . import analyses, results, simulations
+from . import analyses, findings, results, simulations
 from .analyses import Findings, Trained
 from .build import convert, expect_known
 from .models import build_model, count_parameters, describe
@@ -323,7 +323,7 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
     found = []
     for name, need in experiment.needs.items():
         other = find(need.experiment, experiment.preset)
-        chosen = [one for one in (need.models or other.usual) if one in other.models and (not models or one in models)]
+        chosen = [one for one in need.names(other) if not models or one in models]
         groups = plan(other, way.out, chosen, seeds) if chosen else {}
         missing = [one for runs in groups.values() for one in runs if not is_finished(one)]
         if missing:
@@ -346,7 +346,10 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
 def conclude(
     experiment: Experiment, way: Way, runs: list[Trained], work: Callable[[Experiment, list[Trained]], Findings]
 ) -> Iterable[Table]:
-    """Run the analysis or simulation, unless the same result is already there, and write the result."""
+    """Run the analysis or simulation, unless the same result is already there, and write the result.
+
+    What was found before about other seeds stays in it.
+    """
     path = results.folder_of(way.out, experiment) / "result.json"
     about = {
         "experiment": experiment.id,
@@ -358,12 +361,12 @@ def conclude(
             {"need": run.need, "model": run.model_name, "seed": run.seed, "result": dict(run.result)} for run in runs
         ],
     }
-    before = read_result(path.parent)
-    if before is not None and all(before.get(name) == value for name, value in about.items()):
-        return [Table(**table) for table in before["tables"]]
-    found = work(experiment, runs)
-    results.save(path, {**about, **found.plain()}, protected=True)
-    return found.tables
+    content = findings.there(about, way.out, experiment)
+    if content is None:
+        found = work(experiment, runs)
+        content = findings.with_earlier_seeds({**about, **found.plain()}, way.out, experiment)
+        results.save(path, content, protected=True)
+    return [Table(**table) for table in content["tables"]]
 
 
 def analyse(experiment: Experiment, runs: list[Trained]) -> Findings:

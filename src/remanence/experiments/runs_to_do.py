@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..training.directory import Directory, read_result
 from ..training.files import RunError
 from . import results, text
-from .analyses.words import rounded
 from .build import build
+from .findings import is_about_kept_run, who
 from .models import describe
 from .registry import find
 from .schema import Experiment, Model
@@ -55,35 +54,42 @@ class Line:
 
     def needs(self) -> list[tuple[str, Experiment, Model, int]]:
         """The runs that an analysis reads: the name of the need, and experiment, model and seed."""
-        found = []
-        for name, need in self.experiment.needs.items():
-            other = find(need.experiment, self.preset)
-            for model in need.models or other.usual:
-                if not self.models or model in self.models:
-                    found += [(name, other, other.models[model], seed) for seed in self.seeds or other.seeds]
-        return found
+        return [
+            (name, other, other.models[model], seed)
+            for name, need in self.experiment.needs.items()
+            for other in [find(need.experiment, self.preset)]
+            for model in need.names(other)
+            for seed in self.seeds or other.seeds
+        ]
 
-    def is_ready(self, work: Path) -> bool:
-        """Whether what an analysis reads, the checkpoints of finished runs, is in this folder."""
-        return all(is_finished(work, other, model, seed) for _, other, model, seed in self.needs())
+    def is_ready(self, place: Path) -> bool:
+        """Whether the runs that an analysis reads have finished in this folder."""
+        return all(is_finished(place, other, model, seed) for _, other, model, seed in self.needs())
 
     def is_analysed(self, place: Path) -> bool:
-        """Whether a folder has the findings of an analysis about the runs there."""
-        found = (read_result(results.folder_of(place, self.experiment)) or {}).get("runs", [])
-        kept = {who(run) for run in found if is_about_kept_run(run, place, self.experiment)}
-        return kept >= {(need, model.name, seed) for need, _, model, seed in self.needs()}
+        """Whether a folder has the findings of an analysis about the runs there. Diverged runs are not analysed."""
+        found = (read_result(results.folder_of(place, self.experiment)) or {}).get("runs", ())
+        about = {who(run) for run in found if is_about_kept_run(run, place, self.experiment)}
+        return all(
+            (need, model.name, seed) in about or has_diverged(place, other, model, seed)
+            for need, other, model, seed in self.needs()
+        )
 
     def shared(self, count: int) -> float:
         """Estimated minutes as one of `count` concurrent processes."""
         return self.minutes * max(1.0, count / GAIN)
 
-    def left(self, folders: Iterable[Path]) -> int:
-        """Number of runs, or analyses, that have not finished in any of these folders."""
-        places, experiment = list(folders), self.experiment
+    def left(self, folders: Sequence[Path]) -> int:
+        """Number of runs that have not finished in any of these folders, or 1 for an analysis that is not done.
+
+        An analysis counts in the first folder that has the runs it reads.
+        """
+        experiment = self.experiment
         if experiment.kind == "analysis":
-            return int(not any(map(self.is_analysed, places)))
+            place = next(filter(self.is_ready, folders), None)
+            return int(place is None or not self.is_analysed(place))
         return sum(
-            not any(is_finished(place, experiment, model, seed) for place in places) for model, seed in self.runs()
+            not any(is_finished(place, experiment, model, seed) for place in folders) for model, seed in self.runs()
         )
 
     def command(self, out: Path, device: str, seconds: float) -> list[str]:
@@ -102,23 +108,17 @@ def read(path: Path = LIST) -> list[Line]:
     return [build(Line, values, f"runs.{number}") for number, values in enumerate(written["runs"], 1)]
 
 
-def who(run: Mapping[str, Any]) -> tuple[str, str, int]:
-    """Need, model and seed of a run that an analysis has read."""
-    return run["need"], run["model"], run["seed"]
-
-
-def is_about_kept_run(run: Mapping[str, Any], place: Path, experiment: Experiment) -> bool:
-    """Whether findings are about the run that is in a folder, and not one that it has replaced.
-
-    Args:
-        run: A run in the result of an analysis.
-        place: A folder of results.
-        experiment: The analysis, or the training that ends with one.
-    """
-    need = experiment.needs.get(run["need"])
-    other = experiment if need is None else find(need.experiment, experiment.preset)
-    kept = read_result(results.run_folder(place, other, run["model"], run["seed"]))
-    return kept is not None and rounded(kept) == rounded(run["result"])
+def to_do(lines: Sequence[Line], folders: Sequence[Path]) -> list[Line]:
+    """The lines with something left, and those whose checkpoints an analysis needs in the first folder."""
+    left = [line for line in lines if line.left(folders)]
+    needed = {(other.id, other.preset, model.name, seed) for line in left for _, other, model, seed in line.needs()}
+    again = [
+        line
+        for line in lines
+        if any((line.id, line.preset, model.name, seed) in needed for model, seed in line.runs())
+        and line.left(folders[:1])
+    ]
+    return [line for line in lines if line in left or line in again]
 
 
 def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
@@ -131,3 +131,8 @@ def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) ->
     except RunError:
         return False
     return True
+
+
+def has_diverged(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
+    """Whether a run in a folder has diverged."""
+    return (read_result(results.run_folder(place, experiment, model.name, seed)) or {}).get("status") == "diverged"

@@ -67,6 +67,10 @@ class Need:
     models: list[str] | None = None
     """None for all models."""
 
+    def names(self, experiment: Experiment) -> list[str]:
+        """Names of these models in the experiment, which may leave some out."""
+        return [name for name in (self.models or experiment.usual) if name in experiment.models]
+
 
 @dataclass(frozen=True)
 class Model:

@@ -76,6 +76,8 @@ def train(
         Stopped: A signal arrived or the budget is spent. Everything is saved, and the same call resumes.
         ValueError: Something is wrong with the runs, their configuration or their folders.
     """
+    if at_once is not None and at_once < 1:
+        raise ValueError(f"expected at_once to be at least 1, got {at_once}")
     place = device_named(device)
     wait_for(place)
     progress = progress or Silent()
@@ -96,7 +98,8 @@ def train(
             left = [runs[number] for number in unfinished]
             folders = [directories[number] for number in unfinished]
             stacked = stacks(left)
-            ranks.told(lambda: _start(left, folders, machine.describe(place, ranks, len(stacked)), progress.say))
+            turns = min(len(stacked), at_once or len(stacked))
+            ranks.told(lambda: _start(left, folders, machine.describe(place, ranks, turns), progress.say))
             stack.enter_context(interruption.listening())
             for logger in loggers:
                 stack.callback(logger.close)

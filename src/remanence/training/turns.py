@@ -7,6 +7,7 @@ own CUDA stream, their kernels run at the same time. Every run still does exactl
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -47,16 +48,25 @@ def take_turns(starts: Sequence[Callable[[], Turns]], device: torch.device, most
     try:
         while left or seats:
             seat = _Seat(left.popleft(), free.popleft()) if left and free else seats.popleft()
-            if seat.take_turn():
-                free.append(seat.stream)
-            else:
+            if not seat.take_turn():
                 seats.append(seat)
-            del seat  # the memory of one that has ended is for the next
+                continue
+            free.append(seat.stream)
+            del seat
+            if left:
+                give_back_memory(device)
     except Exception as error:
         lost = _stop(seats)
         if lost is not None and isinstance(error, Stopped):
             raise lost from None  # not everything is saved
         raise
+
+
+def give_back_memory(device: torch.device) -> None:
+    """Free the memory of loops that have ended: graphs have memory of their own, which nothing else can use."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _stop(seats: Iterable[_Seat]) -> Exception | None:

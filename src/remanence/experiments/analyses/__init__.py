@@ -12,7 +12,6 @@ from .estimated_timescales import assigned_vs_estimated, fitted_timescales
 from .forget_heatmaps import forget_heatmaps
 from .perplexities import layer_choice, shape_sweep
 from .routing import routing
-from .seeds import added
 from .timescale_growth import timescale_growth
 from .trained import Findings, Trained
 from .word_ablation import word_ablation
@@ -33,4 +32,4 @@ KNOWN: dict[str, Callable[..., Findings]] = {
     "attractors": attractors,
 }
 
-__all__ = ["KNOWN", "Findings", "Trained", "added"]
+__all__ = ["KNOWN", "Findings", "Trained"]

@@ -112,31 +112,6 @@ def frequency_tables(data: Mapping[str, Any]) -> list[Table]:
     return tables
 
 
-def with_earlier_seeds(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The data `after`, with the seeds that only `before` has."""
-    data = {}
-    for need, found in after.items():
-        old = before.get(need, {"models": {}, "comparisons": [], "left_out": []})
-        models = {
-            name: dict(sorted((old["models"].get(name, {}) | found["models"].get(name, {})).items(), key=by_number))
-            for name in dict.fromkeys((*old["models"], *found["models"]))
-        }
-        compared = {(one["model"], one["seed"]): one for one in (*old["comparisons"], *found["comparisons"])}
-        order = list(models)
-        data[need] = found | {
-            "models": models,
-            "over_seeds": over_all_seeds(models),
-            "left_out": list(dict.fromkeys((*old["left_out"], *found["left_out"]))),
-            "comparisons": [compared[key] for key in sorted(compared, key=lambda key: (order.index(key[0]), key[1]))],
-        }
-    return data
-
-
-def by_number(entry: tuple[str, Any]) -> int:
-    """Sorts the entries of a mapping by their seed."""
-    return int(entry[0])
-
-
 def finite(losses: Losses) -> tuple[Losses, list[str]]:
     """The runs whose losses are all finite, and the names of the others."""
     good = {

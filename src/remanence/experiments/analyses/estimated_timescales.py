@@ -178,13 +178,13 @@ def assigned_vs_estimated(
 
 def assigned_tables(data: Mapping[str, Any]) -> list[Table]:
     """One row per run."""
-    rows = []
+    rows, layer = [], None
     for *names, found in by_run(data):
         layer = found["layer"]
         numbers = f"{number(found['spearman']):.3f}", f"{number(found['log_pearson']):.3f}", str(found["left_out"])
         rows.append((*names, str(len(found["assigned"])), *numbers))
     headings = ("text", "model", "seed", "units", "Spearman", "Pearson of logarithms", "units without logarithm")
-    return [Table(f"assigned against estimated timescales, layer {layer}", headings, rows, words=2)] if rows else []
+    return [Table(f"assigned against estimated timescales, layer {layer}", headings, rows, words=2)]
 
 
 def fitted_timescales(runs: Sequence[Trained], *, length: int | None = None, chunk: int = 70) -> Findings:

@@ -50,8 +50,9 @@ def routing(
     """
     data: dict[str, Any] = {}
     for run in in_order(runs):
-        options = {"part": part, "length": length, "chunk": chunk}
-        found = silenced(language_model(run), corpus_of(run), layer, group, bounds, **options)  # type: ignore[arg-type]
+        found = silenced(
+            language_model(run), corpus_of(run), layer, group, bounds, part=part, length=length, chunk=chunk
+        )
         keep(data, run, rounded(found))
     return Findings(data, routing_tables(data))
 

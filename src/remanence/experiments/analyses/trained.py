@@ -99,7 +99,7 @@ def keep(data: dict[str, Any], run: Trained, found: Any) -> None:
 
 
 def number(value: float | None) -> float:
-    """A number of plain data, where None stands for NaN."""
+    """A number of plain data, where None stands for one that is not finite."""
     return float("nan") if value is None else value
 
 
