@@ -48,6 +48,13 @@ def test_a_plan_has_every_gate_and_full_precision_on_a_cpu_unless_told_otherwise
     assert bench.plan("cpu", quick=True).budget < 30
 
 
+def test_growth_is_measured_if_its_shape_is_among_the_chosen_ones():
+    base = bench.plan("cpu").growth
+    assert base.name == "cpu-small-batch"
+    assert bench.plan("cpu", ["T20-B16-H32", base.name]).growth == base
+    assert bench.plan("cpu", ["T20-B16-H32"]).growth is None
+
+
 def test_a_shape_can_be_spelled_out():
     assert shapes.shape_named("T7-B3-H5") == shapes.Shape("T7-B3-H5", 7, 3, 10, 5)
     assert shapes.shape_named("t7-b3-i2-h5").inputs == 2

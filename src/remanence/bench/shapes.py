@@ -68,7 +68,7 @@ class BenchPlan:
     budget: float
     """Time limit in seconds; measurements beyond it are skipped."""
     growth: Shape | None
-    """Base shape for measuring growth in T, B and H."""
+    """Base shape for measuring growth in T, B and H, and replicas; None if it is not among the chosen shapes."""
     apart: bool = False
     """Whether every layer is measured in a process of its own, see `apart`."""
 
@@ -121,15 +121,16 @@ def plan(
         lookup("gate", name, LAYERS)
     for name in engine_names:
         engines.check_name(name)
-    standard = (QUICK,) if quick else CUDA if cuda else CPU
+    chosen = tuple(dict.fromkeys(shape_named(name) for name in shapes))
+    base = QUICK if quick else KNOWN["copy-200" if cuda else "cpu-small-batch"]
     return BenchPlan(
         device=place,
-        shapes=tuple(dict.fromkeys(shape_named(name) for name in shapes)) or standard,
+        shapes=chosen or ((QUICK,) if quick else CUDA if cuda else CPU),
         layers=tuple(dict.fromkeys(layers)) or tuple(name for name in LAYERS if name not in QUOTED),
         engines=tuple(dict.fromkeys(engine_names)) or None,
         precision=precision,
         budget=budget,
-        growth=QUICK if quick else None if shapes else KNOWN["copy-200" if cuda else "cpu-small-batch"],
+        growth=base if quick or not chosen or base in chosen else None,
         apart=apart and not (cuda or quick),
     )
 

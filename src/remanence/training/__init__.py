@@ -4,9 +4,9 @@ from . import loggers
 from .config import Optimiser, Run, Schedule, Stop, Training
 from .files import RunError
 from .interruption import Budget, Stopped
-from .loop import train
 from .progress import Progress, Quiet, Silent
 from .ranks import Ranks
+from .runs import train
 
 __all__ = [
     "Budget",

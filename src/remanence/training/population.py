@@ -180,9 +180,9 @@ class Population:
         self.ranks.add_up(self.gradients)
 
     @torch.no_grad()
-    def step(self, gradients: Tensor) -> None:
-        """Clip gradients `(R, P)` and let the optimiser update the parameters."""
-        config = self.config.optimiser
+    def step(self) -> None:
+        """Clip the gradients and let the optimiser update the parameters."""
+        config, gradients = self.config.optimiser, self.gradients
         finite = None if self.scale is None else self.scale.unscale(gradients)
         if config.clip_value is not None:
             gradients.clamp_(-config.clip_value, config.clip_value)
