@@ -24,13 +24,20 @@ IN_MAKE_TEST = pytest.StashKey()
 """Names of tests that are not long, by folder."""
 
 
+def seed_torch(seed):
+    """Like `torch.manual_seed`, which formats the stack for every kind of device that is not there: milliseconds."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(seed)
+
+
 class TorchRandom:
     """Torch's generator as hypothesis takes it: every example of a test begins at the same state, the test's own."""
 
     test = 0
 
     def seed(self, seed):
-        torch.manual_seed(self.test + seed)
+        seed_torch(self.test + seed)
 
     def getstate(self):
         return torch.get_rng_state()
@@ -76,7 +83,7 @@ def seed_all(config, name):
     TORCH.test = zlib.crc32(f"{config.option.seed} {name}".encode())
     random.seed(TORCH.test)
     numpy.random.seed(TORCH.test)  # noqa: NPY002  the global generator is what is seeded
-    torch.manual_seed(TORCH.test)
+    seed_torch(TORCH.test)
 
 
 @pytest.fixture(autouse=True)

@@ -232,7 +232,7 @@ def test_every_cell_with_every_gate_is_the_loops(contender: Contender, cell: str
     assert_like_the_loop(Case(cell, gate), contender)
 
 
-EXAMPLES = 25 if os.environ.get("TRITON_INTERPRET") == "1" else 150  # an interpreted step takes milliseconds
+EXAMPLES = 10 if os.environ.get("TRITON_INTERPRET") == "1" else 100  # an interpreted step takes milliseconds
 
 
 @pytest.mark.long

@@ -213,7 +213,7 @@ def test_kernels_match_the_loop(cell, inputs, units, rows, sizes, precision, spe
 @pytest.mark.parametrize(
     ("cell", "inputs"),
     [
-        (LSTMCell(PowerLaw()), 5),
+        pytest.param(LSTMCell(PowerLaw()), 5, marks=pytest.mark.slow),
         (LSTMCell(PowerLaw()), WIDE),
         (GRUCell(Fast()), 5),
         (LSTMCell(Refine()), 5),
@@ -431,7 +431,7 @@ def test_an_infinite_bias_saturates_gates(sizes, precision, monkeypatch) -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("inputs", [1, 6, 7, 8, 15])
+@pytest.mark.parametrize("inputs", [1, 7, 15, *(pytest.param(inputs, marks=pytest.mark.slow) for inputs in (6, 8))])
 def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
     """With space for two inputs set to 1, for one only, and for none."""
     sizes = plan.make_whole(32, backward=False)

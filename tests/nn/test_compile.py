@@ -66,8 +66,10 @@ LAYERS: dict[str, Callable[..., rm.nn.Recurrent]] = {
     "gate without kernels": lambda *sizes, **more: rm.LSTM(*sizes, gate=Sorted(), **more),
 }
 QUICK = ("LSTM fast", "NRU")  # an engine's own operators, and the one for all engines
+BY_HAND = ("LSTM softsign", "LSTM ur", "LSTM power_law")  # as LSTM, LSTM refine and PowerLawLSTM
+MARKS = dict.fromkeys(QUICK, ()) | dict.fromkeys(BY_HAND, (pytest.mark.long, pytest.mark.slow))
 every_layer = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in LAYERS]
+    "name", [pytest.param(name, marks=MARKS.get(name, pytest.mark.long)) for name in LAYERS]
 )
 told = pytest.mark.filterwarnings("ignore:no kernel can be derived")
 
