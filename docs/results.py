@@ -50,14 +50,31 @@ HEAD = """# Results
 Our results for the experiments of the three papers, next to the published numbers. `docs/results.py` generates this
 page from the files under `results/`; only the verdicts are written manually (`results/verdicts.yaml`).
 
-* **ours** is the mean and sample standard deviation over seeds. Failed runs are excluded from the mean; the page of the
-  paper counts them. **seeds** and **epochs**: how many of the published ones were run.
-* **verdict**: the number of claims of the paper that these runs confirm (**holds**), contradict (**does not hold**) or
-  leave undecided (**open**).
+* **ours** is the mean and sample standard deviation over seeds. "(2 of 3)": one of three runs failed and is not in
+  the mean. Scores are those of the test set, in `freq-*` and copy tasks of the validation set in the best epoch.
+* **seeds** and **epochs**: how many of those of the preset `paper` were run. That preset has the published settings
+  where the papers give them, and else a choice of ours, which `remanence show ID` lists: the longest training of copy
+  and pixel tasks, for example, and most numbers of seeds. Runs that meet their stopping rule, or break down, end
+  earlier.
+* **verdict**: the number of claims that these runs confirm (**holds**), contradict (**does not hold**) or leave
+  undecided (**open**). That the scores match the published ones is a claim of ours, the others are those of the
+  papers.
 * Each experiment links to its details: tables, learning curves, reasons, conditions, and the command to repeat it.
+* `plstm` is the LSTM with the power-law forget gate, `lstm-chrono` or `chrono` one with chrono initialisation,
+  `-time` has the absolute time as a further input, `-uniform` periods drawn uniformly; other names are those of
+  [gates](reference/gates.md) and [layers](reference/layers.md). `mts` is the multi-timescale language model.
+  (quoted): a number that the paper took from another one.
+"""
+HOLDS = """## What holds
 """
 AGAINST = """## What does not hold, and likely reasons
 """
+OPEN = """## What is open
+
+All other claims: on the pages of the [power-law forget gate](results-plstm.md), the [fast gate](results-fastgate.md)
+and [multi-timescale language models](results-mts.md), with what would decide them.
+"""
+LISTS = {AGAINST: "does not hold", HOLDS: "holds"}
 BY_PAPER = """# Results: {title}
 
 Detailed results for this paper; [Results](results.md) has all experiments in one table.
@@ -120,7 +137,8 @@ def published_and_ours(experiment: Experiment, found: Mapping[str, list[results.
         if key in numbers
     }
     if report.reach is not None and not published:
-        what = f"updates to {report.reach * report.scale:g} %"
+        value = f"{report.reach * report.scale:g}"
+        what = f"updates to {value} {report.unit}" if report.unit else f"updates to a {report.score} of {value}"
         ours = {
             name: results.reached([run.updates_to_reach for run in runs if run.updates_to_reach], len(runs))
             for name, runs in found.items()
@@ -128,12 +146,19 @@ def published_and_ours(experiment: Experiment, found: Mapping[str, list[results.
     else:
         what = report.score + (f", {report.unit}" if report.unit else "")
         ours = {
-            name: mean_and_std(
-                [run.score * report.scale for run in runs if run.score is not None and not run.failed], report.digits
+            name: mean_of_good(
+                [run.score * report.scale for run in runs if run.score is not None and not run.failed],
+                len(runs),
+                report.digits,
             )
             for name, runs in found.items()
         }
     return lines(published, report.score + (f", {report.unit}" if report.unit else "")), lines(ours, what)
+
+
+def mean_of_good(scores: Sequence[float], runs: int, digits: int) -> str:
+    """Mean and spread of the runs that have not failed, and how many these are if some have."""
+    return mean_and_std(scores, digits) + (f" ({len(scores)} of {runs})" if scores and len(scores) < runs else "")
 
 
 def lines(values: Mapping[str, str], what: str) -> str:
@@ -153,18 +178,18 @@ def extent(result: dict[str, Any]) -> tuple[str, str]:
     return seeds, epochs.replace(" epochs", "") or "-"
 
 
-def against(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
-    """Claims that do not hold, with reasons."""
+def listed(word: str, found: Sequence[Section], folder: Path, judged: Judgements) -> str:
+    """Claims with this verdict, with reasons if a person gave some."""
     pages = {
         (section.experiment.id, section.experiment.preset): page_of(section.experiment.paper) + anchor(section.heading)
         for section in found
     }
     pages |= {(id, preset): f"figures.md{anchor(id)}" for id, preset in analyses(folder)}
     return "".join(
-        f"* [{id}]({place}): *{claim.text}* {claim.because}\n"
+        f"* [{id}]({place}): *{claim.text}* {claim.because}".rstrip() + "\n"
         for (id, preset), place in sorted(pages.items(), key=lambda item: registry.IDS.index(item[0][0]))
         for claim in verdict_of(id, preset, judged).claims
-        if claim.verdict == "does not hold"
+        if claim.verdict == word
     )
 
 
@@ -211,7 +236,8 @@ def trained_for(result: dict[str, Any]) -> str:
 def pages(folder: Path = RESULTS) -> dict[str, str]:
     """All pages by file name."""
     found, judged = sections(folder), judgements(folder)
-    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), AGAINST, against(found, folder, judged)])}
+    lists = [part for head, word in LISTS.items() for part in (head, listed(word, found, folder, judged))]
+    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), *lists, OPEN])}
     for paper, title in registry.PAPERS.items():
         own = [section for section in found if section.experiment.paper == paper]
         parts = [BY_PAPER.format(title=title), *([overview(own, judged)] if own else [])]

@@ -79,6 +79,15 @@ def test_the_opening_table_has_every_experiment_of_the_papers_with_its_numbers()
     assert (row["seeds"], row["epochs"], row["verdict"]) == ("3 of 3", "100 of 100", "**holds** 2<br>**open** 1")
 
 
+def test_what_holds_is_told_after_it():
+    written = yaml.safe_load((ROOT / "results/verdicts.yaml").read_text("utf-8"))
+    verdicts = [
+        claim["verdict"] for presets in written.values() for words in presets.values() for claim in words["claims"]
+    ]
+    told = OPENING.split("## What holds")[1].partition("\n## ")[0]
+    assert told.count("\n* ") == verdicts.count("holds")
+
+
 def test_claims_that_do_not_hold_are_told_first_each_with_why():
     written = yaml.safe_load((ROOT / "results/verdicts.yaml").read_text("utf-8"))
     against = [
@@ -88,7 +97,7 @@ def test_claims_that_do_not_hold_are_told_first_each_with_why():
         for claim in words["claims"]
         if claim["verdict"] == "does not hold"
     ]
-    told = OPENING.split("## What does not hold")[1]
+    told = OPENING.split("## What does not hold")[1].partition("\n## ")[0]
     assert told.count("\n* ") == len(against)
     for id, claim, why in against:
         assert len(why) > 40, (id, claim)

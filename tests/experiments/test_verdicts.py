@@ -85,10 +85,35 @@ def test_several_comparisons_share_the_risk_of_an_error():
         ([100, 110, None], [None, None, None], "open"),
         ([None] * 3, [None] * 3, "open"),
         ([100, 110], [None, None], "open"),
+        ([100, 110, 120, 130, 150], [140, 160, None, None, None], "holds"),  # 24 of 25 pairs: p is 4 / 252
+        ([140, 160, None, None, None], [100, 110, 120, 130, 150], "does not hold"),
+        ([100, 110, 120, 130, 180], [140, 160, 170, None, None], "open"),  # 22 of 25: p is 0.056
     ],
 )
 def test_fewer_updates(ours, theirs, expected):
     assert verdict(FEWEST, COPY, plstm=runs(updates=ours), lstm=runs(updates=theirs)) == expected
+
+
+@pytest.mark.parametrize("status", ["not converged", "failed"])
+def test_updates_until_the_stopping_rule(status):
+    def ended(statuses, lengths):
+        every = zip(runs(updates=[10] * 5), statuses, lengths, strict=True)
+        return [dataclasses.replace(run, status=status, updates=length) for run, status, length in every]
+
+    found = {
+        "plstm": ended(["converged"] * 5, [100, 110, 120, 130, 150]),
+        "lstm": ended(["converged", "converged", *[status] * 3], [140, 160, 145, 145, 145]),
+    }
+    # A run that stopped at 145 for another reason than failing might have converged before 150.
+    assert verdict(FEWEST | {"until": "converged"}, COPY, **found) == ("holds" if status == "failed" else "open")
+    assert verdict(FEWEST, COPY, **found) == "open"
+
+
+@pytest.mark.parametrize(("status", "expected"), [("not converged", "open"), ("failed", "does not hold")])
+def test_a_run_that_has_not_failed_may_have_been_about_to_learn(status, expected):
+    missed = [dataclasses.replace(run, status=status) for run in runs(updates=[10, None])]
+    assert verdict({"learn": ["lstm"], "length": "unknown"}, COPY, lstm=missed) == expected
+    assert verdict({"learn": ["lstm"]}, COPY, lstm=missed) == "does not hold"
 
 
 def test_a_run_that_was_shorter_than_the_other_needed_proves_nothing():
@@ -143,10 +168,13 @@ def test_a_task_that_is_not_always_learned(updates, changed, expected):
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "expected"), [(False, True, "holds"), (True, True, "does not hold"), (False, False, "open")]
+    ("ours", "theirs", "expected"), [(0, 3, "holds"), (1, 3, "does not hold"), (0, 0, "open"), (0, 2, "open")]
 )
 def test_failures(ours, theirs, expected):
-    found = {"plstm": runs(CLEAR, failed=ours), "lstm": runs(CLEAR, failed=theirs)}
+    found = {
+        name: [*runs(CLEAR[:failed], failed=True), *runs(CLEAR[failed:])]
+        for name, failed in {"plstm": ours, "lstm": theirs}.items()
+    }
     assert verdict({"never_fails": "plstm", "others": ["lstm"]}, **found) == expected
 
 
@@ -228,7 +256,9 @@ def test_parts_of_claims_name_models_and_tests_that_exist(id):
     for part in parts_of_claims()[id]:
         kinds = [name for name in part if name in KNOWN]
         assert len(kinds) <= 1
-        assert set(part) <= {"claim", "of", "others", "within", *kinds}
+        assert set(part) <= {"claim", "of", "others", "within", "until", "length", *kinds}
+        assert part.get("until", "converged") == "converged"
+        assert part.get("length", "unknown") == "unknown"
         assert set(models_of(part)) <= set(experiment.models)
         if kinds and kinds[0] in ("learn", "fail", "not_always", "fewest"):
             assert experiment.report.reach is not None
@@ -261,6 +291,7 @@ def test_verdicts_that_cannot_be_read_are_answered_with_a_sentence(tmp_path, con
 
 
 def test_the_tests_agree_with_what_was_written_by_hand_about_the_results_of_the_project():
+    # A person may be more careful than a test, and says why.
     written = yaml.safe_load((ROOT / "results/verdicts.yaml").read_text("utf-8"))
     compared = 0
     for section in gather([ROOT / "results"], by_hand=False):
@@ -268,7 +299,8 @@ def test_the_tests_agree_with_what_was_written_by_hand_about_the_results_of_the_
         decided["Accuracies of the published level."] = decided.get("The scores match the published ones.")
         for claim in (written.get(section.id) or {}).get(section.preset, {}).get("claims", []):
             if decided.get(claim["claim"]) not in (None, "not tested here"):
-                assert decided[claim["claim"]] == claim["verdict"], (section.id, claim)
+                careful = claim["verdict"] == "open" and claim.get("because")
+                assert careful or decided[claim["claim"]] == claim["verdict"], (section.id, claim)
                 compared += 1
     assert compared
 
@@ -280,7 +312,8 @@ def test_a_star_stands_for_all_that_there_are():
     assert number_at(DATA, "T=200.ours.*.mean.0") == pytest.approx(0.8)
     assert number_at(DATA, "T=200.ours.*.mean.*") == pytest.approx(0.55)
     assert number_at(DATA, "T=200.ours.2.mean.-1") == 0.2
-    for path in ("T=200.theirs.*", "T=200.ours.*", "models.*.p", "models.*.p.*", "models.2.p"):
+    assert number_at({"models": [{"name": "a", "p": 0.3}, {"name": "b", "p": 0.5}]}, "models.[name=b].p") == 0.5
+    for path in ("T=200.theirs.*", "models.[p=4].p", "T=200.ours.*", "models.*.p", "models.*.p.*", "models.2.p"):
         with pytest.raises(ValueError, match="expected a number at"):
             number_at(DATA, path)
 

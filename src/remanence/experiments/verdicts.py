@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +18,7 @@ from ..report.difference import Difference, Sample, difference
 from ..report.section import VERDICTS, Claim, Verdict
 from ..training.schedule import lower_is_better
 from . import text
-from .results import Outcome
+from .results import FAILED, Outcome
 from .schema import Experiment
 
 ERROR = 0.05
@@ -213,12 +215,15 @@ def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     If neither of two models ever reaches it, a clearly better score of the other after as many updates refutes that.
     """
     first, others = part["fewest"], part["of"]
-    found = {name: [run.updates_to_reach for run in evidence.found[name]] for name in (first, *others)}
+    converged = part.get("until") == "converged"
+    found = {name: [updates_until(run, converged) for run in evidence.found[name]] for name in (first, *others)}
     words = "; ".join(f"{name} {reached(updates)}" for name, updates in found.items())
-    because = f"Updates to a validation {level_of(evidence)}: {words}."
+    goal = "the stopping rule of the authors" if converged else f"a validation {level_of(evidence)}"
+    because = f"Updates to {goal}: {words}."
     limit = ERROR / len(others)
-    verdicts = [faster(evidence.found[first], evidence.found[name], limit) for name in others]
-    ahead = [name for name in others if ahead_without_reaching(name, first, evidence, limit)]
+    ends = {name: [math.inf if run.status in FAILED else run.updates for run in evidence.found[name]] for name in found}
+    verdicts = [faster(found[first], found[name], ends[first], ends[name], limit) for name in others]
+    ahead = [] if converged else [name for name in others if ahead_without_reaching(name, first, evidence, limit)]
     if ahead:
         means = ", ".join(
             f"{name} {evidence.shown(statistics.fmean(evidence.scores(name)))}" for name in (first, *ahead)
@@ -242,34 +247,81 @@ def ahead_without_reaching(name: str, first: str, evidence: Evidence, limit: flo
     return ordered([(sign * one.value, one.p)], limit) == "holds"
 
 
-def faster(first: Sequence[Outcome], second: Sequence[Outcome], limit: float) -> Verdict:
+def updates_until(run: Outcome, converged: bool) -> int | None:
+    """Updates of a run until it converged by its stopping rule, or reached the level; None if it never did."""
+    if converged:
+        return run.updates if run.status == "converged" else None
+    return run.updates_to_reach
+
+
+Updates = Sequence[int | None]
+"""Updates to reach a level, for every run of a model; None for never."""
+Ends = Sequence[float]
+"""Updates for which runs were trained; infinite for those that have failed, as more would not help them."""
+
+
+def faster(first: Updates, second: Updates, ends: Ends, other_ends: Ends, limit: float) -> Verdict:
     """Whether one model reaches the level before another."""
-    ours, theirs = (
-        [float(run.updates_to_reach) for run in runs if run.updates_to_reach is not None] for runs in (first, second)
-    )
+    ours, theirs = ([float(updates) for updates in runs if updates is not None] for runs in (first, second))
     if len(ours) == len(first) > 1 and len(theirs) == len(second) > 1:
         one = difference(Sample.of(theirs), Sample.of(ours))
         return ordered([(one.value, one.p)], limit)
-    # A run that never reaches the level has no number; then every run of one model must beat every run of the other.
+    # A run that never reaches the level has no number, only a rank.
     if min(len(first), len(second)) < FEWEST:
         return "open"
-    return "holds" if all_before(first, second) else "does not hold" if all_before(second, first) else "open"
+    if ours and theirs and one_ends_too_early(first, second, ends, other_ends):
+        return "open"
+    shift, p = rank_test(first, second)
+    if p < limit:
+        return "holds" if shift > 0 else "does not hold"
+    if all_before(first, second, other_ends):
+        return "holds"
+    return "does not hold" if all_before(second, first, ends) else "open"
 
 
-def all_before(first: Sequence[Outcome], second: Sequence[Outcome]) -> bool:
+def one_ends_too_early(first: Updates, second: Updates, ends: Ends, other_ends: Ends) -> bool:
+    """Whether a run that never reached the level was not trained for as long as the slowest one that did."""
+    slowest = max(updates for updates in (*first, *second) if updates is not None)
+    every = zip((*first, *second), (*ends, *other_ends), strict=True)
+    return any(updates is None and end < slowest for updates, end in every)
+
+
+def rank_test(first: Updates, second: Updates) -> tuple[float, float]:
+    """Mann-Whitney test of two models, where never comes after all numbers: exact, over all ways to assign the runs.
+
+    Returns:
+        How many more pairs of runs the first wins than it loses, and the two-sided p value.
+    """
+    values = [math.inf if updates is None else updates for updates in (*first, *second)]
+    count = len(first)
+
+    def won(chosen: Sequence[int]) -> int:
+        others = [value for number, value in enumerate(values) if number not in chosen]
+        return sum((values[number] < other) - (values[number] > other) for number in chosen for other in others)
+
+    found = won(range(count))
+    every = [abs(won(chosen)) >= abs(found) for chosen in combinations(range(len(values)), count)]
+    return found, statistics.fmean(every)
+
+
+def all_before(first: Updates, second: Updates, ends: Ends) -> bool:
     """Whether every run of the first reached the level before any of the second, which trained at least as long."""
-    if any(run.updates_to_reach is None for run in first):
+    if any(updates is None for updates in first):
         return False
-    last = max(run.updates_to_reach or 0 for run in first)
-    return all((run.updates if run.updates_to_reach is None else run.updates_to_reach - 1) >= last for run in second)
+    last = max(updates or 0 for updates in first)
+    return all((end if updates is None else updates - 1) >= last for updates, end in zip(second, ends, strict=True))
 
 
 def learn(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether every run of these models reaches the level."""
-    runs = [run for name in part["learn"] for run in evidence.found[name]]
-    if all(run.updates_to_reach is not None for run in runs):
+    """Whether every run of these models reaches the level.
+
+    If the paper does not say how long it trained, a run that has not failed may still have been about to.
+    """
+    missed = [run for name in part["learn"] for run in evidence.found[name] if run.updates_to_reach is None]
+    if not missed:
         return "holds", counted(part["learn"], evidence)
-    return ("open" if evidence.changed else "does not hold"), counted(part["learn"], evidence)
+    undecided = part.get("length") == "unknown" and all(run.status == "not converged" for run in missed)
+    return ("open" if evidence.changed or undecided else "does not hold"), counted(part["learn"], evidence)
 
 
 def fail(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
@@ -296,13 +348,21 @@ def counted(models: Sequence[str], evidence: Evidence) -> str:
 
 
 def never_fails(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether no run of the first model has failed, but some of each of the others have."""
+    """Whether no run of the first model has failed, but some of each of the others have, too many for chance."""
     first, others = part["never_fails"], part["others"]
     failed = {name: sum(run.failed for run in evidence.found[name]) for name in (first, *others)}
     because = ", ".join(f"{count} of {len(evidence.found[name])} runs of {name}" for name, count in failed.items())
     if failed[first]:
         return "does not hold", f"Failed: {because}."
-    return ("holds" if all(failed[name] for name in others) else "open"), f"Failed: {because}."
+    runs = len(evidence.found[first])
+    by_chance = max(chance_that_all_are(failed[name], runs, len(evidence.found[name])) for name in others)
+    because = f"Failed: {because}; if all fail equally often, such a difference has a probability of {by_chance:.2g}."
+    return ("holds" if by_chance <= ERROR else "open"), because
+
+
+def chance_that_all_are(failed: int, runs: int, others: int) -> float:
+    """Fisher's exact test: the probability that all runs that failed are among the others."""
+    return math.comb(others, failed) / math.comb(runs + others, failed)
 
 
 def rising(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
@@ -334,7 +394,8 @@ def above(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 def readable(path: str) -> str:
     """The path of a number in words."""
-    return path.replace(".*", "").replace(".-1", " at the end").replace(".", " ").replace("_", " ")
+    words = path.replace(".*", "").replace(".-1", " at the end").replace(".", " ").replace("_", " ")
+    return re.sub(r"\[\w+=(.*?)\]", r"\1", words)
 
 
 def number_at(data: Mapping[str, Any], path: str) -> float:
@@ -343,11 +404,14 @@ def number_at(data: Mapping[str, Any], path: str) -> float:
 
 
 def numbers_at(data: Any, path: str) -> list[float]:
-    """The numbers at a dotted path of names and list indices; a star matches all entries."""
+    """The numbers at a dotted path of names and list indices; a star matches all entries, `[key=value]` some."""
     found = [data]
     try:
         for name in path.split("."):
-            if name == "*":
+            if name.startswith("["):
+                key, _, wanted = name.strip("[]").partition("=")
+                found = [one for value in found for one in value if str(one[key]) == wanted]
+            elif name == "*":
                 found = [one for value in found for one in (value if isinstance(value, list) else value.values())]
             else:
                 found = [value[int(name)] if isinstance(value, list) else value[name] for value in found]
