@@ -9,7 +9,6 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +24,8 @@ from remanence.engines.doubled import HalfStepCell
 from remanence.engines.kernels import cache, contract, launch
 from remanence.engines.kernels.run import make_kind
 from remanence.engines.machine import float32_products
+from remanence.engines.samples import every_cell
 from remanence.gates import Fast, Forgetting, Gate, PowerLaw, Refine, Sigmoid, UniformRefine
-
-every_cell = import_module("remanence.engines.check").every_cell
 
 BLOCKS = 8
 MOST = {1: 1152, 2: 512}
