@@ -19,7 +19,7 @@ import torch
 import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell, PointwiseCell
 from remanence.engines import EngineTask, Zeros
-from remanence.engines.cuda import compiler, device, driver, engine, linear, plan, recurrence
+from remanence.engines.cuda import compiler, device, driver, engine, linear, memos, plan, recurrence
 from remanence.engines.doubled import HalfStepCell
 from remanence.engines.kernels import cache, contract, launch
 from remanence.engines.kernels.run import make_kind
@@ -48,9 +48,10 @@ def _forgets() -> Iterator[None]:
     def forget() -> None:
         for function in (
             *(compiler.library, compiler.version, driver.architecture, driver._context),
-            *(device._nothing, device._lacks, *recurrence.MEMOS),
+            *(device._nothing, device._lacks),
         ):
             getattr(function, "cache_clear", lambda: None)()
+        memos.forget()
 
     forget()
     yield

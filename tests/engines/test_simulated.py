@@ -20,7 +20,7 @@ import remanence.engines.cuda as clusters
 from remanence import engines
 from remanence.cells import GRUCell, JANETCell, LSTMCell, PointwiseCell, Step
 from remanence.engines import comparison, samples
-from remanence.engines.cuda import plan, recurrence
+from remanence.engines.cuda import memos, plan, recurrence
 from remanence.engines.doubled import HalfStepCell
 from remanence.engines.kernels import layout, operator, run
 from remanence.engines.machine import float32_products
@@ -35,14 +35,9 @@ def _simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     simulation.stand_in(recurrence, libraries, monkeypatch)
     monkeypatch.setattr(recurrence, "processors", lambda device: 132)
     monkeypatch.setattr(recurrence, "largest_cluster", lambda device: plan.LARGEST)
-    forget()
+    memos.forget()
     yield
-    forget()
-
-
-def forget() -> None:
-    for memo in recurrence.MEMOS:
-        memo.cache_clear()
+    memos.forget()
 
 
 WIDE = recurrence.NARROW + 1
