@@ -14,7 +14,7 @@ from remanence import engines
 from remanence.cells import JANETCell
 from remanence.cli.main import KNOWN as COMMANDS
 from remanence.cli.main import app
-from remanence.engines import loop
+from remanence.engines import loop, self_check, warm
 from remanence.engines.cpp import compiler, engine, products, recurrence
 from remanence.version import __version__
 
@@ -127,9 +127,9 @@ def nothing_compiled(monkeypatch, tmp_path):
     for each in known:
         each.cache_clear()
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
-    monkeypatch.setattr(import_module("remanence.engines.check"), "_seen", {})
-    monkeypatch.setattr(import_module("remanence.engines.check"), "tasks_of", lambda *_: [])
-    monkeypatch.setattr(import_module("remanence.engines.warm"), "cells_with", lambda gate: [JANETCell(gate)])
+    monkeypatch.setattr(self_check, "_seen", {})
+    monkeypatch.setattr(self_check, "tasks_of", lambda *_: [])
+    monkeypatch.setattr(warm, "cells_with", lambda gate: [JANETCell(gate)])
     yield tmp_path / "kernels"
     for each in known:
         each.cache_clear()
@@ -153,7 +153,7 @@ def test_check_warm_compiles_ahead_of_time_and_reports_the_kernels_and_their_fol
 def test_check_warm_is_exit_code_1_when_an_engine_is_wrong(monkeypatch, tmp_path):
     fake = only_engine(monkeypatch, wrong)
     fake.made_of = lambda device: ()
-    monkeypatch.setattr(import_module("remanence.engines.check"), "_seen", {})
+    monkeypatch.setattr(self_check, "_seen", {})
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
     result = call("check", "--warm", "--device", "cpu", "--gate", "fast")
     assert result.exit_code == 1

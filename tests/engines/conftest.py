@@ -7,7 +7,7 @@ import pytest
 import simulation
 import torch
 
-from remanence.engines.cuda import plan, recurrence
+from remanence.engines.cuda import memos, plan, recurrence
 
 
 @pytest.fixture(autouse=True)
@@ -32,11 +32,9 @@ def simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pyte
     simulation.stand_in(recurrence, libraries, monkeypatch)
     monkeypatch.setattr(recurrence, "processors", lambda device: 132)
     monkeypatch.setattr(recurrence, "largest_cluster", lambda device: plan.LARGEST)
-    for memo in recurrence.MEMOS:
-        memo.cache_clear()
+    memos.forget()
     yield monkeypatch
-    for memo in recurrence.MEMOS:
-        memo.cache_clear()
+    memos.forget()
 
 
 BY_HAND = ("test_half_precision", "test_layers_side_by_side", "test_kernels_match_the_loop")

@@ -1,6 +1,5 @@
 """The on-disk cache shared by processes: used if it can be trusted, rebuilt if not."""
 
-import importlib
 import json
 import os
 import random
@@ -18,14 +17,13 @@ import torch
 
 import remanence as rm
 from remanence.cells import LSTMCell
-from remanence.engines import KNOWN, agreement, loop
-from remanence.engines.check import SIZES, make_task
+from remanence.engines import KNOWN, agreement, comparison, loop, self_check
 from remanence.engines.cpp import compiler, engine, products, recurrence
 from remanence.engines.kernels import cache, compiling
+from remanence.engines.samples import SIZES, make_task
 from remanence.files import TEMPORARY
 from remanence.gates import Fast
 
-checking = importlib.import_module("remanence.engines.check")
 CPU = torch.device("cpu")
 compiles = pytest.mark.skipif(engine.lacks() is not None, reason="no C++ compiler")
 posix = pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
@@ -341,17 +339,17 @@ def test_a_background_job_that_fails_is_silent(capsys):
 @pytest.fixture
 def looked(kernels, monkeypatch):
     """The engines that were checked, and a function that returns whether one is trusted, as in a new process."""
-    found, look = [], checking.look
+    found, look = [], self_check.look
 
     def counted(of, *rest):
         found.append(of.name)
         return look(of, *rest)
 
-    monkeypatch.setattr(checking, "look", counted)
+    monkeypatch.setattr(self_check, "look", counted)
 
     def again(of):
-        monkeypatch.setattr(checking, "_seen", {})
-        return checking.self_check(of, CPU) is None
+        monkeypatch.setattr(self_check, "_seen", {})
+        return self_check.self_check(of, CPU) is None
 
     return found, again
 
@@ -393,7 +391,7 @@ def test_an_engine_without_made_of_is_checked_again(looked):
 CHANGES = {
     "torch": lambda patch: patch.setattr(torch, "__version__", "99.0"),
     "source": lambda patch: patch.setattr(agreement, "source", lambda: "another"),
-    "precision": lambda patch: patch.setattr(checking, "precision_of", lambda device: checking.FULL),
+    "precision": lambda patch: patch.setattr(self_check, "precision_of", lambda device: comparison.FULL),
     "compiler": lambda patch: None,
     "name": lambda patch: None,
 }
@@ -447,12 +445,11 @@ LAYER = """
 import json, sys, warnings
 import torch
 import remanence as rm
-from importlib import import_module
+from remanence.engines import self_check
 from remanence.engines.cpp import compiler
-checking = import_module("remanence.engines.check")
 
-looked, compiled, look, compile_ = [], [], checking.look, compiler._compile
-checking.look = lambda *rest: looked.append(1) or look(*rest)
+looked, compiled, look, compile_ = [], [], self_check.look, compiler._compile
+self_check.look = lambda *rest: looked.append(1) or look(*rest)
 compiler._compile = lambda *rest: compiled.append(1) or compile_(*rest)
 
 def run(engine):

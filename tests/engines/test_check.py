@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 import remanence as rm
 from remanence import gates
 from remanence.cells import LSTMCell
-from remanence.engines import KNOWN, loop
+from remanence.engines import KNOWN, comparison, loop, samples, self_check
 from remanence.engines.machine import float32_products, tf32_in_recurrent_layers
 
 checking = importlib.import_module("remanence.engines.check")
@@ -66,7 +66,7 @@ every_mistake = pytest.mark.parametrize(
 
 @pytest.fixture
 def fresh(monkeypatch):
-    monkeypatch.setattr(checking, "_seen", {})
+    monkeypatch.setattr(self_check, "_seen", {})
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_the_loop_is_not_checked_against_itself(rows):
 
 
 def test_power_law_is_checked_with_and_without_dt_and_all_in_both_directions():
-    for cell in checking.every_cell():
+    for cell in samples.every_cell():
         first, second = checking.variants(cell, torch.float32, CPU)
         assert first.dt is None
         assert (second.dt is not None) == cell.takes_dt
@@ -106,7 +106,7 @@ def test_power_law_is_checked_with_and_without_dt_and_all_in_both_directions():
 
 
 @every_mistake
-@pytest.mark.parametrize("precision", [checking.FLOAT64, checking.FLOAT32], ids=lambda precision: precision.name)
+@pytest.mark.parametrize("precision", [comparison.FLOAT64, comparison.FLOAT32], ids=lambda precision: precision.name)
 def test_an_engine_that_is_wrong_is_reported(run, words, precision):
     row = checking.compare(fake(run), LSTMCell(gates.Sigmoid()), precision, CPU)
     assert not row.ok
@@ -117,10 +117,10 @@ def test_an_engine_that_is_wrong_is_reported(run, words, precision):
 def test_an_engine_that_refuses_has_no_row():
     picky = fake(broken, refuses=lambda task: "it is picky" if task.reverse else None)
     assert (
-        checking.compare(fake(broken, lambda task: "it is picky"), LSTMCell(gates.Fast()), checking.FLOAT32, CPU)
+        checking.compare(fake(broken, lambda task: "it is picky"), LSTMCell(gates.Fast()), comparison.FLOAT32, CPU)
         is None
     )
-    assert checking.compare(picky, LSTMCell(gates.Fast()), checking.FLOAT32, CPU).ok is False
+    assert checking.compare(picky, LSTMCell(gates.Fast()), comparison.FLOAT32, CPU).ok is False
 
 
 def test_an_engine_that_refuses_everything_is_named_with_its_reason(monkeypatch):
@@ -129,7 +129,7 @@ def test_an_engine_that_refuses_everything_is_named_with_its_reason(monkeypatch)
     assert "cpu" not in checking.refusals("cpu")
 
 
-@pytest.mark.parametrize("precision", [checking.BFLOAT16, checking.FLOAT16], ids=lambda precision: precision.name)
+@pytest.mark.parametrize("precision", [comparison.BFLOAT16, comparison.FLOAT16], ids=lambda precision: precision.name)
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 def test_the_loop_in_a_narrow_type_stays_within_what_is_allowed(precision):
     row = checking.compare(fake(loop.run), LSTMCell(gates.PowerLaw(), coupled=True), precision, CPU)
@@ -149,14 +149,14 @@ def test_a_device_that_is_not_there_is_refused_in_a_sentence(device):
 @pytest.mark.usefixtures("fresh")
 def test_self_check_trusts_what_agrees():
     before = torch.get_rng_state()
-    assert checking.self_check(KNOWN["cpu"], CPU) is None
+    assert self_check.self_check(KNOWN["cpu"], CPU) is None
     assert torch.equal(before, torch.get_rng_state())
 
 
 @every_mistake
 @pytest.mark.usefixtures("fresh")
 def test_self_check_says_what_disagrees(run, words):
-    sentence = checking.self_check(fake(run), CPU)
+    sentence = self_check.self_check(fake(run), CPU)
     assert sentence.startswith(
         'engine "fake" disagrees with the loop engine on cpu (lstm coupled with gate power_law): '
     )
@@ -171,18 +171,18 @@ def test_self_check_checks_cells_with_dedicated_kernels_separately():
         cells.append(task.cell.name)
         return wrong_values(task) if task.cell.name == "nru" else loop.run(task)
 
-    assert checking.self_check(fake(run), CPU) is None
-    sentence = checking.self_check(fake(run), CPU, "nru")
+    assert self_check.self_check(fake(run), CPU) is None
+    sentence = self_check.self_check(fake(run), CPU, "nru")
     assert sentence.startswith('engine "fake" disagrees with the loop engine on cpu (nru): ')
-    assert checking.self_check(fake(run), CPU) is None
+    assert self_check.self_check(fake(run), CPU) is None
     assert cells == ["lstm", "nru"]
 
 
 @pytest.mark.usefixtures("fresh")
 def test_self_check_allows_a_cell_that_amplifies_the_error_of_the_loop(monkeypatch):
-    monkeypatch.setattr(checking, "own_error", lambda task: 10.0)
-    assert checking.self_check(fake(wrong_values), CPU, "nru") is None
-    assert checking.self_check(fake(wrong_values), CPU) is not None
+    monkeypatch.setattr(self_check, "own_error", lambda task: 10.0)
+    assert self_check.self_check(fake(wrong_values), CPU, "nru") is None
+    assert self_check.self_check(fake(wrong_values), CPU) is not None
 
 
 @pytest.mark.usefixtures("fresh")
@@ -193,10 +193,10 @@ def test_self_check_runs_once():
         runs.append(task)
         return wrong_values(task)
 
-    said = [checking.self_check(fake(run), CPU) for _ in range(3)]
+    said = [self_check.self_check(fake(run), CPU) for _ in range(3)]
     assert len(runs) == 1
     assert said[0] == said[1] == said[2] is not None
-    assert checking.self_check(fake(run, name="other"), CPU) is not None
+    assert self_check.self_check(fake(run, name="other"), CPU) is not None
     assert len(runs) == 2
 
 
@@ -208,8 +208,8 @@ def test_self_check_runs_once():
 )
 def test_self_check_does_not_depend_on_the_mode_of_the_caller(mode):
     with mode():
-        assert checking.self_check(KNOWN["cpu"], CPU) is None
-        assert "gradient of input" in checking.self_check(fake(wrong_input_gradient), CPU)
+        assert self_check.self_check(KNOWN["cpu"], CPU) is None
+        assert "gradient of input" in self_check.self_check(fake(wrong_input_gradient), CPU)
 
 
 @pytest.mark.usefixtures("fresh")
@@ -217,8 +217,8 @@ def test_self_check_does_not_call_saved_tensor_hooks_of_the_caller():
     """Such as those of torch.utils.checkpoint, which counts saved tensors."""
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda kept: kept):
-        assert checking.self_check(KNOWN["cpu"], CPU) is None
-    assert checking._seen
+        assert self_check.self_check(KNOWN["cpu"], CPU) is None
+    assert self_check._seen
     assert not kept
 
 
@@ -227,13 +227,13 @@ def test_self_check_is_not_seen_by_selective_checkpointing():
     inputs = torch.randn(3, 3, requires_grad=True)
 
     def function(inputs):
-        checking.self_check(KNOWN["cpu"], CPU)
+        self_check.self_check(KNOWN["cpu"], CPU)
         return torch.mm(inputs, inputs).tanh()
 
     contexts = partial(create_selective_checkpoint_contexts, [torch.ops.aten.mm.default, torch.ops.aten.addmm.default])
     outputs = checkpoint(function, inputs, use_reentrant=False, context_fn=contexts)
     (found,) = torch.autograd.grad(outputs.sum(), inputs)
-    assert checking._seen
+    assert self_check._seen
     torch.testing.assert_close(found, torch.autograd.grad(function(inputs).sum(), inputs)[0])
 
 
@@ -254,11 +254,11 @@ def within(mode, look):
 @pytest.mark.parametrize("name", NOT_NOW)
 def test_self_check_does_nothing_with_transformed_or_fake_tensors(name):
     said = []
-    NOT_NOW[name](lambda: said.append(checking.self_check(fake(broken), CPU)))
+    NOT_NOW[name](lambda: said.append(self_check.self_check(fake(broken), CPU)))
     assert said == [None]
-    assert not checking._seen
-    assert "it raised" in checking.self_check(fake(broken), CPU)
-    NOT_NOW[name](lambda: said.append(checking.self_check(fake(broken), CPU)))
+    assert not self_check._seen
+    assert "it raised" in self_check.self_check(fake(broken), CPU)
+    NOT_NOW[name](lambda: said.append(self_check.self_check(fake(broken), CPU)))
     assert "it raised" in said[1]
 
 
@@ -266,13 +266,13 @@ def test_self_check_does_nothing_with_transformed_or_fake_tensors(name):
 def test_self_check_does_nothing_while_a_compiler_traces(monkeypatch):
     with monkeypatch.context() as tracing:
         tracing.setattr(torch.compiler, "is_compiling", lambda: True)
-        assert checking.self_check(fake(broken), CPU) is None
-    assert "it raised" in checking.self_check(fake(broken), CPU)
+        assert self_check.self_check(fake(broken), CPU) is None
+    assert "it raised" in self_check.self_check(fake(broken), CPU)
 
 
 @pytest.mark.usefixtures("fresh")
 def test_self_check_of_an_engine_that_refuses_finds_nothing():
-    assert checking.self_check(fake(broken, lambda task: "it is picky"), CPU) is None
+    assert self_check.self_check(fake(broken, lambda task: "it is picky"), CPU) is None
 
 
 @pytest.mark.usefixtures("fresh")
@@ -281,8 +281,8 @@ def test_running_out_of_memory_says_nothing_about_an_engine():
         raise torch.OutOfMemoryError("full")
 
     with pytest.raises(torch.OutOfMemoryError):
-        checking.self_check(fake(full), CPU)
-    assert checking._seen == {}
+        self_check.self_check(fake(full), CPU)
+    assert self_check._seen == {}
 
 
 @pytest.mark.parametrize(("tf32", "setting"), [(True, "tf32"), (False, "ieee")])
@@ -307,7 +307,7 @@ def test_engines_on_a_cuda_device_agree_and_leave_its_random_state_alone():
             with float32_products(precision.tf32):
                 row = checking.compare(engine, cell, precision, device)
             assert row is None or row.ok, row
-        assert checking.self_check(engine, device) is None
+        assert self_check.self_check(engine, device) is None
     assert torch.equal(before[0], torch.get_rng_state())
     assert torch.equal(before[1], torch.cuda.get_rng_state())
 
@@ -320,12 +320,12 @@ def test_self_check_does_nothing_during_graph_capture_and_returns_its_last_resul
     count = torch.zeros(1, device=device)
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         count += 1
-        assert checking.self_check(fake(broken), device) is None
-    assert checking._seen == {}
-    assert "it raised" in checking.self_check(fake(broken), device)
+        assert self_check.self_check(fake(broken), device) is None
+    assert self_check._seen == {}
+    assert "it raised" in self_check.self_check(fake(broken), device)
     with torch.cuda.graph(torch.cuda.CUDAGraph()):
         count += 1
-        assert "it raised" in checking.self_check(fake(broken), device)
+        assert "it raised" in self_check.self_check(fake(broken), device)
 
 
 @pytest.mark.gpu
@@ -336,5 +336,5 @@ def test_self_check_may_happen_inside_of_a_checkpoint(more):
     layer = rm.LSTM(5, 40, gate="fast", device="cuda", **more)
     inputs = torch.randn(9, 3, 5, device="cuda", requires_grad=True)
     (layer(inputs) if more else checkpoint(layer, inputs, use_reentrant=False))[0].sum().backward()
-    assert checking._seen
+    assert self_check._seen
     assert inputs.grad.abs().sum() > 0

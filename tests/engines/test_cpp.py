@@ -24,10 +24,10 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import remanence as rm
 from remanence.engines import KNOWN, choose
-from remanence.engines.check import SIZES, make_task
 from remanence.engines.cpp import compiler, engine, products, recurrence, weights
 from remanence.engines.kernels.machine_code import FUNCTIONS as FUNCTIONS_OF_KERNELS
 from remanence.engines.kernels.machine_code import CompilerError, joined
+from remanence.engines.samples import SIZES, make_task
 
 CPU = torch.device("cpu")
 COMPILED = Contender("c++", "cpu", (torch.float32,))

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,14 +19,13 @@ import torch
 import remanence as rm
 from remanence.cells import Cell, GatedCell, GRUCell, JANETCell, LSTMCell, NRUCell, PointwiseCell
 from remanence.engines import EngineTask, Zeros
-from remanence.engines.cuda import compiler, device, driver, engine, linear, plan, recurrence
+from remanence.engines.cuda import compiler, device, driver, engine, linear, memos, plan, recurrence
 from remanence.engines.doubled import HalfStepCell
 from remanence.engines.kernels import cache, contract, launch
 from remanence.engines.kernels.run import make_kind
 from remanence.engines.machine import float32_products
+from remanence.engines.samples import every_cell
 from remanence.gates import Fast, Forgetting, Gate, PowerLaw, Refine, Sigmoid, UniformRefine
-
-every_cell = import_module("remanence.engines.check").every_cell
 
 BLOCKS = 8
 MOST = {1: 1152, 2: 512}
@@ -50,9 +48,10 @@ def _forgets() -> Iterator[None]:
     def forget() -> None:
         for function in (
             *(compiler.library, compiler.version, driver.architecture, driver._context),
-            *(device._nothing, device._lacks, *recurrence.MEMOS),
+            *(device._nothing, device._lacks),
         ):
             getattr(function, "cache_clear", lambda: None)()
+        memos.forget()
 
     forget()
     yield

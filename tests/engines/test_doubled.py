@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -14,13 +13,13 @@ import remanence as rm
 import remanence.engines.cuda as clusters
 from remanence import engines
 from remanence.cells import SRUCell
+from remanence.engines import comparison, samples
 from remanence.engines.cpp import engine as host
 from remanence.engines.cuda import plan
 from remanence.engines.doubled import Doubled, HalfStepCell
 from remanence.engines.kernels.contract import derivation
 from remanence.engines.machine import float32_products
 
-checking = import_module("remanence.engines.check")
 CPU = torch.device("cpu")
 compiles = pytest.mark.skipif(host.lacks() is not None, reason="no C++ compiler")
 interprets = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="Triton is not interpreted")
@@ -40,19 +39,19 @@ specials = pytest.mark.parametrize("special", SPECIAL.values(), ids=SPECIAL)
 
 
 def assert_like_the_loop(engine: str, cell: SRUCell, precision: Any, **special: Any) -> None:
-    task = checking.make_task(cell, checking.Sizes(9, 4, 3, 6), precision.dtype, CPU, **special)
+    task = samples.make_task(cell, samples.Sizes(9, 4, 3, 6), precision.dtype, CPU, **special)
     fitted = engines.fitted_to(engines.KNOWN[engine], task)
     assert isinstance(fitted, Doubled)
     assert fitted.refuses(task) is None
-    found = checking.errors_of(fitted, task)
+    found = comparison.errors_of(fitted, task)
     assert not isinstance(found, str), found
-    assert found.beyond(max(precision.tolerance, 2 * checking.own_error(task))) is None
+    assert found.beyond(max(precision.tolerance, 2 * comparison.own_error(task))) is None
 
 
 @cells
 @specials
 def test_on_the_engine_cpu(cell: SRUCell, special: dict[str, Any]) -> None:
-    assert_like_the_loop("cpu", cell, checking.FLOAT64, **special)
+    assert_like_the_loop("cpu", cell, comparison.FLOAT64, **special)
 
 
 @compiles
@@ -60,7 +59,7 @@ def test_on_the_engine_cpu(cell: SRUCell, special: dict[str, Any]) -> None:
 @cells
 def test_on_the_engine_cpp(cell: SRUCell) -> None:
     for special in SPECIAL.values():
-        assert_like_the_loop("c++", cell, checking.FLOAT32, **special)
+        assert_like_the_loop("c++", cell, comparison.FLOAT32, **special)
 
 
 @interprets
@@ -68,7 +67,7 @@ def test_on_the_engine_cpp(cell: SRUCell) -> None:
 @specials
 def test_on_the_engine_triton_interpreted(special: dict[str, Any]) -> None:
     with float32_products(False):
-        assert_like_the_loop("triton", CELLS["more statistics"], checking.FLOAT32, **special)
+        assert_like_the_loop("triton", CELLS["more statistics"], comparison.FLOAT32, **special)
 
 
 @pytest.mark.gpu
@@ -76,13 +75,13 @@ def test_on_the_engine_triton_interpreted(special: dict[str, Any]) -> None:
 @pytest.mark.parametrize("engine", ["cuda", "triton"])
 def test_on_a_gpu(engine: str) -> None:
     cell, device = SRUCell(155, 50), torch.device("cuda")
-    task = checking.make_task(cell, checking.Sizes(20, 19, 1, 150), torch.float32, device)
+    task = samples.make_task(cell, samples.Sizes(20, 19, 1, 150), torch.float32, device)
     fitted = engines.fitted_to(engines.KNOWN[engine], task)
     reason = fitted.refuses(task)
     if reason is not None:
         pytest.skip(reason)
     with float32_products(False):
-        found = checking.errors_of(fitted, task)
+        found = comparison.errors_of(fitted, task)
         assert not isinstance(found, str), found
         assert found.beyond(1e-4) is None
 
@@ -108,9 +107,7 @@ def test_layers_from_zeros_without_biases_and_in_both_directions(bias: bool) -> 
 def test_stacked_tasks_match_the_loop_interpreted(special: dict[str, Any]) -> None:
     """Several SRUs in one launch."""
     tasks = [
-        checking.make_task(
-            CELLS["more statistics"], checking.Sizes(9, 4, 3, 6), torch.float32, CPU, seed=seed, **special
-        )
+        samples.make_task(CELLS["more statistics"], samples.Sizes(9, 4, 3, 6), torch.float32, CPU, seed=seed, **special)
         for seed in range(3)
     ]
     with float32_products(False):
@@ -133,7 +130,7 @@ def test_stacked_tasks_match_the_loop_on_a_simulated_gpu(simulated: pytest.Monke
     force(plan.LaunchShape(8, 1, 1, shelved=True), simulated)
     special = SPECIAL["unequal, reverse"]
     tasks = [
-        checking.make_task(SRUCell(7, 3), checking.Sizes(5, 4, 3, 6), torch.float32, CPU, seed=seed, **special)
+        samples.make_task(SRUCell(7, 3), samples.Sizes(5, 4, 3, 6), torch.float32, CPU, seed=seed, **special)
         for seed in range(3)
     ]
     leaves = [[task.inputs, *task.weights.values()] for task in tasks]

@@ -18,9 +18,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import remanence as rm
 from remanence import engines
 from remanence.cells import NRUCell
+from remanence.engines import comparison, samples
 from remanence.engines.machine import float32_products
 
-checking: Any = import_module("remanence.engines.check")
 operator: Any = import_module("remanence.engines.triton.nru.operator")
 
 TRITON = engines.KNOWN["triton"]
@@ -33,10 +33,10 @@ on_gpu = pytest.mark.skipif(
 
 def assert_like_the_loop(task: Any, precision: Any) -> None:
     assert TRITON.refuses(task) is None
-    found = checking.errors_of(TRITON, checking.trained(task))
+    found = comparison.errors_of(TRITON, samples.trained(task))
     assert not isinstance(found, str), found
     # A norm of small values amplifies rounding errors, in the loop as well.
-    assert found.beyond(max(precision.tolerance, 2 * checking.own_error(task))) is None
+    assert found.beyond(max(precision.tolerance, 2 * comparison.own_error(task))) is None
 
 
 SPECIAL: dict[str, dict[str, bool]] = {
@@ -75,8 +75,8 @@ def test_kernels_match_the_loop_interpreted(
 ) -> None:
     """One head and several, heads that share a row of the outer product, partial tiles, more columns than a tile."""
     cell = NRUCell(memory, heads)
-    for precision in (checking.FLOAT32,) if form == "wide" else (checking.FLOAT32, checking.FLOAT16):
-        task = checking.make_task(cell, checking.Sizes(*sizes), precision.dtype, CPU, **SPECIAL[special])
+    for precision in (comparison.FLOAT32,) if form == "wide" else (comparison.FLOAT32, comparison.FLOAT16):
+        task = samples.make_task(cell, samples.Sizes(*sizes), precision.dtype, CPU, **SPECIAL[special])
         assert_like_the_loop(task, precision)
 
 
@@ -86,16 +86,16 @@ def test_kernels_match_the_loop_interpreted(
 @given(data=st.data())
 def test_random_sizes_match_the_loop_interpreted(data: Any) -> None:
     heads, factor = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
-    sizes = checking.Sizes(*(data.draw(st.integers(1, most)) for most in (4, 20, 4, 40)))
+    sizes = samples.Sizes(*(data.draw(st.integers(1, most)) for most in (4, 20, 4, 40)))
     special = data.draw(st.sampled_from(sorted(SPECIAL)))
     cell = NRUCell(heads * factor**2, heads)
-    task = checking.make_task(cell, sizes, torch.float32, CPU, seed=data.draw(st.integers(0, 99)), **SPECIAL[special])
+    task = samples.make_task(cell, sizes, torch.float32, CPU, seed=data.draw(st.integers(0, 99)), **SPECIAL[special])
     if data.draw(st.booleans()):
         weights = {name: weight for name, weight in task.weights.items() if "bias" not in name}
         task = replace(task, weights=weights)
     if data.draw(st.booleans()):
         task = replace(task, state=engines.Zeros(tuple(cell.widths(sizes.units, sizes.units).values())))
-    assert_like_the_loop(task, checking.FLOAT32)
+    assert_like_the_loop(task, comparison.FLOAT32)
 
 
 @interprets
@@ -103,7 +103,7 @@ def test_random_sizes_match_the_loop_interpreted(data: Any) -> None:
 def test_replicas_match_single_runs_interpreted() -> None:
     cell = NRUCell(16, 4)
     tasks = [
-        checking.trained(checking.make_task(cell, checking.Sizes(4, 18, 3, 12), torch.float32, CPU, seed=seed))
+        samples.trained(samples.make_task(cell, samples.Sizes(4, 18, 3, 12), torch.float32, CPU, seed=seed))
         for seed in range(3)
     ]
     together = engines.run("triton", tasks)
@@ -118,20 +118,20 @@ def test_replicas_match_single_runs_interpreted() -> None:
 @pytest.mark.usefixtures("form")
 def test_zero_writes_do_not_divide_by_zero_interpreted() -> None:
     """Directions of norm zero: nothing is added, and gradients match the loop."""
-    task = checking.make_task(NRUCell(16, 4), checking.Sizes(4, 3, 2, 6), torch.float32, CPU)
+    task = samples.make_task(NRUCell(16, 4), samples.Sizes(4, 3, 2, 6), torch.float32, CPU)
     nothing = {name: torch.zeros_like(task.weights[name]) for name in ("weight_write", "bias_write")}
     task = replace(task, weights={**task.weights, **nothing})
     found, truth = TRITON.run(task), engines.KNOWN["loop"].run(task)
     assert torch.equal(found.state[1], task.first_state[1])
     torch.testing.assert_close(found.output, truth.output)
-    assert_like_the_loop(task, checking.FLOAT32)
+    assert_like_the_loop(task, comparison.FLOAT32)
 
 
 @interprets
 @pytest.mark.usefixtures("form")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # from NumPy
 def test_nan_inputs_give_nan_outputs_interpreted() -> None:
-    task = checking.make_task(NRUCell(16, 4), checking.Sizes(3, 3, 2, 6), torch.float32, CPU)
+    task = samples.make_task(NRUCell(16, 4), samples.Sizes(3, 3, 2, 6), torch.float32, CPU)
     inputs = task.inputs.clone()
     inputs[1, 2] = torch.nan
     task = replace(task, inputs=inputs)
@@ -199,7 +199,7 @@ def test_compiled_layers_match_the_loop_interpreted() -> None:
 
 
 def test_unsupported_tasks_are_refused() -> None:
-    task = checking.make_task(NRUCell(4, 1), checking.Sizes(2, 2, 2, 2), torch.float64, CPU)
+    task = samples.make_task(NRUCell(4, 1), samples.Sizes(2, 2, 2, 2), torch.float64, CPU)
     refusal = TRITON.refuses(task)
     if os.environ.get("TRITON_INTERPRET") == "1":
         assert refusal == "it computes in float32, bfloat16 and float16, and the input is torch.float64"
@@ -221,7 +221,9 @@ SIZES = {  # memory, heads, then T, B, I, H
 
 @on_gpu
 @pytest.mark.gpu
-@pytest.mark.parametrize("precision", [checking.FULL, checking.TF32, checking.BFLOAT16, checking.FLOAT16], ids=str)
+@pytest.mark.parametrize(
+    "precision", [comparison.FULL, comparison.TF32, comparison.BFLOAT16, comparison.FLOAT16], ids=str
+)
 @pytest.mark.parametrize("special", SPECIAL)
 @pytest.mark.parametrize("size", SIZES)
 def test_on_a_gpu(size: str, special: str, precision: Any, form: str) -> None:
@@ -231,8 +233,8 @@ def test_on_a_gpu(size: str, special: str, precision: Any, form: str) -> None:
     if form == "wide" and precision.dtype != torch.float32:
         pytest.skip("for float32")
     with float32_products(precision.tf32):
-        task = checking.make_task(
-            NRUCell(memory, heads), checking.Sizes(*sizes), precision.dtype, CUDA, **SPECIAL[special]
+        task = samples.make_task(
+            NRUCell(memory, heads), samples.Sizes(*sizes), precision.dtype, CUDA, **SPECIAL[special]
         )
         assert_like_the_loop(task, precision)
 
@@ -255,7 +257,7 @@ def test_it_is_chosen_on_a_gpu_and_is_deterministic() -> None:
 @pytest.mark.gpu
 def test_replicas_match_single_runs_on_a_gpu() -> None:
     tasks = [
-        checking.make_task(NRUCell(64, 4), checking.Sizes(9, 40, 5, 100), torch.float32, CUDA, seed=seed)
+        samples.make_task(NRUCell(64, 4), samples.Sizes(9, 40, 5, 100), torch.float32, CUDA, seed=seed)
         for seed in range(3)
     ]
     for task, found in zip(tasks, engines.run("triton", tasks), strict=True):

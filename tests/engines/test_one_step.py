@@ -16,12 +16,12 @@ from torch import Tensor
 import remanence as rm
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from remanence.engines import loop, streaming
-from remanence.engines.check import Sizes, make_task, widened
 from remanence.engines.cuda import device as chips
 from remanence.engines.cuda import one_step as on_gpus
 from remanence.engines.kernels import one_step as steps
 from remanence.engines.kernels.contract import derivation
 from remanence.engines.kernels.run import kind_of
+from remanence.engines.samples import Sizes, make_task, widened
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,7 +34,7 @@ from remanence.cells import (
     PointwiseCell,
     Step,
 )
-from remanence.engines import choice
+from remanence.engines import choice, comparison, samples
 from remanence.engines.cpp import engine as host
 from remanence.engines.cuda import plan
 from remanence.engines.kernels.contract import derivation
@@ -44,7 +43,6 @@ from remanence.engines.machine import float32_products
 from remanence.gates import Fast, Gate, PowerLaw, Refine, Sigmoid
 from remanence.nn import Recurrent
 
-checking = import_module("remanence.engines.check")
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]
 compiles = pytest.mark.skipif(host.lacks() is not None, reason="no C++ compiler")
@@ -91,21 +89,21 @@ def assert_like_the_loop(
     engine: str, cell: PointwiseCell, precision: Any, sizes: Any = None, device: torch.device = CPU, **special: Any
 ) -> None:
     """Values and every gradient, from an initial state: full sequences, and unequal ones in reverse with dt."""
-    sizes = sizes or checking.Sizes(5, 6, 3, 9)
-    tasks = [checking.make_task(cell, sizes, precision.dtype, device, **special)]
+    sizes = sizes or samples.Sizes(5, 6, 3, 9)
+    tasks = [samples.make_task(cell, sizes, precision.dtype, device, **special)]
     if not special:
         more = {"unequal": True, "reverse": True, "irregular": cell.takes_dt}
-        tasks.append(checking.make_task(cell, sizes, precision.dtype, device, seed=1, **more))
+        tasks.append(samples.make_task(cell, sizes, precision.dtype, device, seed=1, **more))
     for task in tasks:
         assert engines.KNOWN[engine].refuses(task) is None
-        found = checking.errors_of(engines.KNOWN[engine], task)
+        found = comparison.errors_of(engines.KNOWN[engine], task)
         assert not isinstance(found, str), found
         # A phase amplifies rounding errors, in the loop as well.
-        assert found.beyond(max(precision.tolerance, 2 * checking.own_error(task))) is None
+        assert found.beyond(max(precision.tolerance, 2 * comparison.own_error(task))) is None
 
 
 @every_cell
-@pytest.mark.parametrize("precision", [checking.FLOAT64, checking.FLOAT32], ids=lambda precision: precision.name)
+@pytest.mark.parametrize("precision", [comparison.FLOAT64, comparison.FLOAT32], ids=lambda precision: precision.name)
 def test_on_the_engine_cpu(name: str, precision: Any) -> None:
     assert_like_the_loop("cpu", DERIVED[name], precision)
 
@@ -115,7 +113,7 @@ def test_on_the_engine_cpu(name: str, precision: Any) -> None:
     "name", [name if name in FIRST else pytest.param(name, marks=pytest.mark.long) for name in DERIVED]
 )
 def test_on_the_engine_cpp(name: str) -> None:
-    assert_like_the_loop("c++", DERIVED[name], checking.FLOAT32)
+    assert_like_the_loop("c++", DERIVED[name], comparison.FLOAT32)
 
 
 @interprets
@@ -135,7 +133,7 @@ def test_on_the_engine_cpp(name: str) -> None:
 )
 def test_on_the_engine_triton_interpreted(name: str) -> None:
     with float32_products(False):
-        assert_like_the_loop("triton", DERIVED[name], checking.FLOAT32)
+        assert_like_the_loop("triton", DERIVED[name], comparison.FLOAT32)
 
 
 @on_gpu
@@ -144,12 +142,12 @@ def test_on_the_engine_triton_interpreted(name: str) -> None:
 @pytest.mark.parametrize("engine", ["cuda", "triton"])
 @pytest.mark.parametrize("units", [40, 700])
 def test_on_a_gpu(name: str, engine: str, units: int) -> None:
-    device, sizes = torch.device("cuda"), checking.Sizes(7, 19, 5, units)
-    task = checking.make_task(DERIVED[name], sizes, torch.float32, device)
+    device, sizes = torch.device("cuda"), samples.Sizes(7, 19, 5, units)
+    task = samples.make_task(DERIVED[name], sizes, torch.float32, device)
     reason = engines.KNOWN[engine].refuses(task)
     if reason is not None:
         pytest.skip(reason)
-    for precision in (checking.TF32, checking.BFLOAT16):
+    for precision in (comparison.TF32, comparison.BFLOAT16):
         with float32_products(precision.tf32):
             assert_like_the_loop(engine, DERIVED[name], precision, sizes, device)
 
@@ -167,11 +165,11 @@ def test_on_a_gpu(name: str, engine: str, units: int) -> None:
 def test_any_size_on_the_engines_of_the_cpu(name, sizes, unequal, reverse, irregular, seed) -> None:
     cell = DERIVED[name]
     special = {"unequal": unequal, "reverse": reverse, "irregular": irregular and cell.takes_dt, "seed": seed}
-    wide = replace(checking.FLOAT64, tolerance=1e-10)  # for a single value, where slopes cancel
-    assert_like_the_loop("cpu", cell, wide, checking.Sizes(*sizes), **special)
+    wide = replace(comparison.FLOAT64, tolerance=1e-10)  # for a single value, where slopes cancel
+    assert_like_the_loop("cpu", cell, wide, samples.Sizes(*sizes), **special)
     if host.lacks() is None:
-        few = replace(checking.FLOAT32, tolerance=1e-3)
-        assert_like_the_loop("c++", cell, few, checking.Sizes(*sizes), **special)
+        few = replace(comparison.FLOAT32, tolerance=1e-3)
+        assert_like_the_loop("c++", cell, few, samples.Sizes(*sizes), **special)
 
 
 # On a simulated GPU. Each of these compiles kernels, which takes some seconds.
@@ -202,9 +200,9 @@ def test_on_a_simulated_gpu(name: str, special: bool, simulated: pytest.MonkeyPa
 
     cell, inputs, units, rows, sizes = SIMULATED[name]
     force(sizes, simulated)
-    found = errors(cell, inputs, units, rows, sizes, checking.TF32, special)
+    found = errors(cell, inputs, units, rows, sizes, comparison.TF32, special)
     assert not isinstance(found, str), found
-    assert found.beyond(checking.TF32.tolerance) is None
+    assert found.beyond(comparison.TF32.tolerance) is None
 
 
 @pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
@@ -212,8 +210,8 @@ def test_replicas_on_a_simulated_gpu(simulated: pytest.MonkeyPatch) -> None:
     from test_simulated import force
 
     force(plan.LaunchShape(4, 2, 1), simulated)
-    sizes = checking.Sizes(4, 3, 3, 20)
-    tasks = [checking.make_task(DERIVED["phased"], sizes, torch.float32, CPU, seed=seed) for seed in range(3)]
+    sizes = samples.Sizes(4, 3, 3, 20)
+    tasks = [samples.make_task(DERIVED["phased"], sizes, torch.float32, CPU, seed=seed) for seed in range(3)]
     with float32_products(True):
         together = clusters.run(engines.stacked(tasks))
         for number, task in enumerate(tasks):
@@ -409,7 +407,7 @@ class Scaled(LSTMCell):
 def test_equal_cells_with_different_settings_have_different_formulas() -> None:
     assert Scaled(Sigmoid(), 1.0) == Scaled(Sigmoid(), 3.0)
     for much in (1.0, 3.0):
-        assert_like_the_loop("cpu", Scaled(Sigmoid(), much), checking.FLOAT64)
+        assert_like_the_loop("cpu", Scaled(Sigmoid(), much), comparison.FLOAT64)
 
 
 class Chosen(LSTMCell):
@@ -453,9 +451,9 @@ class Few(GatedCell):
     "cell", [Chosen(Sigmoid()), *(Few(Sigmoid(), form) for form in ("apart", "plain", "linear"))], ids=str
 )
 def test_unusual_cells_are_derived(cell: GatedCell) -> None:
-    assert_like_the_loop("cpu", cell, checking.FLOAT64)
+    assert_like_the_loop("cpu", cell, comparison.FLOAT64)
     if host.lacks() is None:
-        assert_like_the_loop("c++", cell, checking.FLOAT32)
+        assert_like_the_loop("c++", cell, comparison.FLOAT32)
 
 
 @pytest.mark.long

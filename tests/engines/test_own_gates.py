@@ -8,7 +8,6 @@ import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, ClassVar
 
 import pytest
@@ -22,7 +21,7 @@ import remanence as rm
 import remanence.engines.cuda as clusters
 from remanence import engines
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
-from remanence.engines import choice
+from remanence.engines import choice, comparison, samples
 from remanence.engines.cpp import engine as host
 from remanence.engines.cuda import plan
 from remanence.engines.kernels import contract
@@ -32,7 +31,6 @@ from remanence.engines.machine import float32_products
 from remanence.gates import Forgetting, Gate
 from remanence.gates.sound import expect_sound
 
-checking = import_module("remanence.engines.check")
 CPU = torch.device("cpu")
 compiles = pytest.mark.skipif(host.lacks() is not None, reason="no C++ compiler")
 
@@ -48,21 +46,21 @@ every_gate = pytest.mark.parametrize("gate", OWN, ids=lambda gate: gate.name)
 
 def assert_like_the_loop(engine: str, cell: GatedCell, precision: Any, sizes: Any = None, **special: Any) -> None:
     """Values and every gradient, from an initial state: full sequences, and unequal ones in reverse with dt."""
-    sizes = sizes or checking.Sizes(5, 6, 3, 9)
-    tasks = [checking.make_task(cell, sizes, precision.dtype, CPU, **special)]
+    sizes = sizes or samples.Sizes(5, 6, 3, 9)
+    tasks = [samples.make_task(cell, sizes, precision.dtype, CPU, **special)]
     if not special:
         more = {"unequal": True, "reverse": True, "irregular": cell.takes_dt}
-        tasks.append(checking.make_task(cell, sizes, precision.dtype, CPU, seed=1, **more))
+        tasks.append(samples.make_task(cell, sizes, precision.dtype, CPU, seed=1, **more))
     for task in tasks:
         assert engines.KNOWN[engine].refuses(task) is None
-        found = checking.errors_of(engines.KNOWN[engine], task)
+        found = comparison.errors_of(engines.KNOWN[engine], task)
         assert not isinstance(found, str), found
         assert found.beyond(precision.tolerance) is None
 
 
 @every_cell
 @every_gate
-@pytest.mark.parametrize("precision", [checking.FLOAT64, checking.FLOAT32], ids=lambda precision: precision.name)
+@pytest.mark.parametrize("precision", [comparison.FLOAT64, comparison.FLOAT32], ids=lambda precision: precision.name)
 def test_on_the_engine_cpu(gate: Gate, cell: str, precision: Any) -> None:
     assert_like_the_loop("cpu", MAKERS[cell](gate), precision)
 
@@ -73,7 +71,7 @@ def test_on_the_engine_cpu(gate: Gate, cell: str, precision: Any) -> None:
 )
 @every_gate
 def test_on_the_engine_cpp(gate: Gate, cell: str) -> None:
-    assert_like_the_loop("c++", MAKERS[cell](gate), checking.FLOAT32)
+    assert_like_the_loop("c++", MAKERS[cell](gate), comparison.FLOAT32)
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="Triton is not interpreted")
@@ -83,7 +81,7 @@ def test_on_the_engine_cpp(gate: Gate, cell: str) -> None:
 @every_cell
 @every_gate
 def test_on_the_engine_triton_interpreted(gate: Gate, cell: str) -> None:
-    assert_like_the_loop("triton", MAKERS[cell](gate), checking.FLOAT32)
+    assert_like_the_loop("triton", MAKERS[cell](gate), comparison.FLOAT32)
 
 
 @settings(deadline=None, max_examples=25)
@@ -99,10 +97,10 @@ def test_on_the_engine_triton_interpreted(gate: Gate, cell: str) -> None:
 def test_any_size_on_the_engines_of_the_cpu(gate, cell, sizes, unequal, reverse, irregular, seed) -> None:
     made = MAKERS[cell](gate)
     special = {"unequal": unequal, "reverse": reverse, "irregular": irregular and gate.takes_dt, "seed": seed}
-    assert_like_the_loop("cpu", made, checking.FLOAT64, checking.Sizes(*sizes), **special)
+    assert_like_the_loop("cpu", made, comparison.FLOAT64, samples.Sizes(*sizes), **special)
     if host.lacks() is None:
-        few = replace(checking.FLOAT32, tolerance=1e-3)  # for a single value: slopes of a tanh cancel there
-        assert_like_the_loop("c++", made, few, checking.Sizes(*sizes), **special)
+        few = replace(comparison.FLOAT32, tolerance=1e-3)  # for a single value: slopes of a tanh cancel there
+        assert_like_the_loop("c++", made, few, samples.Sizes(*sizes), **special)
 
 
 @pytest.mark.parametrize("engine", ["cpu", pytest.param("c++", marks=compiles)])
@@ -151,7 +149,7 @@ def test_on_a_simulated_gpu(name: str, special: bool, simulated: pytest.MonkeyPa
 
     cell, inputs, units, rows, sizes = SIMULATED[name]
     force(sizes, simulated)
-    precision = checking.TF32 if sizes.whole or sizes.wide or not special else checking.FULL
+    precision = comparison.TF32 if sizes.whole or sizes.wide or not special else comparison.FULL
     found = errors(cell, inputs, units, rows, sizes, precision, special)
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
@@ -167,7 +165,7 @@ def test_replicas_on_a_simulated_gpu(whole: bool, simulated: pytest.MonkeyPatch)
 
     force(plan.make_whole(20, backward=False) if whole else plan.LaunchShape(4, 2, 1), simulated)
     cell = LSTMCell(TwoClocks(), coupled=True)
-    tasks = [checking.make_task(cell, checking.Sizes(4, 3, 3, 20), torch.float32, CPU, seed=seed) for seed in range(3)]
+    tasks = [samples.make_task(cell, samples.Sizes(4, 3, 3, 20), torch.float32, CPU, seed=seed) for seed in range(3)]
     leaves = [[*task.weights.values(), *task.first_state] for task in tasks]
     for leaf in (leaf for own in leaves for leaf in own):
         leaf.requires_grad_()
@@ -254,9 +252,9 @@ def test_gates_with_different_settings_have_different_kernels() -> None:
     assert key_of(slow) != key_of(fast)
     assert key_of(slow) == key_of(TwoClocks(0.1))
     for gate in (slow, fast):
-        assert_like_the_loop("cpu", LSTMCell(gate), checking.FLOAT64)
+        assert_like_the_loop("cpu", LSTMCell(gate), comparison.FLOAT64)
         if host.lacks() is None:
-            assert_like_the_loop("c++", LSTMCell(gate), checking.FLOAT32)
+            assert_like_the_loop("c++", LSTMCell(gate), comparison.FLOAT32)
 
 
 class Wider(Steep):
@@ -276,7 +274,7 @@ def test_weights_that_a_formula_does_not_use_are_counted_too() -> None:
     made = [LSTMCell(kind()) for kind in (Narrow, Steep, Wider)]
     assert len({contract.derivation(cell).key for cell in made}) == len(made)
     for cell in made:
-        assert_like_the_loop("c++", cell, checking.FLOAT32)
+        assert_like_the_loop("c++", cell, comparison.FLOAT32)
 
 
 @dataclass
@@ -295,7 +293,7 @@ def test_a_mutable_gate_has_the_kernels_of_its_current_settings(engine: str) -> 
     gate = Unhashable()
     with pytest.raises(TypeError):
         hash(gate)
-    precision = checking.FLOAT64 if engine == "cpu" else checking.FLOAT32
+    precision = comparison.FLOAT64 if engine == "cpu" else comparison.FLOAT32
     for steepness in (1.0, 2.0):
         gate.steepness = steepness
         assert_like_the_loop(engine, LSTMCell(gate), precision)
@@ -316,7 +314,7 @@ class Slotted(Gate):
 
 def test_a_gate_with_slots() -> None:
     for by in (-1.0, 1.0):
-        assert_like_the_loop("cpu", GRUCell(Slotted(by)), checking.FLOAT64)
+        assert_like_the_loop("cpu", GRUCell(Slotted(by)), comparison.FLOAT64)
 
 
 # Gates that cannot be traced into a formula.
@@ -442,23 +440,23 @@ class Quotient(Gate):
 @pytest.mark.parametrize("gate", [Rooted(), Quotient()], ids=lambda gate: gate.name)
 def test_kernels_that_pad_refuse_a_gate_that_is_not_finite_at_zero(gate: Gate) -> None:
     """Zero times NaN would spread to all units; engines that do not pad accept it."""
-    task = checking.make_task(LSTMCell(gate), checking.SIZES, torch.float32, CPU)
+    task = samples.make_task(LSTMCell(gate), samples.SIZES, torch.float32, CPU)
     assert str(unsuited(task)).endswith("at zero is not finite")
     assert unsuited(task, pads=False) is None
-    assert_like_the_loop("cpu", LSTMCell(gate), checking.FLOAT64)
+    assert_like_the_loop("cpu", LSTMCell(gate), comparison.FLOAT64)
     if host.lacks() is None:
-        assert_like_the_loop("c++", LSTMCell(gate), replace(checking.FLOAT32, tolerance=1e-4))
+        assert_like_the_loop("c++", LSTMCell(gate), replace(comparison.FLOAT32, tolerance=1e-4))
 
 
 @every_gate
 def test_kernels_pad_other_gates(gate: Gate) -> None:
-    task = checking.make_task(LSTMCell(gate), checking.SIZES, torch.float32, CPU, irregular=gate.takes_dt)
+    task = samples.make_task(LSTMCell(gate), samples.SIZES, torch.float32, CPU, irregular=gate.takes_dt)
     assert unsuited(task) is None
 
 
 @pytest.mark.parametrize("name", rm.gates.KNOWN)
 def test_kernels_pad_the_gates_of_the_package(name: str) -> None:
-    assert unsuited(checking.make_task(LSTMCell(rm.gates.KNOWN[name]()), checking.SIZES, torch.float32, CPU)) is None
+    assert unsuited(samples.make_task(LSTMCell(rm.gates.KNOWN[name]()), samples.SIZES, torch.float32, CPU)) is None
 
 
 def test_a_gate_of_a_weight_alone_has_no_gradient_for_its_rows() -> None:

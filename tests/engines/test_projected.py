@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -15,13 +14,12 @@ from own_cells import Peephole
 import remanence as rm
 from remanence import engines
 from remanence.cells import LSTMCell
-from remanence.engines import choice, loop
+from remanence.engines import choice, comparison, loop, samples
 from remanence.engines.base import EngineTask, Zeros
 from remanence.engines.cpp import engine as host
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid
 
-checking = import_module("remanence.engines.check")
 compiles = pytest.mark.skipif(host.lacks() is not None, reason="no C++ compiler")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 CELLS = [LSTMCell(Sigmoid()), LSTMCell(PowerLaw(), coupled=True), LSTMCell(Fast()), LSTMCell(Refine())]
@@ -39,7 +37,7 @@ def task_of(
 ) -> EngineTask:
     """A random task of T steps, B sequences, I inputs, H units and P outputs of the projection."""
     *others, units, left = sizes
-    task = checking.make_task(cell, checking.Sizes(*others, units), dtype, torch.device(device), **special)
+    task = samples.make_task(cell, samples.Sizes(*others, units), dtype, torch.device(device), **special)
     weights = dict(task.weights)
     weights["weight_hh"] = weights["weight_hh"][:, :left].contiguous()
     source = torch.Generator("cpu").manual_seed(7)
@@ -79,7 +77,7 @@ def errors(engine: str, task: EngineTask) -> dict[str, float]:
     )
     chosen = choice.choose(engine, task)
     assert chosen.name == engine
-    return checking.relative(run(chosen.run, task), run(loop.run, wide))
+    return comparison.relative(run(chosen.run, task), run(loop.run, wide))
 
 
 @every_cell
@@ -127,7 +125,7 @@ def test_any_size(cell, sizes, left, zeros, reverse, seed) -> None:
 @pytest.mark.parametrize("zeros", [True, False], ids=["from zeros", "from a state"])
 @pytest.mark.parametrize("engine", ["cuda", "triton"])
 def test_on_a_gpu(cell: LSTMCell, zeros: bool, engine: str) -> None:
-    for precision in (checking.TF32, checking.BFLOAT16):
+    for precision in (comparison.TF32, comparison.BFLOAT16):
         with float32_products(precision.tf32):
             task = task_of(cell, (7, 19, 5, 128, 48), precision.dtype, zeros=zeros, device="cuda")
             assert max(errors(engine, task).values()) <= 2 * precision.tolerance  # two matrices are rounded

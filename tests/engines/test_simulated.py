@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import astuple, replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,14 @@ from own_gates import Mixture, Votes
 import remanence.engines.cuda as clusters
 from remanence import engines
 from remanence.cells import GRUCell, JANETCell, LSTMCell, PointwiseCell, Step
-from remanence.engines.cuda import plan, recurrence
+from remanence.engines import comparison, samples
+from remanence.engines.cuda import memos, plan, recurrence
 from remanence.engines.doubled import HalfStepCell
 from remanence.engines.kernels import layout, operator, run
 from remanence.engines.machine import float32_products
 from remanence.engines.pieces import run_in_pieces
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign, UniformRefine
 
-checking = import_module("remanence.engines.check")
 pytestmark = pytest.mark.skipif(simulation.COMPILER is None, reason="no C++ compiler")
 
 
@@ -36,14 +35,9 @@ def _simulated(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     simulation.stand_in(recurrence, libraries, monkeypatch)
     monkeypatch.setattr(recurrence, "processors", lambda device: 132)
     monkeypatch.setattr(recurrence, "largest_cluster", lambda device: plan.LARGEST)
-    forget()
+    memos.forget()
     yield
-    forget()
-
-
-def forget() -> None:
-    for memo in recurrence.MEMOS:
-        memo.cache_clear()
+    memos.forget()
 
 
 WIDE = recurrence.NARROW + 1
@@ -178,9 +172,9 @@ def errors(
     cell: PointwiseCell, inputs: int, units: int, rows: int, sizes: plan.LaunchShape, precision: object, special: bool
 ) -> object:
     """Errors of values and gradients, with an initial state; `special`: reverse, unequal lengths, irregular steps."""
-    task = checking.make_task(
+    task = samples.make_task(
         cell,
-        checking.Sizes(plan.DEPTH + 3, rows, inputs, units),  # every stage of the prefetch pipeline is reused
+        samples.Sizes(plan.DEPTH + 3, rows, inputs, units),  # every stage of the prefetch pipeline is reused
         precision.dtype,
         torch.device("cpu"),
         irregular=special and cell.takes_dt,
@@ -188,7 +182,7 @@ def errors(
         reverse=special,
     )
     with float32_products(precision.tf32):
-        return checking.errors_of(clusters, task)
+        return comparison.errors_of(clusters, task)
 
 
 @pytest.mark.long
@@ -196,14 +190,14 @@ def errors(
 @pytest.mark.parametrize(
     ("precision", "special"),
     [
-        pytest.param(checking.TF32, False, id="tf32", marks=pytest.mark.slow),
-        pytest.param(checking.FULL, True, id="full-special"),
+        pytest.param(comparison.TF32, False, id="tf32", marks=pytest.mark.slow),
+        pytest.param(comparison.FULL, True, id="full-special"),
     ],
 )
 def test_kernels_match_the_loop(cell, inputs, units, rows, sizes, precision, special, monkeypatch) -> None:
     force(sizes, monkeypatch)
     if sizes.whole or sizes.wide:
-        precision = checking.TF32  # the only one that fits
+        precision = comparison.TF32  # the only one that fits
     found = errors(cell, inputs, units, rows, sizes, precision, special)
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
@@ -223,8 +217,8 @@ def test_kernels_match_the_loop(cell, inputs, units, rows, sizes, precision, spe
 @pytest.mark.parametrize(
     "precision",
     [
-        pytest.param(checking.BFLOAT16, id="bfloat16"),
-        pytest.param(checking.FLOAT16, id="float16", marks=pytest.mark.slow),
+        pytest.param(comparison.BFLOAT16, id="bfloat16"),
+        pytest.param(comparison.FLOAT16, id="float16", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize(
@@ -254,18 +248,18 @@ def test_half_precision_saves_pre_activations_in_16_bits(sizes, units, precision
 def test_blocks_after_the_fourth_may_be_in_shared_memory(cell, sizes, monkeypatch) -> None:
     force(sizes, monkeypatch)
     monkeypatch.setattr(plan, "aside", lambda *task: True)
-    found = errors(cell, 5, 32, 11, sizes, checking.TF32, special=True)
+    found = errors(cell, 5, 32, 11, sizes, comparison.TF32, special=True)
     assert not isinstance(found, str), found
-    assert found.beyond(checking.TF32.tolerance) is None
+    assert found.beyond(comparison.TF32.tolerance) is None
 
 
 WHOLE = plan.make_whole(32, backward=False)
 every_scheme = pytest.mark.parametrize(
     ("sizes", "precision"),
     [
-        (plan.LaunchShape(4, 2, 2), checking.FULL),
-        (WHOLE, checking.TF32),
-        (plan.LaunchShape(4, 2, 2, held=1), checking.TF32),
+        (plan.LaunchShape(4, 2, 2), comparison.FULL),
+        (WHOLE, comparison.TF32),
+        (plan.LaunchShape(4, 2, 2, held=1), comparison.TF32),
     ],
     ids=["clusters", "whole", "wide"],
 )
@@ -284,9 +278,9 @@ every_scheme = pytest.mark.parametrize(
 )
 def test_few_steps_from_a_state_of_zeros(cell, steps, sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
-    task = checking.make_task(cell, checking.Sizes(steps, 9, 3, 32), torch.float32, torch.device("cpu"))
+    task = samples.make_task(cell, samples.Sizes(steps, 9, 3, 32), torch.float32, torch.device("cpu"))
     with float32_products(precision.tf32):
-        found = checking.errors_of(clusters, replace(task, state=engines.Zeros((32,) * len(task.first_state))))
+        found = comparison.errors_of(clusters, replace(task, state=engines.Zeros((32,) * len(task.first_state))))
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
 
@@ -306,17 +300,17 @@ def test_few_steps_from_a_state_of_zeros(cell, steps, sizes, precision, monkeypa
 )
 def test_wide_layers_have_no_padding(cell, units, dtype, monkeypatch) -> None:
     force(plan.LaunchShape(4, 2, 1, held=1), monkeypatch)
-    task = checking.make_task(cell, checking.Sizes(3, 3, WIDE, units), dtype, torch.device("cpu"))
-    precision = checking.TF32 if dtype == torch.float32 else checking.BFLOAT16
+    task = samples.make_task(cell, samples.Sizes(3, 3, WIDE, units), dtype, torch.device("cpu"))
+    precision = comparison.TF32 if dtype == torch.float32 else comparison.BFLOAT16
     with float32_products(True):
         assert clusters.run(task).output.is_contiguous()
-        assert checking.errors_of(clusters, task).beyond(precision.tolerance) is None
+        assert comparison.errors_of(clusters, task).beyond(precision.tolerance) is None
 
 
 @pytest.mark.parametrize("cell", [LSTMCell(Fast()), LSTMCell(PowerLaw(), coupled=True), GRUCell(Fast())], ids=str)
 @pytest.mark.parametrize("units", [829, 837, 1150])
 def test_no_sequences(cell, units) -> None:
-    task = checking.make_task(cell, checking.Sizes(3, 2, 5, units), torch.float32, torch.device("cpu"))
+    task = samples.make_task(cell, samples.Sizes(3, 2, 5, units), torch.float32, torch.device("cpu"))
     weights = {name: weight.requires_grad_() for name, weight in task.weights.items()}
     state = tuple(part[:0] for part in task.first_state)
     with float32_products(True):
@@ -341,7 +335,7 @@ def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cel
     """Not even one that has diverged."""
     force(sizes if sizes.whole else replace(sizes, cluster=1, tiles=1), monkeypatch)
     with float32_products(precision.tf32):
-        run_side_by_side(cell, checking.Sizes(5, rows, 3, 16))
+        run_side_by_side(cell, samples.Sizes(5, rows, 3, 16))
 
 
 @pytest.mark.long
@@ -349,8 +343,8 @@ def test_layers_side_by_side_do_not_touch_each_other(sizes, precision, rows, cel
 def test_a_sequence_in_chunks_is_the_whole_sequence(sizes, precision, monkeypatch) -> None:
     """With gradients from every step and the final state, back to the initial state."""
     force(sizes, monkeypatch)
-    task = checking.make_task(
-        LSTMCell(PowerLaw()), checking.Sizes(5, 9, 3, 32), torch.float32, torch.device("cpu"), unequal=True
+    task = samples.make_task(
+        LSTMCell(PowerLaw()), samples.Sizes(5, 9, 3, 32), torch.float32, torch.device("cpu"), unequal=True
     )
     leaves = [task.inputs, *task.weights.values(), *task.state]
     for leaf in leaves:
@@ -373,12 +367,12 @@ def test_rows_end_where_the_next_begins(cell, units, monkeypatch) -> None:
     """The last one of a layer too, before another that has diverged."""
     force(plan.LaunchShape(4, 2, 1, held=1), monkeypatch)
     with float32_products(True):
-        run_side_by_side(cell, checking.Sizes(5, 9, 3, units))
+        run_side_by_side(cell, samples.Sizes(5, 9, 3, units))
 
 
 def run_side_by_side(cell: PointwiseCell, sizes: object) -> None:
     """Run three layers, one of which gives NaN."""
-    tasks = [checking.make_task(cell, sizes, torch.float32, torch.device("cpu"), seed=seed) for seed in range(3)]
+    tasks = [samples.make_task(cell, sizes, torch.float32, torch.device("cpu"), seed=seed) for seed in range(3)]
     tasks[1].weights["weight_hh"][0, 0] = torch.nan
     leaves = [[task.inputs, *task.weights.values()] for task in tasks]
     for leaf in (leaf for own in leaves for leaf in own):
@@ -397,7 +391,7 @@ def run_side_by_side(cell: PointwiseCell, sizes: object) -> None:
 @pytest.mark.long
 def test_values_beyond_the_range_of_16_bits_are_clamped(monkeypatch) -> None:
     monkeypatch.setattr(plan, "make", lambda *task: plan.LaunchShape(4, 1, 1))
-    task = checking.make_task(GRUCell(Fast()), checking.Sizes(3, 2, 3, 16), torch.float16, torch.device("cpu"))
+    task = samples.make_task(GRUCell(Fast()), samples.Sizes(3, 2, 3, 16), torch.float16, torch.device("cpu"))
     biases = {name: task.weights[name].float() for name in ("bias_ih", "bias_hh")}
     biases["bias_hh"][-16:] = 1e5  # of the candidate
     task = replace(task, weights={**task.weights, **biases})
@@ -409,7 +403,7 @@ def test_values_beyond_the_range_of_16_bits_are_clamped(monkeypatch) -> None:
 
 def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
     monkeypatch.setattr(plan, "make", lambda *task: plan.LaunchShape(4, 1, 1))
-    task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 2, 3, 16), torch.float32, torch.device("cpu"))
+    task = samples.make_task(LSTMCell(Sigmoid()), samples.Sizes(3, 2, 3, 16), torch.float32, torch.device("cpu"))
     task.inputs[1, 1, 0] = torch.inf
     with torch.no_grad():
         found, expected = clusters.run(task).output, engines.loop.run(task).output
@@ -421,7 +415,7 @@ def test_an_infinite_input_saturates_gates_in_full_float32(monkeypatch) -> None:
 @every_scheme
 def test_an_infinite_bias_saturates_gates(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
-    task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 2, 3, 32), torch.float32, torch.device("cpu"))
+    task = samples.make_task(LSTMCell(Sigmoid()), samples.Sizes(3, 2, 3, 32), torch.float32, torch.device("cpu"))
     task.weights["bias_ih"][:4] = torch.inf
     task.weights["bias_ih"][4:8] = -torch.inf
     with torch.no_grad(), float32_products(precision.tf32):
@@ -436,19 +430,19 @@ def test_a_whole_layer_takes_any_narrow_inputs(inputs, monkeypatch) -> None:
     """With space for two inputs set to 1, for one only, and for none."""
     sizes = plan.make_whole(32, backward=False)
     force(sizes, monkeypatch)
-    found = errors(LSTMCell(Fast()), inputs, 32, 5, sizes, checking.TF32, special=False)
+    found = errors(LSTMCell(Fast()), inputs, 32, 5, sizes, comparison.TF32, special=False)
     assert not isinstance(found, str), found
-    assert found.beyond(checking.TF32.tolerance) is None
+    assert found.beyond(comparison.TF32.tolerance) is None
 
 
 @pytest.mark.long
 @every_scheme
 def test_a_matrix_may_have_any_strides(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
-    task = checking.make_task(LSTMCell(Sigmoid()), checking.Sizes(3, 9, 5, 32), torch.float32, torch.device("cpu"))
+    task = samples.make_task(LSTMCell(Sigmoid()), samples.Sizes(3, 9, 5, 32), torch.float32, torch.device("cpu"))
     turned = {name: weight.mT.contiguous().mT if weight.dim() == 2 else weight for name, weight in task.weights.items()}
     with float32_products(precision.tf32):
-        found = checking.errors_of(clusters, replace(task, weights=turned))
+        found = comparison.errors_of(clusters, replace(task, weights=turned))
     assert not isinstance(found, str), found
     assert found.beyond(precision.tolerance) is None
 
@@ -459,7 +453,7 @@ def test_a_matrix_may_have_any_strides(sizes, precision, monkeypatch) -> None:
 def test_units_of_other_magnitudes_do_not_lose_precision_of_a_fifth_block(sizes, precision, far, monkeypatch) -> None:
     """Gradients of four warps share a scale: those of a warp with far smaller ones are negligible beside the others."""
     force(sizes, monkeypatch)
-    task = checking.make_task(LSTMCell(Refine()), checking.Sizes(4, 3, 3, 32), torch.float32, torch.device("cpu"))
+    task = samples.make_task(LSTMCell(Refine()), samples.Sizes(4, 3, 3, 32), torch.float32, torch.device("cpu"))
     leaves = [task.inputs.requires_grad_(), *(weight.requires_grad_() for weight in task.weights.values())]
     scale = torch.ones(32)
     scale[:4] = far
@@ -501,7 +495,7 @@ def test_a_misaligned_access_is_detected(offset, tmp_path) -> None:
 def test_a_nan_gradient_reaches_every_weight(cell, sizes, precision, monkeypatch) -> None:
     """Also CUDA's canonical NaN, 0x7FFFFFFF."""
     force(sizes, monkeypatch)
-    task = checking.make_task(cell, checking.Sizes(3, 4, 3, 32), torch.float32, torch.device("cpu"))
+    task = samples.make_task(cell, samples.Sizes(3, 4, 3, 32), torch.float32, torch.device("cpu"))
     weights = {name: weight.requires_grad_() for name, weight in task.weights.items()}
     with float32_products(precision.tf32):
         output = clusters.run(replace(task, weights=weights)).output
@@ -515,8 +509,8 @@ def test_a_nan_gradient_reaches_every_weight(cell, sizes, precision, monkeypatch
 @every_scheme
 def test_an_initial_state_beyond_16_bits_is_kept_through_padding(sizes, precision, monkeypatch) -> None:
     force(sizes, monkeypatch)
-    task = checking.make_task(
-        LSTMCell(Fast()), checking.Sizes(4, 4, 3, 32), torch.float32, torch.device("cpu"), unequal=True, reverse=True
+    task = samples.make_task(
+        LSTMCell(Fast()), samples.Sizes(4, 4, 3, 32), torch.float32, torch.device("cpu"), unequal=True, reverse=True
     )
     weights = {name: weight * 1e-4 for name, weight in task.weights.items()}
     task = replace(task, weights=weights, state=tuple(torch.full_like(part, 1e5) for part in task.first_state))
@@ -538,11 +532,11 @@ def test_an_initial_state_beyond_16_bits_is_kept_through_padding(sizes, precisio
 def test_the_order_of_threads_changes_nothing(name, monkeypatch) -> None:
     cell, inputs, units, rows, sizes = CASES[name]
     force(sizes, monkeypatch)
-    task = checking.make_task(cell, checking.Sizes(5, rows, inputs, units), torch.float32, torch.device("cpu"))
+    task = samples.make_task(cell, samples.Sizes(5, rows, inputs, units), torch.float32, torch.device("cpu"))
 
     def run(seed: int) -> list[torch.Tensor]:
         monkeypatch.setattr(simulation.Kernel, "seed", seed)
-        values, gradients = checking.run(clusters, task, torch.float32)
+        values, gradients = comparison.run(clusters, task, torch.float32)
         return [*values.values(), *gradients.values()]
 
     first = run(0)
@@ -572,14 +566,14 @@ def test_a_kernel_that_does_not_wait_is_detected(case, forgotten, libraries, mon
         return simulation.compiled(libraries, name, constants, gate, left_out)
 
     monkeypatch.setattr(recurrence, "machine_code", compiled)
-    precision = checking.TF32 if CASES[case][-1].whole or CASES[case][-1].wide else checking.FULL
+    precision = comparison.TF32 if CASES[case][-1].whole or CASES[case][-1].wide else comparison.FULL
 
     def goes_wrong(seed: int) -> bool:
         monkeypatch.setattr(simulation.Kernel, "seed", seed)
         found = errors(*CASES[case], precision, False)
         if isinstance(found, str):
             return any(mistake in found for mistake in simulation.MISTAKES.values())
-        return found.beyond(checking.TF32.tolerance) is not None
+        return found.beyond(comparison.TF32.tolerance) is not None
 
     assert any(map(goes_wrong, range(8)))
 
@@ -598,8 +592,8 @@ def test_a_kernel_that_does_not_wait_is_detected(case, forgotten, libraries, mon
 def test_the_compiler_is_told_how_results_are_laid_out(cell, sizes, precision, monkeypatch) -> None:
     """Strides of the gradients of two stacked layers, which the kernel stores in one tensor."""
     force(sizes, monkeypatch)
-    large = checking.Sizes(3, 2, 3, 16)
-    tasks = [checking.make_task(cell, large, torch.float32, torch.device("cpu"), seed=seed) for seed in range(2)]
+    large = samples.Sizes(3, 2, 3, 16)
+    tasks = [samples.make_task(cell, large, torch.float32, torch.device("cpu"), seed=seed) for seed in range(2)]
     kind = run.make_kind(cell, reverse=False, precision="tf32", kernels="cuda")
     given = layout.with_padding(kind.blocks, run.operands_of(engines.stacked(tasks)))
     forward = (*given, True, *astuple(kind))

@@ -6,7 +6,6 @@ Needs a CUDA device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 
 import pytest
 import torch
@@ -15,12 +14,11 @@ from torch import Tensor
 
 import remanence as rm
 from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
-from remanence.engines import KNOWN, stacked
+from remanence.engines import KNOWN, comparison, samples, stacked
 from remanence.engines.machine import float32_products
 from remanence.gates import Fast, PowerLaw, Refine, Sigmoid, Softsign, UniformRefine
 
-checking = import_module("remanence.engines.check")
-TOLERANCE = checking.TF32.tolerance
+TOLERANCE = comparison.TF32.tolerance
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +58,11 @@ TASKS: list[tuple[GatedCell, int, int]] = [  # units and rows: whole and broken 
 def test_any_size_is_the_loops(engine: str, cell: GatedCell, units: int, batch: int, reverse: bool) -> None:
     """From a first state, with every gradient."""
     device = torch.device("cuda", torch.cuda.current_device())
-    sizes = checking.Sizes(8, batch, 5, units)
+    sizes = samples.Sizes(8, batch, 5, units)
     irregular = reverse and cell.takes_dt
-    task = checking.make_task(cell, sizes, torch.float32, device, irregular=irregular, unequal=reverse, reverse=reverse)
+    task = samples.make_task(cell, sizes, torch.float32, device, irregular=irregular, unequal=reverse, reverse=reverse)
     assert KNOWN[engine].refuses(task) is None
-    found = checking.errors_of(KNOWN[engine], task)
+    found = comparison.errors_of(KNOWN[engine], task)
     assert not isinstance(found, str), found
     assert found.beyond(TOLERANCE) is None
 
@@ -78,8 +76,8 @@ def test_wide_layers_side_by_side_are_those_alone(engine: str, units: int) -> No
     order. Inputs and their weights are eighths because torch rounds to TF32 in some matmuls and not in others.
     """
     device = torch.device("cuda", torch.cuda.current_device())
-    sizes = checking.Sizes(4, 9, 5, units)
-    tasks = [checking.make_task(LSTMCell(Fast()), sizes, torch.float32, device, seed=seed) for seed in range(3)]
+    sizes = samples.Sizes(4, 9, 5, units)
+    tasks = [samples.make_task(LSTMCell(Fast()), sizes, torch.float32, device, seed=seed) for seed in range(3)]
     for task in tasks:
         for value in (task.inputs, task.weights["weight_ih"]):
             value.detach().mul_(8).round_().div_(8)

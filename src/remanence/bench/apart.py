@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import torch
 
-from ..engines.kernels.room import forget
+from ..engines.kernels.pool import forget
 from .shapes import BenchPlan, Shape
 from .work import Measured, Work, make_work, rivals
 

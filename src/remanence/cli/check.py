@@ -64,9 +64,10 @@ def command(
     """
     from rich.console import Console
 
-    from ..engines.check import cells_with, checked, refusals, rows
+    from ..engines.check import checked, refusals, rows
     from ..engines.kernels.contract import derivation
     from ..engines.machine import device_named
+    from ..engines.samples import cells_with
     from ..engines.warm import DTYPES
     from ..engines.warm import warm as ahead
     from ..names import lookup

@@ -7,7 +7,10 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from ..cells import Cell, Weights, wide
+from ..cells import Cell, GRUCell, JANETCell, LSTMCell, Weights, wide
+
+BY_HAND = (LSTMCell, GRUCell, JANETCell)
+"""Cells whose kernels have a hand-written step around a derived gate. Kernels of all others are derived as a whole."""
 
 
 class Zeros(NamedTuple):
@@ -90,4 +93,4 @@ class Engine(Protocol):
     # Engines that compile kernels also have:
     #
     #     made_of(device) -> tuple[str, ...]    what results depend on besides the source code, see `agreement`
-    #     prepare(task, others) -> None         compile the kernels of tasks in parallel, see `check.prepare`
+    #     prepare(task, others) -> None         compile the kernels of tasks in parallel, see `self_check.prepare`

@@ -12,13 +12,13 @@ import torch
 from ..cells import LSTMCell, PointwiseCell, SRUCell
 from . import cuda, side_by_side
 from .base import Engine, EngineResult, EngineTask
-from .check import family_of, prepare, self_check
 from .doubled import Doubled
 from .kernels.contract import derivation, no_formula
 from .kernels.run import tracked
 from .machine import X86, tf32_in_recurrent_layers
 from .pieces import run_in_pieces
 from .projected import Folding, is_projected
+from .self_check import family_of, prepare, self_check
 from .table import KNOWN, check_name, runs_side_by_side
 from .transforms import obstacle
 from .triton import tiling

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from ..cells import wide
 from ..cells.text import LOCAL, as_text, from_text
-from .again import Fields, by_the_loop, differentiable
 from .base import EngineResult, EngineTask, Zeros
 from .choice import run
+from .double_backward import Fields, by_the_loop, differentiable
 from .kernels.operator import no_second_derivative
 from .outline import Outline
 from .transforms import is_traced

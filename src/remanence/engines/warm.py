@@ -12,8 +12,11 @@ import torch
 from .. import gates
 from ..cells import Cell
 from .base import Engine, EngineTask
-from .check import BUILT, UNGATED, Sizes, cells_with, checked, every_cell, make_task, run, self_check, undisturbed
+from .check import checked
+from .comparison import run, undisturbed
 from .machine import device_named, devices, threads
+from .samples import BUILT, UNGATED, Sizes, cells_with, every_cell, make_task
+from .self_check import self_check
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..kernels.room import room
+from ..kernels.pool import pooled
 from .products import address, products
 
 ENOUGH = 512
@@ -35,7 +35,7 @@ def compiled_sums(d_pre: Tensor, inputs: Tensor, outputs: Tensor, hidden: Tensor
     functions, valid = products(), units + features + 1
     columns = valid + -valid % functions.columns()
     parts = max(1, min(torch.get_num_threads(), steps * rows // ENOUGH))
-    new = partial(room, dtype=torch.float32, device=d_pre.device)
+    new = partial(pooled, dtype=torch.float32, device=d_pre.device)
     blocks, sums = new(parts, functions.room_of(width, columns)), new(parts, functions.gates(width), columns)
     hidden = None if hidden is None else hidden.float().contiguous()
     tensors = (d_pre, outputs, hidden, inputs.resolve_neg().contiguous(), blocks, sums)
@@ -47,7 +47,7 @@ def compiled_sums(d_pre: Tensor, inputs: Tensor, outputs: Tensor, hidden: Tensor
 def sums_by_torch(d_pre: Tensor, inputs: Tensor, outputs: Tensor, hidden: Tensor | None, reverse: bool) -> Sums:
     """The same by one matmul of torch."""
     (steps, rows, units), features = outputs.shape, inputs.shape[-1]
-    factors = room(steps, rows, units + features + 1, dtype=torch.float32, device=outputs.device)
+    factors = pooled(steps, rows, units + features + 1, dtype=torch.float32, device=outputs.device)
     before = factors[..., :units]
     later, earlier = (slice(None, -1), slice(1, None)) if reverse else (slice(1, None), slice(None, -1))
     before[later] = outputs[earlier]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from ..again import Fields, by_the_loop, differentiable
+from ..double_backward import Fields, by_the_loop, differentiable
 from ..kernels.contract import derivation, for_every_unit
 from ..outline import Outline
 from .backward import backward

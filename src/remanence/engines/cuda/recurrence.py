@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,12 +11,12 @@ from torch import Tensor
 from ..kernels.compiling import begin
 from ..kernels.contract import ALIGNMENT, Final, Kept, Kind, Operands, RecurrenceGradients, Terms, Upstream
 from ..kernels.machine_code import cell_sources
-from ..kernels.remembered import Remembered
 from ..machine import lacking, processors
 from . import plan
 from .compiler import machine_code
 from .device import largest_cluster
 from .driver import Kernel, architecture
+from .memos import BySizes, ByVariant
 
 NARROW = plan.MOST_INPUTS
 NUMBERS = {torch.float32: "float", torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -28,7 +27,7 @@ def parts_of(kind: Kind, dtype: torch.dtype) -> int:
     return plan.parts(dtype, kind.precision == "tf32")
 
 
-@Remembered
+@BySizes
 def terms(kind: Kind, operands: Operands) -> Terms:
     """See `contract.Terms`. Kernels for wide layers take any number of units."""
     units = operands.weight_hh.shape[-1]
@@ -241,31 +240,6 @@ class Variant(NamedTuple):
         }
 
 
-class _Kernels:
-    """Loaded kernels, by variant.
-
-    Args:
-        make: Loads the kernel of a variant, with a constant that only one pass has.
-    """
-
-    def __init__(self, make: Callable[[Variant, bool], Kernel]) -> None:
-        self.make = make
-        self.known: dict[tuple[Variant, bool], Kernel] = {}
-
-    def __call__(self, of: Variant, constant: bool, first: Callable[[], None] | None = None) -> Kernel:
-        """A kernel, loaded on first use. In that case `first` is called before it is compiled."""
-        kernel = self.known.get((of, constant))
-        if kernel is None:
-            if first is not None:
-                first()
-            kernel = self.known[of, constant] = self.make(of, constant)
-        return kernel
-
-    def cache_clear(self) -> None:
-        """Forget all kernels."""
-        self.known.clear()
-
-
 class Launch(NamedTuple):
     """A loaded kernel, and how to launch it for operands of one size."""
 
@@ -289,14 +263,14 @@ class Launch(NamedTuple):
         return cls(kernel, sizes, variant.inputs, sizes.groups(rows, replicas), replicas, steps, rows, d_inputs)
 
 
-@Remembered
+@BySizes
 def _forward_launch(kind: Kind, operands: Operands, bias: torch.dtype, save: bool) -> Launch:
     variant = Variant.of(kind, operands, _plan(kind, operands, backward=False), bias)
     kernel = _forward(variant, save, partial(_begin_backward, kind, operands, bias) if save else None)
     return Launch.of(kernel, variant, operands)
 
 
-@Remembered
+@BySizes
 def _backward_launch(kind: Kind, operands: Operands, bias: torch.dtype, wants_inputs: bool) -> Launch:
     sizes = _plan(kind, operands, backward=True)
     d_inputs = wants_inputs and _does_inputs(kind, operands, sizes)
@@ -315,7 +289,7 @@ def _begin_backward(kind: Kind, operands: Operands, bias: torch.dtype) -> None:
     begin(partial(of.code, name, D_INPUTS=int(d_inputs)))
 
 
-@_Kernels
+@ByVariant
 def _forward(of: Variant, save: bool) -> Kernel:
     kind, sizes = of.kind, of.sizes
     left = kind.blocks + 2 + kind.carried + (kind.split >= 0) if save else 1
@@ -333,7 +307,7 @@ def _forward(of: Variant, save: bool) -> Kernel:
     return of.kernel(name, signature, shared, SAVE=int(save))
 
 
-@_Kernels
+@ByVariant
 def _backward(of: Variant, d_inputs: bool) -> Kernel:
     kind, sizes, parted = of.kind, of.sizes, of.kind.split >= 0
     if sizes.whole:
@@ -349,7 +323,3 @@ def _backward(of: Variant, d_inputs: bool) -> Kernel:
         given, left = kind.blocks + 2 + kind.carried + parted, kind.blocks + parted
         shared = plan.backward_shared(sizes, parts_of(kind, of.dtype), kind.blocks, given, left, of.inputs)
     return of.kernel(name, signature, shared, D_INPUTS=int(d_inputs))
-
-
-MEMOS = (terms, _forward_launch, _backward_launch, _forward, _backward)
-"""What is known about launches so far; each has `cache_clear`."""

@@ -9,6 +9,5 @@ machine_code    the C++ sources that kernels start with (functions.cuh, cells.cu
 compiling   compiles several kernels in parallel, each only once
 cache       compiled kernels on disk
 one_step    single steps of a few sequences as one call of compiled code
-again       double backward, by the loop engine
-room        memory pool for CPU tensors
+pool        memory pool for CPU tensors
 """

@@ -15,8 +15,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ...cells import GatedCell, GRUCell, JANETCell, LSTMCell, PointwiseCell
+from ...cells import GatedCell, GRUCell, PointwiseCell
 from ...gates import Gate
+from ..base import BY_HAND
 from .derive import (
     DerivedCell,
     DerivedGate,
@@ -68,8 +69,6 @@ class Kind:
         }
 
 
-BY_HAND = (LSTMCell, GRUCell, JANETCell)
-"""Cells with a hand-written step around a derived gate. All others are derived as a whole."""
 DERIVED = "derived"
 """Value of `Kind.cell` for cells that are derived as a whole."""
 _known: dict[str, Gate | PointwiseCell] = {}

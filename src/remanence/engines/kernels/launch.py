@@ -26,7 +26,7 @@ from .contract import (
     backend,
 )
 from .layout import Blocks, padded
-from .room import room
+from .pool import pooled
 
 
 def prepared(kind: Kind, operands: Operands) -> tuple[Operands, Tensor | None]:
@@ -49,7 +49,7 @@ def forward(kind: Kind, operands: Operands, scale: Tensor | None, terms: Terms, 
     *lead, steps, rows, _ = inputs.shape
     units = operands.weight_hh.shape[-1]
     new = partial(torch.empty, dtype=torch.float32, device=inputs.device)
-    keep = partial(room if inputs.is_cpu else torch.empty, dtype=torch.float32, device=inputs.device)
+    keep = partial(pooled if inputs.is_cpu else torch.empty, dtype=torch.float32, device=inputs.device)
     pre = _projected(kind, operands, terms, save)
     shape, state = (*lead, steps, rows, units), (*lead, rows, units)
     outputs = torch.empty(*shape, dtype=inputs.dtype, device=inputs.device)
@@ -85,7 +85,7 @@ def _projected(kind: Kind, operands: Operands, terms: Terms, save: bool) -> Tens
     if not save:
         return None
     *lead, steps, rows, _ = inputs.shape
-    keep = room if inputs.is_cpu else torch.empty
+    keep = pooled if inputs.is_cpu else torch.empty
     return keep(*lead, steps * rows, weight.shape[-2], dtype=inputs.dtype, device=inputs.device)
 
 

@@ -17,7 +17,8 @@ from torch.nn.functional import linear
 
 from ...cells import Cell, PointwiseCell, Weights
 from .. import loop
-from ..check import Sizes, make_task, undisturbed, widened
+from ..comparison import undisturbed
+from ..samples import Sizes, make_task, widened
 from ..transforms import PLAIN
 from .contract import Derivation, Kind, derivation
 from .machine_code import CompilerError

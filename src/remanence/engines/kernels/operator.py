@@ -16,10 +16,23 @@ import torch
 from torch import Tensor
 
 from ...cells import PointwiseCell
-from ..again import differentiable
+from ..base import EngineTask, Zeros
+from ..double_backward import Fields, by_the_loop, differentiable
 from . import launch
-from .again import outputs_of_loop
-from .contract import Final, Kept, Kind, Needs, OperandGradients, Operands, Terms, backend
+from .contract import (
+    Final,
+    Kept,
+    Kind,
+    Needs,
+    OperandGradients,
+    Operands,
+    Terms,
+    backend,
+    derivation,
+    for_every_unit,
+    one_a_sequence,
+    several,
+)
 from .launch import among
 from .layout import padded, with_padding, without_padding
 
@@ -92,7 +105,7 @@ class _Fused(torch.autograd.Function):
         if not torch.is_grad_enabled():
             return _differentiate(ctx, saved, *grads)
         known = [None if grad is None else grad[..., : ctx.units] for grad in grads]
-        compute = partial(outputs_of_loop, ctx.kind, ctx.cell)
+        compute = partial(_outputs_of_loop, ctx.kind, ctx.cell)
         return None, None, *differentiable(compute, saved[:FIELDS], ctx.needs_input_grad[2:], known)
 
 
@@ -126,6 +139,31 @@ def _differentiate(
     )
     found = without_padding(kind, slopes, ctx.units)
     return None, None, *[slope if needed else None for slope, needed in zip(found, needs, strict=True)]
+
+
+def _outputs_of_loop(kind: Kind, cell: PointwiseCell, given: Fields) -> tuple[Tensor | None, ...]:
+    """Outputs and final state of the kernels recomputed by the loop, from unpadded operands, for double backward."""
+    of, known = Operands(*given), derivation(cell)  # type: ignore[arg-type]
+    units = of.weight_hh.shape[-1]
+    weights = {"weight_ih": of.weight_ih, "weight_hh": of.weight_hh}
+    weights |= {name: bias for name, bias in (("bias_ih", of.bias_ih), ("bias_hh", of.bias_hh)) if bias is not None}
+    if of.own is not None:
+        weights |= dict(zip(known.own, _apart(of.own, len(known.own), -2), strict=True))
+    state: tuple[Tensor, ...] | Zeros = Zeros(tuple(cell.widths(units, units).values()))
+    if of.hidden is not None:
+        parts = (of.hidden, None if known.twice else of.cell, *_apart(of.carried, len(known.single), -3))
+        state = one_a_sequence(known, tuple(part for part in parts if part is not None))
+    result = by_the_loop(EngineTask(cell, weights, of.inputs, state, of.dt, of.lengths, kind.reverse))
+    hidden, *others = for_every_unit(known, result.state)
+    last = None if known.twice else others.pop(0)
+    return result.output, hidden, last, several(tuple(others), -3)
+
+
+def _apart(values: Tensor | None, count: int, dim: int) -> tuple[Tensor, ...]:
+    """The inverse of `several`."""
+    if values is None:
+        return ()
+    return values.unbind(dim) if count > 1 else (values,)
 
 
 def no_second_derivative(*_: Any) -> None:

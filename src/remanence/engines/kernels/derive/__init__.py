@@ -7,6 +7,7 @@ cell        the same for a cell without a hand-written step
 fixed, back hoists values that depend on weights alone; the backward pass through a step
 printing, cpp, triton    prints the formulas as code
 evaluate    evaluates the formulas on tensors
+memoised    what is derived, by the class and settings of a gate or cell
 """
 
 from .cell import DerivedCell, derived_cell, unpaddable_cell, why_no_cell

@@ -22,7 +22,7 @@ from .back import way_back
 from .evaluate import evaluated
 from .expression import Expression, apply, constant, substituted, variable, variables
 from .fixed import by_weights, hoisted, sums_by_weights
-from .memory import remembered
+from .memoised import memoised
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS, INPUTS = 3, 5, 2
@@ -124,7 +124,7 @@ class DerivedCell:
 
 def derived_cell(cell: PointwiseCell, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedCell:
     """The cell as formulas; raises NotDerivableError with the reason if there are none."""
-    found = remembered(cell, (has_dt, dtype), lambda: _attempt(cell, has_dt, dtype))
+    found = memoised(cell, (has_dt, dtype), lambda: _attempt(cell, has_dt, dtype))
     if isinstance(found, str):
         raise NotDerivableError(found)
     return found

@@ -16,7 +16,7 @@ from ....gates.sound import alone
 from .evaluate import evaluated
 from .expression import Expression, constant, variable, where
 from .fixed import by_weights, hoisted, partials, sums_by_weights
-from .memory import remembered
+from .memoised import memoised
 from .trace import NotDerivableError, formulas
 
 ROWS, UNITS = 3, 5
@@ -99,7 +99,7 @@ class DerivedGate:
 
 def derived(gate: Gate, has_dt: bool, dtype: torch.dtype = torch.float32) -> DerivedGate:
     """The gate as formulas; raises NotDerivableError with the reason if there are none."""
-    found = remembered(gate, (has_dt, dtype), lambda: _attempt(gate, has_dt, dtype))
+    found = memoised(gate, (has_dt, dtype), lambda: _attempt(gate, has_dt, dtype))
     if isinstance(found, str):
         raise NotDerivableError(found)
     return found

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ....cells import NRUCell
-from ...again import Fields, by_the_loop, differentiable
 from ...base import EngineTask
+from ...double_backward import Fields, by_the_loop, differentiable
 from ...kernels import products
 from ...kernels.layout import Blocks
 from ...kernels.operator import no_second_derivative

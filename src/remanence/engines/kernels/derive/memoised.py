@@ -15,7 +15,7 @@ MOST = 512
 """Maximum number of entries; beyond it the cache is cleared."""
 
 
-def remembered(thing: Any, settings: tuple[Hashable, ...], make: Callable[[], Found]) -> Found:
+def memoised(thing: Any, settings: tuple[Hashable, ...], make: Callable[[], Found]) -> Found:
     """The result of `make` for a gate or cell and these settings, computed once. Exceptions are not cached."""
     key = identity(thing)
     if key is None and not hasattr(thing, "__dict__"):

@@ -12,19 +12,19 @@ import pytest
 import torch
 
 import remanence as rm
-from remanence.engines.kernels import room
+from remanence.engines.kernels import pool
 from remanence.engines.machine import memory
 
 CPU = torch.device("cpu")
-make = partial(room.room, dtype=torch.float32, device=CPU)
-MANY = room.LARGE // 4
+make = partial(pool.pooled, dtype=torch.float32, device=CPU)
+MANY = pool.LARGE // 4
 
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    room.forget()
+    pool.forget()
     yield
-    room.forget()
+    pool.forget()
 
 
 def test_freed_memory_is_reused() -> None:
@@ -49,9 +49,9 @@ def test_much_larger_and_small_blocks_are_not_reused() -> None:
     place = make(5, MANY).data_ptr()
     assert make(2, MANY).data_ptr() != place
     assert make(3, MANY).data_ptr() == place
-    kept = len(room._kept)
+    kept = len(pool._kept)
     make(3)
-    assert len(room._kept) == kept
+    assert len(pool._kept) == kept
 
 
 def places(pieces: Iterable[torch.Tensor]) -> list[int]:
@@ -59,14 +59,14 @@ def places(pieces: Iterable[torch.Tensor]) -> list[int]:
 
 
 def test_the_pool_has_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST", 3 * room.LARGE)
+    monkeypatch.setattr(pool, "MOST", 3 * pool.LARGE)
     held = [make(MANY) for _ in range(5)]
-    assert sum(piece.nbytes() for piece in room._kept) <= room.MOST
+    assert sum(piece.nbytes() for piece in pool._kept) <= pool.MOST
     assert len(set(places(held))) == 5
 
 
 def test_a_step_that_needs_more_than_the_pool_reuses_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST", 3 * room.LARGE)
+    monkeypatch.setattr(pool, "MOST", 3 * pool.LARGE)
 
     def step() -> list[int]:
         return places([make(MANY) for _ in range(5)])
@@ -76,13 +76,13 @@ def test_a_step_that_needs_more_than_the_pool_reuses_what_is_in_it(monkeypatch: 
 
 
 def test_free_blocks_of_other_sizes_make_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST", 5 * room.LARGE)
+    monkeypatch.setattr(pool, "MOST", 5 * pool.LARGE)
     used = make(MANY)
     make(3, MANY)  # free at once
     large = make(7 * MANY // 2)
-    assert places([large]) == [room._kept[-1].data_ptr()]
-    assert used.data_ptr() in {piece.data_ptr() for piece in room._kept}
-    assert sum(piece.nbytes() for piece in room._kept) <= room.MOST
+    assert places([large]) == [pool._kept[-1].data_ptr()]
+    assert used.data_ptr() in {piece.data_ptr() for piece in pool._kept}
+    assert sum(piece.nbytes() for piece in pool._kept) <= pool.MOST
 
 
 def test_memory_is_what_the_machine_and_the_container_allow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_holding_only_the_storage_keeps_it_in_use() -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_starts_with_an_empty_pool_even_while_the_lock_is_held() -> None:
     held = make(MANY)
-    with room._lock:
+    with pool._lock:
         child = os.fork()
         if child == 0:  # pragma: no cover
             os._exit(int(make(MANY).data_ptr() == held.data_ptr()))
@@ -135,7 +135,7 @@ def test_a_forked_process_starts_with_an_empty_pool_even_while_the_lock_is_held(
 
 
 def test_two_layers_before_one_backward_pass_do_not_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LARGE", 1)
+    monkeypatch.setattr(pool, "LARGE", 1)
     layer, inputs = rm.LSTM(3, 5, gate="fast"), torch.randn(2, 6, 4, 3)
 
     def gradients() -> list[torch.Tensor | None]:
@@ -151,12 +151,12 @@ def test_two_layers_before_one_backward_pass_do_not_share(monkeypatch: pytest.Mo
 
 
 def test_a_second_step_reuses_the_memory_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LARGE", 1)
+    monkeypatch.setattr(pool, "LARGE", 1)
     layer, inputs = rm.LSTM(3, 5, gate="fast"), torch.randn(6, 4, 3)
     if rm.engines.explain(layer).engine != "c++":
         pytest.skip("no C++ compiler")
     for _ in range(3):
         layer(inputs)[0].sum().backward()
-    kept = {piece.data_ptr() for piece in room._kept}
+    kept = {piece.data_ptr() for piece in pool._kept}
     layer(inputs)[0].sum().backward()
-    assert {piece.data_ptr() for piece in room._kept} == kept
+    assert {piece.data_ptr() for piece in pool._kept} == kept

@@ -30,7 +30,7 @@ _kept: list[UntypedStorage] = []
 _lock = threading.Lock()
 
 
-def room(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def pooled(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Like `torch.empty`, from the pool if possible. The device must be the CPU."""
     size = prod(shape) * dtype.itemsize
     if not LARGE <= size <= MOST:
