@@ -67,7 +67,7 @@ def test_models_in_turns_are_measured_against_one_and_survive_the_file(small, tm
         assert row.ratio == pytest.approx(rows[0].update_ms / row.update_ms)
         assert row.launched_ms > 0
     steps = list(language.language_steps(CPU, lambda words: None))
-    report = BenchReport({}, "remanence bench", "tf32", 1.0, [], [], [], language=steps, turns=rows)
+    report = BenchReport({}, "remanence bench", "tf32", 1.0, language=steps, turns=rows)
     save(report, tmp_path / "found.json")
     again = load(tmp_path / "found.json")
     assert again.turns == rows
