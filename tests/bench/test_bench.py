@@ -243,7 +243,7 @@ def test_bfloat16_is_compared_with_the_faster_of_torchs_dtypes():
 def test_growth_compares_twice_the_size_with_the_size(monkeypatch):
     asked = {}
 
-    def fixed(calls, seconds, least=3):
+    def fixed(calls, seconds):
         asked.update({name: tuple(call.__self__.inputs.shape) for name, call in calls.items()})
         factor = {"base": 1.0, "steps": 2.0, "batch": 1.5, "units": 3.0}
         return {name: 10 * factor[name.split("/")[1]] for name in calls}
