@@ -1,6 +1,7 @@
 """Ages, resets and exponents of a power-law LSTM."""
 
 import json
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -138,3 +139,6 @@ def test_models_without_ages_are_refused(storing, copy_at, holding):
         analysis.signal_steps(Batch(torch.zeros(4, 2, 3), torch.zeros(4, 2)))
     with pytest.raises(ValueError, match="expected signals after 9 steps with symbols and a delay"):
         analysis.ages_and_resets(holding, copy_at(5), sequences=5, shown=9)
+    for analyse in (analysis.ages_and_resets, analysis.reset_maps):
+        with pytest.raises(ValueError, match=r"expected shown, .* got none: task 'adding' has no length"):
+            analyse(holding, SimpleNamespace(name="adding"))

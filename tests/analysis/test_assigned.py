@@ -9,7 +9,7 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 
 from remanence import timescales
-from remanence.analysis.assigned import assigned_against_estimated, estimated_timescales
+from remanence.analysis import assigned_against_estimated, estimated_timescales
 from remanence.models.language import LanguageModel
 
 
@@ -57,13 +57,3 @@ def test_units_without_input_keep_their_assigned_timescales():
     found = assigned_against_estimated(timescales.of(model)[1], estimated[1])
     numpy.testing.assert_allclose(found.estimated, assigned.timescales(24), rtol=1e-6)
     assert (found.spearman, found.log_pearson) == pytest.approx((1, 1))
-
-
-def test_the_length_of_a_chunk_makes_no_difference():
-    model = LanguageModel(11, 6, 8, 2, dtype=torch.float64)
-    stream = torch.randint(11, (50,), generator=torch.Generator().manual_seed(0))
-    for one, other in zip(
-        estimated_timescales(model, stream, chunk=7), estimated_timescales(model, stream, chunk=50), strict=True
-    ):
-        torch.testing.assert_close(one, other)
-    assert model.training

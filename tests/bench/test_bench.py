@@ -3,14 +3,14 @@
 import json
 import os
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from torch import nn
 
 from remanence import bench, engines, gates
-from remanence.bench import apart, growth, measure, replicas, report, shapes, timings, work
+from remanence.bench import apart, growth, measure, replicas, sections, shapes, timings, work
 
 CPU = torch.device("cpu")
 
@@ -243,7 +243,7 @@ def test_bfloat16_is_compared_with_the_faster_of_torchs_dtypes():
 def test_growth_compares_twice_the_size_with_the_size(monkeypatch):
     asked = {}
 
-    def fixed(calls, seconds, least=3):
+    def fixed(calls, seconds):
         asked.update({name: tuple(call.__self__.inputs.shape) for name, call in calls.items()})
         factor = {"base": 1.0, "steps": 2.0, "batch": 1.5, "units": 3.0}
         return {name: 10 * factor[name.split("/")[1]] for name in calls}
@@ -272,7 +272,7 @@ def test_replicas_are_compared_with_one(monkeypatch):
     rows = list(replicas.replicas(plan, measure.Clock(1), lambda words: None))
     assert [(row.count, row.reason) for row in rows] == [(count, None) for count in replicas.COUNTS]
     assert rows[0].ratio == 1
-    assert "replicas" in report.replica_table(rows).title
+    assert "replicas" in sections.replica_table(rows).title
 
 
 def test_a_step_of_replicas_gives_each_its_own_gradients():
@@ -354,6 +354,14 @@ def test_numbers_survive_json(tmp_path):
     again = bench.load(tmp_path / "numbers.json")
     assert again.plain() == found.plain()
     assert bench.tables(again) == bench.tables(found)
+
+
+def test_every_list_of_a_report_is_a_section():
+    lists = [field.name for field in fields(bench.BenchReport) if field.default_factory is list]
+    assert lists == [section.name for section in sections.SECTIONS]
+    empty = bench.BenchReport({}, "remanence bench", "full", 1.0)
+    assert bench.tables(empty) == []
+    assert bench.reading(empty).startswith("One layer in full float32 against torch.nn.LSTM. ")
 
 
 def test_a_file_that_could_not_be_finished_is_not_there(tmp_path, monkeypatch):

@@ -17,7 +17,8 @@ def small(monkeypatch):
     """Texts and models that run in milliseconds."""
     monkeypatch.setattr(language, "CORPORA", (language.TextShape("tiny", 30, 1400, 2),))
     monkeypatch.setattr(language, "ROUNDS", 2)
-    monkeypatch.setattr(language.language_steps, "__defaults__", (6, 4))
+    monkeypatch.setattr(language, "UNITS", 6)
+    monkeypatch.setattr(language, "VECTOR", 4)
 
 
 def test_every_model_is_measured_against_the_first(small):
@@ -41,7 +42,7 @@ def test_a_step_changes_every_weight(small):
 
     language.language_model = keep
     try:
-        step = language.training_step(corpus, "fast", "auto", CPU, 6, 4)
+        step = language.training_step(corpus, "fast", "auto", CPU)
     finally:
         language.language_model = build
     before = [parameter.detach().clone() for parameter in made[0].parameters()]
@@ -60,14 +61,14 @@ def test_the_command_measures_them(small, tmp_path):
 def test_models_in_turns_are_measured_against_one_and_survive_the_file(small, tmp_path, monkeypatch):
     monkeypatch.setattr(turns, "WARM", 2)
     monkeypatch.setattr(turns, "ROUNDS", 1)
-    rows = list(turns.language_turns(CPU, lambda words: None, 6, 4))
+    rows = list(turns.language_turns(CPU, lambda words: None))
     assert [row.count for row in rows] == list(turns.COUNTS)
     assert rows[0].ratio == 1
     for row in rows:
         assert row.ratio == pytest.approx(rows[0].update_ms / row.update_ms)
         assert row.launched_ms > 0
     steps = list(language.language_steps(CPU, lambda words: None))
-    report = BenchReport({}, "remanence bench", "tf32", 1.0, [], [], [], language=steps, turns=rows)
+    report = BenchReport({}, "remanence bench", "tf32", 1.0, language=steps, turns=rows)
     save(report, tmp_path / "found.json")
     again = load(tmp_path / "found.json")
     assert again.turns == rows
@@ -77,7 +78,7 @@ def test_models_in_turns_are_measured_against_one_and_survive_the_file(small, tm
 
 def test_every_model_does_its_updates_in_turn(small, tmp_path):
     (corpus,) = language.CORPORA
-    loops = [turns.loop_on(corpus, CPU, 6, 4, tmp_path / name) for name in "ab"]
+    loops = [turns.loop_on(corpus, CPU, tmp_path / name) for name in "ab"]
     for _ in range(3):
         turns.advance_all(loops, [None, None])
     assert [loop.at.update for loop in loops] == [3, 3]

@@ -16,7 +16,6 @@ import remanence as rm
 from remanence import analysis, language
 from remanence.experiments import PRESETS, check, find
 from remanence.experiments.analyses import KNOWN, trained
-from remanence.experiments.analyses.estimated_timescales import ForgetValues, estimated_timescales
 from remanence.experiments.analyses.seeds import ADDITIONS, added
 from remanence.experiments.analyses.trained import Trained
 from remanence.experiments.analyses.words import corpus_of, rounded
@@ -205,36 +204,7 @@ def test_models_of_different_texts_are_not_compared(corpus, folder, tmp_path):
         KNOWN["by_frequency"](runs)
 
 
-# Forget values and timescales.
-
-
-@pytest.mark.parametrize("gate", ["sigmoid", "fast", "softsign", "refine", "power_law"])
-def test_forget_values_are_those_of_a_run_step_by_step(corpus, gate):
-    set_ = None if gate == "power_law" else [None, InverseGamma(0.56, freeze=True), Fixed(3.0)]
-    model = make(corpus, gate=gate, timescales=set_).eval()
-    watched = ForgetValues(model)
-    assert watched.at_once == (gate != "power_law")
-    tokens = torch.from_numpy(numpy.array(corpus.test[:40], dtype=numpy.int64)).view(20, 2)
-    state = other = None
-    for part in tokens.split(7):
-        records, state, _ = watched.watch(part, state)
-        expected, other, _ = model.watch(part, other)
-        for record, full in zip(records, expected, strict=True):
-            torch.testing.assert_close(record["forget"], full["forget"])
-            torch.testing.assert_close(record["complement"], full["complement"])
-    assert not model.layers[0]._forward_hooks
-    stream = torch.from_numpy(numpy.array(corpus.test[:100], dtype=numpy.int64))
-    for one, another in zip(
-        estimated_timescales(model, stream, chunk=9), analysis.estimated_timescales(model, stream), strict=True
-    ):
-        torch.testing.assert_close(one, another)
-
-
-def test_other_cells_are_watched_step_by_step(corpus):
-    model = make(corpus, layer="gru").eval()
-    stream = torch.from_numpy(numpy.array(corpus.test[:30], dtype=numpy.int64))
-    assert not ForgetValues(model).at_once
-    torch.testing.assert_close(estimated_timescales(model, stream), analysis.estimated_timescales(model, stream))
+# Timescales and forget values.
 
 
 def test_fits_find_the_distribution_that_units_were_given(corpus, folder):

@@ -121,7 +121,7 @@ def test_a_damaged_result_is_refused_and_made_again_once_it_is_removed(tmp_path,
     assert content(tmp_path / "one") == whole
 
 
-def test_a_run_started_by_an_earlier_version_resumes(tmp_path, whole, monkeypatch):
+def test_a_run_without_digests_and_checks_resumes(tmp_path, whole):
     one = run(tmp_path / "one")
     crash(one, 14)
     (one.directory / "SHA256SUMS").unlink()
@@ -130,10 +130,6 @@ def test_a_run_started_by_an_earlier_version_resumes(tmp_path, whole, monkeypatc
         for line in lines:
             del line["check"]
         (one.directory / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    for path in (one.directory / "checkpoints").glob("step-*"):
-        tensors, data = checkpoint.load(path)
-        del tensors["metrics"], data["digest"], data["format"]
-        checkpoint.save(path, tensors, data)
     train([one])
     assert content(tmp_path / "one") == whole
 

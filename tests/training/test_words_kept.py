@@ -30,7 +30,7 @@ def perplexity_of_last(run):
 
 def since_when(run):
     directory = Directory(run.directory)
-    directory.rewind_to({"update": 10**7}, directory.metrics.read_bytes())
+    directory.rewind_to(10**7, directory.metrics.read_bytes())
     return averaging_began(directory.lines, run.config.optimiser)
 
 

@@ -6,7 +6,7 @@ depends on files, commands or figures.
 
 from .ablation import UnitAblation, random_orders, scores_without, unit_ablation
 from .ages import UnitAges, ages_and_resets, exponents, later_reset_units, reference_times, reset_steps, signal_steps
-from .assigned import AssignedEstimated, assigned_against_estimated, estimated_timescales
+from .assigned import AssignedEstimated, assigned_against_estimated
 from .at_rest import LayerAtRest, gates_at_rest
 from .attractors import Attractors, attractors
 from .bootstrap import PairedBootstrap, paired_bootstrap
@@ -22,6 +22,7 @@ from .dependency import (
     pair_timescales,
 )
 from .forget_maps import ForgetMap, ForgetMaps, forget_maps
+from .forget_values import estimated_timescales
 from .free_decay import FreeDecay, LayerDecay, free_decay
 from .frequency_bins import BinnedPerplexity, both_countings, perplexity_by_frequency
 from .gate_functions import GateFunctions, gate_functions

@@ -77,12 +77,7 @@ def ages_and_resets(
         channel: index of the input that is one at the signal.
         at_once: sequences run at a time.
     """
-    if shown is None:
-        shown = getattr(task, "length", None)
-    if shown is None:
-        raise ValueError(
-            f"expected shown, the number of steps with symbols, got none: task {task.name!r} has no length"
-        )
+    shown = steps_shown(task, shown)
     p = exponents(model)
     device, _ = home_of(model)
     ages, shares, resets = [], [], []
@@ -161,6 +156,21 @@ def exponents(model: SequenceModel) -> Numbers:
     p = exponents_of(layer, layer.places[0])
     assert p is not None
     return numbers(p)
+
+
+def steps_shown(task: Task, shown: int | None) -> int:
+    """The number of initial steps that show symbols: the given one, or the task's `length`.
+
+    Args:
+        task: A copy task.
+        shown: The number; None for the task's `length`.
+    """
+    found: int | None = getattr(task, "length", None) if shown is None else shown
+    if found is None:
+        raise ValueError(
+            f"expected shown, the number of steps with symbols, got none: task {task.name!r} has no length"
+        )
+    return found
 
 
 def signal_steps(batch: Batch, channel: int = -1) -> Tensor:

@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
-from torch import Tensor
 
-from .. import timescales
-from ..models.language import LanguageModel
-from ..models.text import Text, tokens_of
 from .arrays import Numbers, numbers
 from .plain import Result
 
@@ -56,23 +52,6 @@ def assigned_against_estimated(assigned: Any, estimated: Any) -> AssignedEstimat
         log_pearson=_correlation(*numpy.log(pairs[:, usable])),
         left_out=int((~usable).sum()),
     )
-
-
-def estimated_timescales(model: LanguageModel, stream: Text, *, chunk: int = 70) -> list[Tensor]:
-    """Timescale of every unit from its mean forget value on a text, one float64 `(H,)` tensor per layer.
-
-    The text is read as one sequence from zero state: the chunk length affects only memory use.
-
-    Args:
-        model: a language model.
-        stream: a text, its words or their token ids `(N,)`.
-        chunk: words run at a time.
-    """
-    if chunk < 1:
-        raise ValueError(f"expected chunks of at least one word, got {chunk}")
-    tokens = tokens_of(stream, model.words, model.vocabulary).to(model.device).unsqueeze(1)
-    chunks = (tokens[start : start + chunk] for start in range(0, len(tokens), chunk))
-    return timescales.estimate(model, chunks, carry_state=True)
 
 
 def _correlation(one: Numbers, two: Numbers) -> float:

@@ -9,7 +9,7 @@ import torch
 
 from ..models import SequenceModel
 from ..tasks.base import Batch, Task
-from .ages import reference_times, reset_steps, signal_steps
+from .ages import reference_times, reset_steps, signal_steps, steps_shown
 from .arrays import Integers, Numbers
 from .plain import Result
 from .sequences import home_of, sequences_of
@@ -64,11 +64,7 @@ def reset_maps(
     """
     if not 1 <= maps <= among:
         raise ValueError(f"expected to show between 1 and {among} sequences, got {maps}")
-    shown = getattr(task, "length", None) if shown is None else shown
-    if shown is None:
-        raise ValueError(
-            f"expected shown, the number of steps with symbols, got none: task {task.name!r} has no length"
-        )
+    shown = steps_shown(task, shown)
     (batch,) = sequences_of(task, among, seed=seed, device=home_of(model)[0], at_once=among)
     signals = signal_steps(batch, channel)
     if int(signals.min()) - 1 <= shown:

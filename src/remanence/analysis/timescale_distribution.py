@@ -11,7 +11,8 @@ from torch import Tensor
 
 from .. import timescales
 from .arrays import Integers, Numbers, numbers
-from .opened import AnyInput, AnyModel, Opened, Record, exponents_of, opened
+from .forget_values import Recorded
+from .opened import AnyInput, AnyModel, exponents_of, opened
 from .plain import Result
 
 PERCENTILES = (5, 25, 50, 75, 95)
@@ -85,7 +86,7 @@ def timescale_distribution(
         drive = inside.layer_input(input, dt)
         with inside.measuring():
             pieces: Any = ((records, None) for _, records, _ in inside.watched(drive))
-            found = timescales.estimate(_HasRun(inside, drive.lengths), pieces, mean=mean)
+            found = timescales.estimate(Recorded(inside.layers[0], drive.lengths), pieces, mean=mean)
         gates = [numbers(own) for own in found]
     edges = _edges([values for values in (*biases, *gates) if values is not None], bins)
     layers = []
@@ -114,23 +115,6 @@ def percentiles_of(values: Numbers, percentiles: Sequence[float]) -> Numbers:
     places = (len(values) - 1) * numbers(list(percentiles)) / 100
     found: Numbers = numpy.sort(values)[places.round().astype(numpy.int64)]
     return found
-
-
-class _HasRun:
-    """Replaces the layer that `timescales.estimate` would run by records that are already known."""
-
-    training = False
-
-    def __init__(self, inside: Opened, lengths: Tensor | None) -> None:
-        self.gate = inside.layers[0].gate
-        self.forget_biases = inside.layers[0].forget_biases
-        self.lengths = lengths
-
-    def watch(self, input: Any, state: Any = None, dt: Any = None) -> tuple[list[Record], Any, Tensor | None]:
-        return input, None, self.lengths
-
-    def train(self, mode: bool = True) -> None:
-        """Do nothing: the model does not run again."""
 
 
 def _edges(found: Sequence[Numbers], bins: int) -> Numbers:

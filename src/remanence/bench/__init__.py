@@ -10,6 +10,7 @@ turns      several language models that train in turns against one
 streaming  latency of a single step of one sequence
 first_use  latency of the first layer in a new process (kernel compilation and cache)
 machine    hardware and versions
+sections   what is written and shown of each section
 report     all sections, as JSON and as tables
 """
 

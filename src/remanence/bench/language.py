@@ -18,6 +18,8 @@ from .measure import Call, one
 from .timings import Say
 
 STEPS = 70
+UNITS, VECTOR = 1150, 400
+"""Sizes of the layers and of the embedding; the last layer is as wide as the embedding."""
 ROUNDS = 11
 """Measurements of every model, interleaved."""
 
@@ -72,16 +74,16 @@ class LanguageStep:
         return self.torch_ms / self.training_ms
 
 
-def language_steps(device: torch.device, say: Say, units: int = 1150, vector: int = 400) -> Iterator[LanguageStep]:
+def language_steps(device: torch.device, say: Say) -> Iterator[LanguageStep]:
     """Measure every model on every text."""
     for corpus in CORPORA:
         calls: dict[tuple[str, str], Call] = {}
         for name, engine in MODELS:
             say(f"a language model: {corpus.name} {name}, engine {engine}")
-            calls[name, engine] = training_step(corpus, name, engine, device, units, vector)
+            calls[name, engine] = training_step(corpus, name, engine, device)
             for _ in range(3):
                 calls[name, engine]()
-        softmax = softmax_step(corpus, device, vector)
+        softmax = softmax_step(corpus, device)
         softmax()
         times: dict[object, list[float]] = {key: [] for key in (*calls, "softmax")}
         for _ in range(ROUNDS):
@@ -101,10 +103,10 @@ def language_steps(device: torch.device, say: Say, units: int = 1150, vector: in
             )
 
 
-def training_step(corpus: TextShape, name: str, engine: str, device: torch.device, units: int, vector: int) -> Call:
+def training_step(corpus: TextShape, name: str, engine: str, device: torch.device) -> Call:
     """An update of one model."""
     model = language_model(
-        name, corpus.words, embedding_size=vector, hidden_size=units, engine=engine, device=device
+        name, corpus.words, embedding_size=VECTOR, hidden_size=UNITS, engine=engine, device=device
     ).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=1.0, weight_decay=1.2e-6, fused=True)
     tokens = torch.randint(corpus.words, (STEPS + 1, corpus.batch), device=device)
@@ -119,10 +121,10 @@ def training_step(corpus: TextShape, name: str, engine: str, device: torch.devic
     return step
 
 
-def softmax_step(corpus: TextShape, device: torch.device, vector: int) -> Call:
+def softmax_step(corpus: TextShape, device: torch.device) -> Call:
     """Logits of all words and their cross-entropy, forward and backward."""
-    hidden = torch.randn(STEPS * corpus.batch, vector, device=device, requires_grad=True)
-    weight = torch.randn(corpus.words, vector, device=device, requires_grad=True)
+    hidden = torch.randn(STEPS * corpus.batch, VECTOR, device=device, requires_grad=True)
+    weight = torch.randn(corpus.words, VECTOR, device=device, requires_grad=True)
     bias = torch.zeros(corpus.words, device=device, requires_grad=True)
     targets = torch.randint(corpus.words, (STEPS * corpus.batch,), device=device)
 

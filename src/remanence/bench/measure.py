@@ -18,6 +18,8 @@ Timer = Callable[[], float]
 
 MOST = 15
 """Maximum number of rounds: more do not improve the median noticeably."""
+FEWEST = 3
+"""Minimum number of rounds, within twice the time limit."""
 AT_LEAST = 0.5
 """Seconds always granted, so that fast calls are measured more than once."""
 
@@ -35,7 +37,7 @@ class Clock:
         return self.seconds - (time.perf_counter() - self.start)
 
 
-def milliseconds(timers: Mapping[str, Timer], seconds: float, least: int = 3) -> dict[str, float]:
+def milliseconds(timers: Mapping[str, Timer], seconds: float) -> dict[str, float]:
     """Median time of every call in milliseconds. The calls must be warmed up.
 
     The calls are interleaved, in another order in every round, so that interference from other processes and what the
@@ -43,8 +45,7 @@ def milliseconds(timers: Mapping[str, Timer], seconds: float, least: int = 3) ->
 
     Args:
         timers: The timed calls, by name.
-        seconds: Time limit. Up to twice as long if `least` rounds need it; at least one round is always run.
-        least: Minimum number of rounds, within twice the time limit.
+        seconds: Time limit. Up to twice as long if `FEWEST` rounds need it; at least one round is always run.
     """
     times: dict[str, list[float]] = {name: [] for name in timers}
     order, chance = list(timers), random.Random(0)
@@ -55,7 +56,7 @@ def milliseconds(timers: Mapping[str, Timer], seconds: float, least: int = 3) ->
         for name in order:
             times[name].append(timers[name]())
         took = seconds - clock.left
-        if took > 2 * seconds or (done >= least and took * (done + 1) / done > seconds):
+        if took > 2 * seconds or (done >= FEWEST and took * (done + 1) / done > seconds):
             break
     return {name: median(values) for name, values in times.items()}
 

@@ -75,21 +75,21 @@ class RandomWords(NextWord):
         return Chunks(Stream(tokens.to(device)), self.chunk, (self.tokens - 1) // self.chunk)
 
 
-def language_turns(device: torch.device, say: Say, units: int = 1150, vector: int = 400) -> Iterator[LanguageTurns]:
+def language_turns(device: torch.device, say: Say) -> Iterator[LanguageTurns]:
     """Measure every number of models on every text."""
     for corpus in language.CORPORA:
         with tempfile.TemporaryDirectory() as folder:
             say(f"language models in turns: {corpus.name}")
-            yield from turns_on(corpus, device, units, vector, Path(folder))
+            yield from turns_on(corpus, device, Path(folder))
 
 
-def turns_on(corpus: TextShape, device: torch.device, units: int, vector: int, folder: Path) -> Iterator[LanguageTurns]:
+def turns_on(corpus: TextShape, device: torch.device, folder: Path) -> Iterator[LanguageTurns]:
     """Measure every number of models on one text."""
     streams = own_streams(device, max(COUNTS))
     loops = []
     for number, stream in enumerate(streams):
         with on(stream):
-            loops.append(loop_on(corpus, device, units, vector, folder / str(number)))
+            loops.append(loop_on(corpus, device, folder / str(number)))
     calls = {count: partial(advance_all, loops[:count], streams[:count]) for count in COUNTS}
     graphs = [loop.graphs for loop in loops]
     for loop in loops:
@@ -120,13 +120,13 @@ def advance_all(loops: Sequence[Loop], streams: Sequence[torch.cuda.Stream | Non
             advance(loop)
 
 
-def loop_on(corpus: TextShape, device: torch.device, units: int, vector: int, folder: Path) -> Loop:
+def loop_on(corpus: TextShape, device: torch.device, folder: Path) -> Loop:
     """The training loop of one model."""
     task = RandomWords(chunk=STEPS, words=corpus.words, tokens=corpus.tokens)
     optimiser = Optimiser("sgd", lr=1.0, clip_norm=0.25, weight_decay=1.2e-6)
     config = Training(corpus.batch, epochs=1000, stateful=True, jitter=True, optimiser=optimiser)
 
     def make() -> LanguageModel:
-        return language_model(MODEL, corpus.words, embedding_size=vector, hidden_size=units)
+        return language_model(MODEL, corpus.words, embedding_size=language.VECTOR, hidden_size=language.UNITS)
 
     return Loop.alone([Run(folder, "bench", MODEL, 1, task, make, config, {})], device)

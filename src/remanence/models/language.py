@@ -24,8 +24,9 @@ from . import saving
 from .activations import Activations, layers_reading
 from .embedding import Embedding
 from .generation import Sampling, continued
-from .modes import detached, evaluating
+from .modes import evaluating
 from .stack import StartingBias, make_layers, sizes, spread
+from .states import detached
 from .text import Text, Words, tokens_of, words_of
 
 State = tuple[Any, ...]

@@ -1,10 +1,9 @@
-"""Evaluation mode, and detached states."""
+"""Evaluation mode."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import nn
@@ -21,8 +20,3 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for part, training in modes:
             part.training = training
-
-
-def detached(state: Any) -> Any:
-    """A nested state with all tensors detached."""
-    return state.detach() if isinstance(state, torch.Tensor) else tuple(detached(part) for part in state)

@@ -18,6 +18,11 @@ def narrowed(state: Any, width: int) -> Any:
     return each(lambda part: part[:, :width], state)
 
 
+def detached(state: Any) -> Any:
+    """The state with all tensors detached."""
+    return each(Tensor.detach, state)
+
+
 def width(state: Any) -> int:
     """The number of sequences of a state."""
     return int(state.shape[1]) if isinstance(state, Tensor) else width(state[0])

@@ -210,18 +210,14 @@ class Directory:
             )
         return found
 
-    def rewind_to(self, data: dict[str, Any] | None, metrics: bytes | None = None) -> None:
+    def rewind_to(self, update: int, metrics: bytes = b"") -> None:
         """Rewind metrics and events to a checkpoint, and remove later checkpoints.
 
         Args:
-            data: Plain data of the checkpoint; None to rewind to the start.
-            metrics: Metrics of the checkpoint; None if an earlier version wrote it, without metrics.
+            update: Updates done at the checkpoint; 0 to rewind to the start.
+            metrics: Content of metrics.jsonl in the checkpoint.
         """
-        update = 0 if data is None else int(data["update"])
-        if metrics is not None:
-            found, _ = files.whole_lines(metrics)
-        else:
-            found = [] if data is None else self._lines_until(int(data["evaluated"]))
+        found, _ = files.whole_lines(metrics)
         # They contain metrics that are removed here, so nothing may resume from them.
         later = [path for path in self.steps() if path.name > step_name(update)]
         if update == 0 or self.has_step(update):
@@ -238,20 +234,6 @@ class Directory:
         elif there != self.content:
             files.write(self.metrics, self.content)
         self.events.rebuild(self.lines)
-
-    def _lines_until(self, evaluated: int) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl up to an update, for a run started by an earlier version."""
-        try:
-            found = [line for line in files.read_lines(self.path, self.metrics.name) if line["update"] <= evaluated]
-            complete = not evaluated or found[-1]["update"] == evaluated
-        except (RunError, LookupError, TypeError):
-            complete = False
-        if not complete:
-            raise RunError(
-                f"expected evaluations up to update {evaluated} in {self.metrics}, got a file without them; "
-                f"remove {self.path} to start again"
-            )
-        return found
 
     # During training.
 

@@ -1,10 +1,13 @@
 """Writing and verifying the files of a run folder. File system errors become a `RunError`.
 
 `SHA256SUMS` holds the digests of a folder's files; `sha256sum -c SHA256SUMS` verifies them, too. `read` refuses a file
-whose digest does not match. A file without a digest is read without verification: earlier versions wrote no digests.
+whose digest does not match.
 
 Every line of a JSON lines file ends with "check", a digest of the line and of the check before it. This detects a
-changed byte or a missing line while the file still grows. Lines without checks, as earlier versions wrote them, are
+changed byte or a missing line while the file still grows.
+
+The copies of finished runs in results/ (`experiments.collecting`) have neither digests nor checks: lines are left out,
+and git protects the copies. So a file without a digest is read without verification, and lines without checks are
 accepted.
 """
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 
-from ..models.modes import detached
-from ..models.states import each
+from ..models.states import detached, each
 from ..tasks.base import Batch, Source
 from . import machine, optimisers, resume, schedule
 from .batches import Batches, Drawn

@@ -115,7 +115,7 @@ def groups(directories: Sequence[Directory], timetable: Timetable, say: Say) -> 
 def restore(population: Population, update: int) -> Position:
     """Load the checkpoints at this update; 0 for the start."""
     if update == 0:
-        population.ranks.told(lambda: _rewind(population, [None] * len(population.replicas)))
+        population.ranks.told(lambda: _rewind(population, 0, [b""] * len(population.replicas)))
         return Position()
     taken, plain, metrics, regular = population.ranks.told(lambda: _read(population, update))
     for replica, lines in zip(population.replicas, metrics, strict=True):
@@ -148,17 +148,14 @@ def _read(population: Population, update: int) -> tuple[list[dict[str, Tensor]],
         _expect(replica, tensors, data, population)
         taken.append(tensors)
         plain.append(data)
-    _rewind(population, plain, [tensors.get("metrics") for tensors in taken])  # after all were accepted
+    _rewind(population, update, [tensors["metrics"].numpy().tobytes() for tensors in taken])  # after all were accepted
     regular = all(replica.directory.has_step(update) for replica in population.replicas)
     return taken, plain, [replica.directory.lines for replica in population.replicas], regular
 
 
-def _rewind(
-    population: Population, plain: Sequence[dict[str, Any] | None], metrics: Sequence[Tensor | None] = ()
-) -> None:
-    kept = metrics or [None] * len(plain)
-    for replica, data, lines in zip(population.replicas, plain, kept, strict=True):
-        replica.directory.rewind_to(data, None if lines is None else lines.numpy().tobytes())
+def _rewind(population: Population, update: int, metrics: Sequence[bytes]) -> None:
+    for replica, content in zip(population.replicas, metrics, strict=True):
+        replica.directory.rewind_to(update, content)
 
 
 def _expect(replica: Replica, tensors: dict[str, Tensor], data: dict[str, Any], population: Population) -> None:
