@@ -354,12 +354,12 @@ def test_a_stopped_run_resumes_elsewhere_from_a_packed_checkpoint(tmp_path, monk
 
 def test_thinning_keeps_the_lines_that_results_refer_to():
     lines = [{"update": update} for update in range(10, 10_010, 10)]
-    kept = [line["update"] for line in collecting.thinned(lines, {20, 5550}, most=100)]
+    kept = [line["update"] for line in collecting.thinned(lines, {20, 5550})]
     assert len(kept) == 102
     assert kept[-1] == 10_000
     assert {20, 5550} <= set(kept)
-    few = collecting.thinned(lines, {20, 5550}, most=100)
-    assert collecting.thinned(few, {20}, most=100) == few
+    few = collecting.thinned(lines, {20, 5550})
+    assert collecting.thinned(few, {20}) == few
 
 
 def test_the_sum_of_times_stays():
