@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from remanence.experiments import IDS, campaign, collecting, find, results, runs, runs_to_do
+from remanence.experiments import IDS, Way, campaign, collecting, find, results, runs, runs_to_do
 from remanence.experiments.analyses import Findings
 from remanence.experiments.models import describe
 from remanence.experiments.runs_to_do import Line
@@ -177,12 +177,12 @@ def test_an_analysis_of_another_seed_in_the_same_folder_adds_its_findings(analys
         return Findings(there["found"], [])
 
     for _ in range(2):  # the second time it is there
-        tables = runs.conclude(line.experiment, runs.Way(first, torch.device("cpu")), given, work)
+        tables = runs.conclude(line.experiment, Way(first, torch.device("cpu")), given, work)
         assert "Means over seeds: 2." in tables[0].notes[0]
         assert len(called) == 1
     assert line.left([first]) == other.left([first]) == 0
     results.save(results.run_folder(first, training, model.name, 1) / "result.json", content)  # seed 1 is replaced
-    runs.conclude(line.experiment, runs.Way(first, torch.device("cpu")), given, work)
+    runs.conclude(line.experiment, Way(first, torch.device("cpu")), given, work)
     assert len(called) == 2
     kept = json.loads((results.folder_of(first, line.experiment) / "result.json").read_text())
     assert [run["seed"] for run in kept["runs"]] == [2]
@@ -354,12 +354,12 @@ def test_a_stopped_run_resumes_elsewhere_from_a_packed_checkpoint(tmp_path, monk
 
 def test_thinning_keeps_the_lines_that_results_refer_to():
     lines = [{"update": update} for update in range(10, 10_010, 10)]
-    kept = [line["update"] for line in collecting.thinned(lines, {20, 5550}, most=100)]
+    kept = [line["update"] for line in collecting.thinned(lines, {20, 5550})]
     assert len(kept) == 102
     assert kept[-1] == 10_000
     assert {20, 5550} <= set(kept)
-    few = collecting.thinned(lines, {20, 5550}, most=100)
-    assert collecting.thinned(few, {20}, most=100) == few
+    few = collecting.thinned(lines, {20, 5550})
+    assert collecting.thinned(few, {20}) == few
 
 
 def test_the_sum_of_times_stays():

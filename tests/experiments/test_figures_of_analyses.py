@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from remanence import language
-from remanence.experiments import find
+from remanence.experiments import Way, find, run
 from remanence.experiments.analyses import KNOWN
 from remanence.experiments.figures import NotYetRun, figures_of
-from remanence.experiments.runs import Way, run
 from remanence.models import LanguageModel
 from remanence.tasks.text import Text
 from remanence.timescales import InverseGamma

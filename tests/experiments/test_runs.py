@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from remanence.experiments import Way, find, load_model, plan, results, run
 from remanence.experiments.models import build_model
-from remanence.experiments.runs import NARROW, TURNS, evenly
 from remanence.experiments.schema import ReportedNumber
 from remanence.experiments.sections import gather
+from remanence.experiments.way import NARROW, TURNS, evenly
 from remanence.table import Table, mean_and_std
 from remanence.training import Budget, Ranks, Silent, Stopped
 

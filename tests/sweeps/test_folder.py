@@ -11,6 +11,7 @@ from small_sweeps import ID, TINY, small
 
 from remanence.experiments import results
 from remanence.sweeps import Grid, Sweep, lease
+from remanence.sweeps.grid import one_point
 
 GRID = Grid([ID], ["smoke"], ["plstm"], [1, 2], {"train.lr": ["1e-3", "1e-2"]})
 
@@ -40,6 +41,21 @@ def test_the_same_sweep_is_taken_however_its_numbers_are_written(tmp_path):
     before = (tmp_path / "sweep.yaml").read_bytes()
     Sweep(tmp_path, Grid([ID], ["smoke"], ["plstm"], [1, 2], {"train.lr": [0.001, "0.01"]}), 1).make()
     assert (tmp_path / "sweep.yaml").read_bytes() == before
+
+
+def test_a_sweep_over_devices_keeps_its_runs_outside_its_own_folder(tmp_path):
+    def over(devices, together=None, **values):
+        sets = [f"{name.replace('__', '.')}={value}" for name, value in values.items()]
+        return Sweep.over_devices(tmp_path, one_point(ID, "smoke", ["plstm"], [1, 2], sets), devices, together)
+
+    asked = [over(["cpu", "cpu"]), over(["cuda:0"]), over(["cpu"], 2), over(["cpu"], train__lr="[1,2]")]
+    assert [sweep.together for sweep in asked] == [1, None, 2, 1]
+    assert [sweep.grid.set for sweep in asked[-2:]] == [{}, {"train.lr": ["[1,2]"]}]
+    assert len({sweep.folder for sweep in asked}) == 4
+    assert {sweep.folder.parent for sweep in asked} == {tmp_path / ".sweeps"}
+    assert {sweep.out(unit) for sweep in asked[:3] for unit in sweep.units} == {tmp_path}
+    asked[0].make()
+    assert Sweep.open(over(["cpu", "cpu"]).folder).runs == tmp_path
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,26 @@ def test_a_summary_that_lacks_a_run_is_rewritten(tmp_path, here):
     assert path.read_bytes() == before
 
 
+def test_a_run_over_devices_ends_with_the_table_of_a_plain_run(tmp_path, here):
+    words = ["run", ID, *TINY[:6], *TINY[-4:]]
+    plain = call(*words, "--device", "cpu", "--quiet", "--out", tmp_path / "plain")
+    result = call(*words, "--devices", "cpu,cpu", "--out", tmp_path / "runs")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.replace(str(tmp_path / "runs"), str(tmp_path / "plain")) == plain.stdout
+    assert result.stderr.splitlines()[-1] == f"{ID} smoke plstm train.epochs=1 task.train_size=64 seed 2: done"
+
+
+def test_what_failed_in_a_run_over_devices_is_exit_code_1_and_tried_again(tmp_path, here, monkeypatch):
+    words = ["run", ID, *TINY[:6], *TINY[-4:], "--devices", "cpu,cpu", "--out", tmp_path]
+    with monkeypatch.context() as patch:
+        fail_at(patch, 2)
+        result = call(*words)
+    unit = f"{ID} smoke plstm train.epochs=1 task.train_size=64 seed 2"
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[-1] == f"remanence: {unit} failed: RuntimeError: the device is on fire"
+    assert call(*words).exit_code == 0
+
+
 # --status
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from .output import print_error
+from .output import echo, print_error
 
 if TYPE_CHECKING:
     from ..training import Ranks
@@ -27,6 +27,42 @@ def exit_on_bad_input(ranks: Ranks | None = None) -> Iterator[None]:
         yield
     except ValueError as error:
         refuse(error, ranks)
+
+
+@contextmanager
+def exit_on_error(ranks: Ranks | None = None) -> Iterator[None]:
+    """Turn errors of files, configuration or device memory into one sentence and exit code 2."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        problem = str(error).partition(". ")[0]
+        echo(
+            f"remanence: expected a model and a batch that fit into device memory, got: {problem}; "
+            "train fewer seeds at a time (--together) or reduce train.batch",
+            err=True,
+        )
+        raise typer.Exit(2) from None
+    except ValueError as error:
+        if not str(error).startswith("expected "):  # our own messages do; anything else is a bug
+            raise
+        refuse(error, ranks)
+
+
+@contextmanager
+def exit_on_launch_error() -> Iterator[None]:
+    """Exit with one sentence and code 2 if a launcher cannot start; Ctrl-C is not an error."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        echo("remanence: stopped; run the same command again to resume", err=True)
+        raise typer.Exit(130) from None
+    except ValueError as error:
+        if not str(error).startswith("expected "):
+            raise
+        print_error(error)
+        raise typer.Exit(2) from None
 
 
 def refuse(error: ValueError, ranks: Ranks | None = None) -> NoReturn:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from .answers import exit_on_error
 from .output import echo
-from .run import exit_on_error
 
 
 def command(

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .answers import writing
+from .answers import exit_on_error, writing
 from .output import print_error
-from .run import exit_on_error
 
 
 def command(

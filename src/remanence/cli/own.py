@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Any
 
 from ..cells import GatedCell
 from ..gates import Gate, gate_named
+from ..names import imported
 
 
 def gate_of(text: str) -> Gate:
@@ -31,14 +31,8 @@ def import_from_current_folder() -> None:
 
 def _found(kind: str, text: str, wanted: type, *arguments: Any) -> Any:
     """The object `module:Name`, or an instance if it is a class. The current folder is searched as well."""
-    module_name, _, name = text.partition(":")
     import_from_current_folder()
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise anything
-        reason = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise ValueError(f"expected --{kind} {text!r} to name a module that can be imported, got {reason}") from error
-    found = getattr(module, name, None)
+    found = imported(f"--{kind}", text)
     if isinstance(found, type) and issubclass(found, wanted):
         try:
             found = found(*arguments)

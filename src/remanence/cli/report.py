@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .answers import writing
-from .run import exit_on_error
+from .answers import exit_on_error, writing
 
 
 def command(

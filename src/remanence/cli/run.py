@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from .answers import exit_on_bad_input, read_seeds, refuse, split
+from .answers import exit_on_bad_input, exit_on_error, exit_on_launch_error, read_seeds, split
+from .live import live
 from .output import echo
-
-if TYPE_CHECKING:
-    from ..training import Ranks
 
 
 def command(
@@ -157,43 +153,21 @@ def spread(
 ) -> None:
     """Train the unfinished runs in one process per device; afterwards only the table is left to make."""
     from .. import sweeps
-    from ..sweeps.grid import digest, slug
-    from . import sweep as sweep_command
+    from ..sweeps.grid import one_point
+    from ..sweeps.places import places_for
 
+    start = sweeps.launcher_named("local")
     with exit_on_bad_input():
-        values = {path: [value] for path, _, value in (word.partition("=") for word in sets)}
-        grid = sweeps.Grid([id], [preset], models, seeds, dict(values))
-        places = sweep_command.places_for("local", ",".join(devices), 1, None)
-        one = 1 if places.devices[0] == "cpu" else None
-        name = f"{slug(f'{id}-{preset}')}-{digest(repr((grid, together, places.devices)))}"
-        sweep = sweeps.Sweep(out / ".sweeps" / name, grid, together or one, out)
+        places = places_for("local", ",".join(devices), 1)
+        grid = one_point(id, preset, models, seeds, sets)
+        sweep = sweeps.Sweep.over_devices(out, grid, places.devices, together)
+        start.expect(places)
         sweep.make()
         sweep.forgive()
-    with sweep_command.exit_on_launch_error(), sweep_command.live(sweep, as_json=False) as look:
-        sweeps.launcher_named("local")(sweep, places, look)
+    with exit_on_launch_error(), live(sweep, as_json=False) as look:
+        start.launch(sweep, places, look)
     for unit in sweep.units:
         reason = sweep.failure(unit)
         if reason is not None:
             echo(f"remanence: {unit} failed: {reason}", err=True)
             raise typer.Exit(1)
-
-
-@contextmanager
-def exit_on_error(ranks: Ranks | None = None) -> Iterator[None]:
-    """Turn errors of files, configuration or device memory into one sentence and exit code 2."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        problem = str(error).partition(". ")[0]
-        echo(
-            f"remanence: expected a model and a batch that fit into device memory, got: {problem}; "
-            "train fewer seeds at a time (--together) or reduce train.batch",
-            err=True,
-        )
-        raise typer.Exit(2) from None
-    except ValueError as error:
-        if not str(error).startswith("expected "):  # our own messages do; anything else is a bug
-            raise
-        refuse(error, ranks)

@@ -3,8 +3,9 @@
 from .fitting import Fitted, fit
 from .loading import load_model
 from .registry import IDS, PAPERS, every, find
-from .runs import Way, check, plan, run
+from .runs import check, plan, run
 from .schema import PRESETS, Experiment, Model
+from .way import Way
 
 __all__ = [
     "IDS",

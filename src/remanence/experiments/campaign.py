@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import tarfile
 import time
@@ -27,7 +26,7 @@ from pathlib import Path
 
 from ..training.directory import Directory, read_result
 from ..training.files import DIGESTS
-from ..training.interruption import Budget
+from ..training.interruption import Budget, stop_processes
 from . import results
 from .collecting import collect
 from .runs_to_do import LIST, Line, read, to_do
@@ -128,7 +127,7 @@ def carry_out(
                 break
             time.sleep(0.2)
     finally:
-        stop([one.process for one in running], max(1.0, min(budget.left, GRACE / 2)))
+        stop_processes([one.process for one in running], max(1.0, min(budget.left, GRACE / 2)))
     for line in waiting:
         if line not in ready:
             say(f"{line}: needs runs that are not in {work}")
@@ -136,19 +135,6 @@ def carry_out(
             minutes = f"{line.minutes:g} minutes alone, about {line.shared(count):g} as one of {count}"
             say(f"{line}: needs a slice of its own: {minutes}, of {whole / 60:.1f}")
     return [line for line in lines if line.left(places)]
-
-
-def stop(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    """Let processes save their state and exit; kill those that take longer than `seconds`."""
-    for process in processes:
-        process.send_signal(signal.SIGTERM)
-    limit = time.monotonic() + seconds
-    for process in processes:
-        try:
-            process.wait(max(0.1, limit - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def pack(work: Path, file: Path, lines: Sequence[Line], most: int, say: Callable[[str], None] = print) -> list[Path]:

@@ -101,9 +101,9 @@ def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -
         files.write(target / name, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
 
 
-def thinned(lines: Sequence[dict[str, Any]], always: Collection[int] = (), most: int = LINES) -> list[dict[str, Any]]:
+def thinned(lines: Sequence[dict[str, Any]], always: Collection[int]) -> list[dict[str, Any]]:
     """Keep evenly spaced evaluations including the last, and those at the updates in `always`."""
-    step = spacing(len(lines), most)
+    step = spacing(len(lines), LINES)
     last = len(lines) - 1
     return [line for number, line in enumerate(lines) if (last - number) % step == 0 or line["update"] in always]
 
@@ -121,9 +121,9 @@ def told(folder: Path, report: ReportedNumber, model: Model) -> set[int]:
     return {update for update in found if update is not None}
 
 
-def summed(lines: Sequence[dict[str, Any]], most: int = TIMES) -> list[dict[str, Any]]:
+def summed(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Merge the times of several evaluations into one line; their sum stays the same."""
-    step = spacing(len(lines), most)
+    step = spacing(len(lines), TIMES)
     kept: list[dict[str, Any]] = []
     together = 0
     for line in lines:

@@ -46,7 +46,7 @@ def put_in(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 def weights_of(directory: Path, wanted: str = "best") -> Path:
     """The checkpoint with the best or the last weights; falls back to the other if there is no such checkpoint."""
     folder = directory / "checkpoints"
-    files.expect_present(directory, "checkpoints/best.safetensors")
+    files.expect_best(directory)
     best, last = [folder / "best.safetensors"], sorted(folder.glob("step-*"), reverse=True)
     paths = [path for path in ([*best, *last] if wanted == "best" else [*last, *best]) if path.exists()]
     if not paths:

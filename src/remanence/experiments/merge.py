@@ -16,6 +16,8 @@ SETTABLE = {
     "simulation": ("arguments",),
 }
 """Fields that `--set` may change, by kind of experiment. Training with a closing analysis also has arguments."""
+LONGEST = 60
+"""Most characters of a value in an error message."""
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,9 +59,9 @@ def read_value(path: str, value: str) -> Any:
         raise ValueError(f"expected the value of {path} to be YAML, got {shortened(value.strip())!r}") from None
 
 
-def shortened(value: str, most: int = 60) -> str:
+def shortened(value: str) -> str:
     """Truncate a long value."""
-    return value if len(value) <= most else f"{value[:most]}..."
+    return value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
 
 
 def full_path(written: str, values: Mapping[str, Any]) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from typing import Any
 
+from ..names import imported
 from ..tasks import KNOWN, DataTask, Task
 from ..tasks.own.described import interface
 from ..training.config import plain
@@ -23,13 +23,7 @@ def own_task(text: str, path: str) -> type[Task]:
         text: the name.
         path: position in the configuration, for messages.
     """
-    module_name, _, name = text.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:  # a user's module may raise anything
-        reason = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise ValueError(f"expected {path} {text!r} to name a module that can be imported, got {reason}") from error
-    found = getattr(module, name, None)
+    found = imported(path, text)
     if not (isinstance(found, type) and issubclass(found, Task)):
         got = "nothing of that name" if found is None else f"a {type(found).__name__}"
         raise ValueError(f"expected {path} {text!r} to be a subclass of remanence.tasks.Task, got {got}")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import inspect
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,9 +15,8 @@ from ..names import lookup
 from ..table import Table
 from ..tasks import IMDB, Pixels, Source, Task, Text
 from ..tasks.base import Split, side_by_side
-from ..training import Budget, Ranks, Run, RunError, train
+from ..training import Ranks, Run, RunError, train
 from ..training.directory import Directory, read_result
-from ..training.progress import Silent
 from ..training.ranks import expect_enough
 from . import analyses, findings, results, simulations
 from .analyses import Findings, Trained
@@ -27,71 +24,7 @@ from .build import convert, expect_known
 from .models import build_model, count_parameters, describe
 from .registry import find
 from .schema import Experiment
-
-TURNS = 3
-"""Models that take turns on a GPU, if there is no other request."""
-NARROW = 2**16
-"""Most values in a step of a recurrence for that, sequences times units: one with more fills the GPU alone."""
-
-
-@dataclass
-class Way:
-    """How to run an experiment: output folder, device, time budget, progress display and loggers."""
-
-    out: Path
-    """Folder for all experiments."""
-    device: torch.device
-    """Device to train on."""
-    budget: Budget = field(default_factory=Budget)
-    """Time limit."""
-    together: int | None = None
-    """Number of runs trained at once. None for one on a CPU; on a GPU for all seeds of a model, and for `TURNS` such
-    models if each leaves much of the GPU idle."""
-    progress: Silent = field(default_factory=Silent)
-    """Progress display."""
-    loggers: Sequence[Any] = ()
-    """Further destinations of metrics."""
-    ranks: Ranks = field(default_factory=Ranks)
-    """The processes that train together. Rank 0 writes files and shows tables."""
-    engine: str | None = None
-    """Engine of the models; None for the engine that a run started with, or the fastest."""
-
-    def batches(self, models: Iterable[Sequence[Run]]) -> Iterator[tuple[Sequence[Run], int]]:
-        """Split the runs of some models into groups that train at once, each with the most stacks that take turns.
-
-        Seeds of a model are stacked. Runs with chunks of random lengths cannot be; those of one seed are neighbours, so
-        that models that are to be compared have been trained equally long whenever it stops.
-        """
-        on_gpu = self.device.type == "cuda"
-        models = [runs for runs in models if runs]
-        stacked = [runs for runs in models if not runs[0].config.jitter]
-        by_seed = zip_longest(*(runs for runs in models if runs[0].config.jitter))
-        texts = [run for runs in by_seed for run in runs if run is not None]
-        if self.together:
-            yield from ((part, 1) for runs in stacked for part in evenly(runs, self.together))
-            if texts:
-                yield texts, self.together
-            return
-        stacks = [part for runs in stacked for part in evenly(runs, len(runs) if on_gpu else 1)]
-        stacks += [[run] for run in texts]
-        turning = [on_gpu and self.ranks.alone and is_narrow(runs) for runs in stacks]
-        if any(turning):
-            yield [run for runs, turns in zip(stacks, turning, strict=True) if turns for run in runs], TURNS
-        yield from ((runs, 1) for runs, turns in zip(stacks, turning, strict=True) if not turns)
-
-
-def is_narrow(runs: Sequence[Run]) -> bool:
-    """Whether the recurrence of these runs, stacked, leaves much of a GPU idle."""
-    units: int = runs[0].description["layer"]["hidden_size"]
-    return len(runs) * runs[0].config.batch * units <= NARROW
-
-
-def evenly(runs: Sequence[Run], most: int) -> Iterator[Sequence[Run]]:
-    """Split runs into as few groups of at most `most` as possible, whose sizes differ by at most one."""
-    count = -(-len(runs) // max(1, most))
-    ends = [-(-len(runs) * number // count) for number in range(count + 1)] if count else []
-    for start, end in pairwise(ends):
-        yield runs[start:end]
+from .way import Way
 
 
 def check(experiment: Experiment, models: Sequence[str] = ()) -> None:
@@ -207,7 +140,7 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
     everything = [run for runs in groups.values() for run in runs]
     ranks.told(lambda: expect_enough([run.config for run in everything], ranks))
     ranks.told(lambda: expect_one_configuration(experiment, way.out))
-    unfinished = ranks.told(lambda: [number for number, run in enumerate(everything) if not is_finished(run)])
+    unfinished = ranks.told(lambda: [number for number, run in enumerate(everything) if not has_result(run)])
     kept: list[Source | None] = []
 
     def read() -> None:
@@ -263,7 +196,7 @@ def expect_scores(experiment: Experiment, groups: Mapping[str, Sequence[Run]], d
         asked = {"report.score": experiment.report.score, "training.best_by": runs[0].config.best_by}
         task = runs[0].task
         unsure = {name: score for name, score in asked.items() if score not in (None, "loss", task.goal)}
-        if not unsure or all(map(is_finished, runs)):
+        if not unsure or all(map(has_result, runs)):
             continue
         known = names_of_scores(task, device)
         for name, score in unsure.items():
@@ -295,7 +228,7 @@ def expect_folder(path: Path) -> None:
         raise ValueError(f"expected a folder for results, got {path}: {error.strerror}") from None
 
 
-def is_finished(run: Run) -> bool:
+def has_result(run: Run) -> bool:
     """Whether a run has written its result."""
     return (run.directory / "result.json").exists()
 
@@ -325,7 +258,7 @@ def trained(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequ
         other = find(need.experiment, experiment.preset)
         chosen = [one for one in need.names(other) if not models or one in models]
         groups = plan(other, way.out, chosen, seeds) if chosen else {}
-        missing = [one for runs in groups.values() for one in runs if not is_finished(one)]
+        missing = [one for runs in groups.values() for one in runs if not has_result(one)]
         if missing:
             way.progress.say(
                 f"{experiment.id} needs {other.id} (preset {other.preset}); missing runs, trained first: {len(missing)}"

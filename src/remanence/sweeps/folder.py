@@ -22,7 +22,7 @@ from .. import files
 from ..experiments import results, text
 from ..experiments.runs_to_do import is_finished
 from . import lease
-from .grid import Grid, Unit, read, understood, units
+from .grid import Grid, Unit, digest, read, slug, understood, units
 
 NAMES = ("queued", "running", "done", "failed")
 
@@ -83,6 +83,20 @@ class Sweep:
         if isinstance(found, dict):
             together, runs = found.pop("together", None), found.pop("runs", None)
         return cls(folder, read(text.write(found)), together, None if runs is None else (folder / runs).resolve())
+
+    @classmethod
+    def over_devices(cls, out: Path, grid: Grid, devices: list[str], together: int | None = None) -> Sweep:
+        """The sweep of `remanence run --devices`.
+
+        Args:
+            out: Folder of the runs. The folder of the sweep is in it.
+            grid: Grid of one experiment at one point.
+            devices: Devices to run on.
+            together: Seeds per unit; None for one on a CPU, all on GPUs.
+        """
+        usual = 1 if devices[0] == "cpu" else None
+        name = f"{slug(f'{grid.ids[0]}-{grid.presets[0]}')}-{digest(repr((grid, together, devices)))}"
+        return cls(out / ".sweeps" / name, grid, together or usual, out)
 
     def make(self) -> None:
         """Write sweep.yaml into a new folder; refuse the folder of another sweep."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from .. import experiments
@@ -55,6 +56,45 @@ def read(words: str) -> Grid:
         values = listed["set"].items()
         listed["set"] = {path: value if isinstance(value, list) else [value] for path, value in values}
     return build(Grid, listed, "sweep")
+
+
+def read_file(path: str) -> Grid:
+    """Read a grid from a YAML file."""
+    try:
+        return read(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"expected a YAML file with a grid, got {path}: {error}") from None
+
+
+def one_point(id: str, preset: str, models: list[str], seeds: list[int], sets: Iterable[str]) -> Grid:
+    """The grid of one experiment at one point. Every word of `sets` is a path and its only value, commas included."""
+    values: dict[str, list[Any]] = {path: [value] for path, _, value in (word.partition("=") for word in sets)}
+    return Grid([id], [preset], models, seeds, values)
+
+
+def values_of(sets: Iterable[str]) -> dict[str, list[Any]]:
+    """Parse the values to try for every path, from words such as train.lr=1e-3,3e-4."""
+    values: dict[str, list[Any]] = {}
+    for word in sets:
+        path, equals, rest = word.partition("=")
+        if not equals or not path.strip():
+            raise ValueError(f"expected --set PATH=VALUE,.., such as train.lr=1e-3,3e-4, got {word!r}")
+        values.setdefault(path.strip(), []).extend(split_values(rest))
+    return values
+
+
+def split_values(words: str) -> list[str]:
+    """Split at commas, except inside brackets and quotes."""
+    found, depth, quote = [""], 0, ""
+    for letter in words:
+        if letter in "\"'" and quote in ("", letter):
+            quote = "" if quote else letter
+        depth += (letter in "[{") - (letter in "]}") if not quote else 0
+        if letter == "," and depth <= 0 and not quote:
+            found.append("")
+        else:
+            found[-1] += letter
+    return [word.strip() for word in found if word.strip()]
 
 
 def meant(value: Any) -> Any:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import torch
+
+from ..engines.machine import device_named
 from .folder import Sweep
 
 
@@ -17,6 +21,36 @@ class Places:
     """Units at a time on each device, or on each device of the cluster."""
     options: dict[str, str] = field(default_factory=dict)
     """Further options of a launcher: an address, a partition."""
+
+
+def places_for(launcher: str, devices: str | None, workers: int | None, options: Iterable[str] = ()) -> Places:
+    """The devices, workers and launcher options that units run with, from the words of a command line.
+
+    Args:
+        launcher: Name of the launcher.
+        devices: Names of devices, separated by commas; by default every GPU of this machine, else the CPU.
+        workers: Units at a time on each device; by default one, or on the CPU one per core.
+        options: Options of the launcher, each as NAME=VALUE.
+    """
+    names = [name.strip() for name in (devices or "").split(",") if name.strip()]
+    if launcher == "local":
+        if not names or names == ["cuda"]:
+            count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            if names and not count:
+                raise ValueError("expected a CUDA device of this machine, got 'cuda', and torch sees no CUDA device")
+            names = [f"cuda:{number}" for number in range(count)] or ["cpu"]
+        names = [str(device_named(name)) for name in names]
+    elif names and names not in (["cpu"], ["cuda"]):
+        raise ValueError(f"expected --devices cpu or cuda with --launcher {launcher}, got {devices!r}")
+    known = {}
+    for word in options:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"expected --option NAME=VALUE, got {word!r}")
+        known[name.strip()] = value.strip()
+    names = names or ["cpu"]
+    usual = (os.cpu_count() or 1) if names == ["cpu"] else 1
+    return Places(names, workers or usual, known)
 
 
 Look = Callable[[], None]

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.machine import device_named
-from ..experiments import Way
+from ..experiments import Way, find
 from ..experiments.results import run_folder
 from ..experiments.runs import train_models
 from ..experiments.schema import Experiment, Model
+from ..names import lookup
 from ..table import Table
 from ..training import Run, Stopped
 from ..training.directory import read_result
@@ -69,6 +70,29 @@ class Range:
         if self.kind == "int":
             return optuna.distributions.IntDistribution(int(self.low), int(self.high))
         return optuna.distributions.FloatDistribution(self.low, self.high, log=self.kind == "log")
+
+
+def ranges_of(search: str | None, words: list[str] | None, launcher: str) -> dict[str, Range]:
+    """Parse the ranges to search; empty without --search."""
+    if search is None:
+        if words:
+            raise ValueError("expected --search optuna with --range, got --range alone")
+        return {}
+    lookup("search", search, {"optuna": None})
+    if launcher != "local":
+        raise ValueError(
+            f"expected a search to run on this machine, got --launcher {launcher}; "
+            "start it on several machines that share --out instead"
+        )
+    if not words:
+        raise ValueError("expected ranges to search, such as --range train.lr=1e-4:1e-2:log, got none")
+    found = {}
+    for word in words:
+        path, equals, rest = word.partition("=")
+        if not equals or not path.strip():
+            raise ValueError(f"expected --range PATH=LOW:HIGH, such as train.lr=1e-4:1e-2:log, got {word!r}")
+        found[path.strip()] = Range.parse(rest)
+    return found
 
 
 class PrunedError(Exception):
@@ -154,6 +178,13 @@ def bases(sweep: Sweep, ranges: dict[str, Range]) -> Iterator[Unit]:
         if both is not None:
             raise ValueError(f"expected {both} as a value or as a range, got both")
         yield unit
+
+
+def expect_searchable(sweep: Sweep, ranges: dict[str, Range]) -> None:
+    """Refuse ranges of settings that the experiments do not have."""
+    for unit in bases(sweep, ranges):
+        lowest = [f"{path}={int(one.low) if one.kind == 'int' else one.low}" for path, one in ranges.items()]
+        find(unit.id, unit.preset, [*unit.sets, *lowest])
 
 
 def study_of(sweep: Sweep, unit: Unit, pruning: bool) -> Any:

@@ -113,8 +113,9 @@ def read(folder: Path, name: str) -> bytes | None:
     return content
 
 
-def expect_present(folder: Path, name: str) -> None:
-    """Raise a `RunError` if a file has a digest but does not exist."""
+def expect_best(folder: Path) -> None:
+    """Raise a `RunError` if the best weights have a digest but do not exist."""
+    name = "checkpoints/best.safetensors"
     if name in known_digests(folder) and not (folder / name).exists():
         raise _changed(folder, name, "no such file")
 

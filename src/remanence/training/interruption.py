@@ -1,9 +1,10 @@
-"""Stopping without losing work: signals and a time budget."""
+"""Stopping without losing work: signals, a time budget, processes that save first."""
 
 from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -54,6 +55,19 @@ class Budget:
     def left(self) -> float:
         """Seconds left; infinite without a limit."""
         return float("inf") if self.seconds is None else self.seconds - (time.monotonic() - self._start)
+
+
+def stop_processes(processes: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
+    """Let processes save their state and exit; kill those that take longer than `seconds`."""
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    limit = time.monotonic() + seconds
+    for process in processes:
+        try:
+            process.wait(max(0.1, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from .. import results, runs
 from ..registry import find
 from ..schema import Experiment
 from ..sections import gather
+from ..way import Way
 from .display import Board
 from .outcome import ABOUT_THE_FAST_GATE, WHERE_AN_LSTM_DOES_AS_WELL, conclusion, draw, introduction, table
 from .race import race
@@ -43,13 +44,13 @@ class Demo:
         Raises:
             training.Stopped: A signal stopped it. Everything is saved.
         """
-        left = {name: group for name, group in self.groups.items() if not all(map(runs.is_finished, group))}
+        left = {name: group for name, group in self.groups.items() if not all(map(runs.has_result, group))}
         if left:
             first = next(iter(self.groups.values()))[0].config
             with Board(self.standings, first.epochs * (first.epoch_updates or 1)) as board:
                 race(left, board.lanes)
         # Everything is trained: this only refuses runs of another configuration and writes the summary.
-        runs.train_models(self.experiment, runs.Way(self.out, torch.device("cpu")), (), ())
+        runs.train_models(self.experiment, Way(self.out, torch.device("cpu")), (), ())
 
     @property
     def folder(self) -> Path:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...experiments.campaign import stop
+from ...training.interruption import stop_processes
 from .. import lease
 from ..folder import Sweep
 from ..places import Look, Places, expect_options
@@ -71,7 +71,7 @@ def launch(sweep: Sweep, places: Places, look: Look) -> None:
                         )
                 workers.append(start(sweep, worker.device, threads))
     finally:
-        stop([worker.process for worker in workers], PATIENCE)
+        stop_processes([worker.process for worker in workers], PATIENCE)
     look()
 
 
