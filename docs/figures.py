@@ -20,8 +20,8 @@ from remanence import files
 from remanence.experiments import registry
 from remanence.experiments.configuration import published_table
 from remanence.experiments.figures import NotYetRun, figures_of, latest
+from remanence.experiments.judgements import FILE, Judgement, judgements
 from remanence.experiments.schema import Experiment
-from remanence.experiments.verdicts import FILE, Judgement, judgements
 from remanence.report.drawing import draw
 from remanence.report.figure import Figure
 from remanence.report.files import read

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from remanence.experiments import registry, results, text, verdicts
+from remanence.experiments import claim_tests, judgements, registry, results, text, verdicts
 from remanence.experiments.configuration import published_table
 from remanence.experiments.figures import files_of
+from remanence.experiments.judgements import Judgement
 from remanence.experiments.schema import PRESETS, Experiment
 from remanence.experiments.sections import sweeps_in
-from remanence.experiments.verdicts import Judgement
 from remanence.report.difference import Sample, difference
 from remanence.report.figure import Figure
 from remanence.report.figures.by_bin import bins_of
@@ -165,7 +165,7 @@ def verdict_of(id: str, preset: str, judged: dict[tuple[str, str], Judgement]) -
     about = f"{id}, preset {preset}"
     verdict = judged.get((id, preset))
     if verdict is None:
-        raise ValueError(f"expected a verdict on {about} in {verdicts.FILE}, got none; write one")
+        raise ValueError(f"expected a verdict on {about} in {judgements.FILE}, got none; write one")
     for claim in verdict.claims:
         if claim.verdict not in WORDS:
             raise ValueError(f"expected a verdict on {about} of {WORDS}, got {claim.verdict!r}")
@@ -223,9 +223,9 @@ def scores(section: Section) -> str:
 def tested(section: Section) -> str:
     """Results of the significance tests of the claims."""
     parts = verdicts.parts_of_claims().get(section.experiment.id, [])
-    evidence = verdicts.Evidence(section.experiment, section.outcomes)
-    known = [part for part in parts if "best" in part and not evidence.missing(verdicts.models_of(part))]
-    return "".join(f"Welch's test: {verdicts.best(part, evidence)[1]}\n" for part in known)
+    evidence = claim_tests.Evidence(section.experiment, section.outcomes)
+    known = [part for part in parts if "best" in part and not evidence.missing(claim_tests.models_of(part))]
+    return "".join(f"Welch's test: {claim_tests.best(part, evidence)[1]}\n" for part in known)
 
 
 def in_bins(section: Section, folder: Path) -> str:
@@ -276,7 +276,8 @@ def progress(section: Section) -> str:
     headings = (*(f"{mark:,}" for mark in marks), results.LATE)
     text = markdown((f"mean validation {report.score}{unit}, after updates", *headings), rows)
     early = any(max(run.curve, default=0) < marks[-1] for run in section.every_run)
-    return text + ("\nRuns that ended earlier count with their last value.\n" if early else "")
+    note = "Runs that ended earlier count with their last value; the last fifth is that of the updates of each run."
+    return text + (f"\n{note}\n" if early else "")
 
 
 def mean_at(runs: Sequence[Run], update: int) -> float | None:

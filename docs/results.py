@@ -33,9 +33,9 @@ from result_sections import (
 )
 
 from remanence.experiments import registry, results, text
+from remanence.experiments.judgements import Judgement, judgements
 from remanence.experiments.schema import Experiment
 from remanence.experiments.sections import gather
-from remanence.experiments.verdicts import Judgement, judgements
 from remanence.report.drawing import draw
 from remanence.table import mean_and_std
 from remanence.training import files

@@ -8,20 +8,12 @@ import yaml
 from written_runs import write_runs
 
 from remanence.experiments import find
+from remanence.experiments.claim_tests import KNOWN, OF_DATA, Evidence, models_of, number_at
+from remanence.experiments.judgements import judgements
 from remanence.experiments.registry import every
 from remanence.experiments.results import Outcome
 from remanence.experiments.sections import gather
-from remanence.experiments.verdicts import (
-    KNOWN,
-    OF_DATA,
-    Evidence,
-    decide,
-    decide_part,
-    judgements,
-    models_of,
-    number_at,
-    parts_of_claims,
-)
+from remanence.experiments.verdicts import decide, decide_part, parts_of_claims
 
 ROOT = Path(__file__).parents[2]
 CLEAR, CLOSE = [0.91, 0.90, 0.905], [0.80, 0.99, 0.91]

@@ -8,7 +8,7 @@ import pytest
 
 from remanence.experiments import every
 from remanence.experiments.figures import latest, with_results
-from remanence.experiments.verdicts import Judgement, judgements
+from remanence.experiments.judgements import Judgement, judgements
 from remanence.report.section import Claim
 
 ROOT = Path(__file__).parents[2]

@@ -157,7 +157,8 @@ def ablation_table(title: str, curves: Curves) -> Table:
     shown = sorted({*range(0, len(counts), every), len(counts) - 1})
 
     def cell(own: dict[int, analysis.UnitAblation], at: int) -> str:
-        return mean_and_std([100 * value for one in own.values() for value in one.scores[one.goal][:, at].tolist()], 1)
+        return mean_and_std([100 * float(one.scores[one.goal][:, at].mean()) for one in own.values()], 1)
 
     rows = [(name, str(len(own)), *(cell(own, at) for at in shown)) for name, own in curves.items()]
-    return Table(title, ("model", "seeds", *(str(counts[at]) for at in shown)), rows)
+    note = "+-: over seeds; the score of a seed is its mean over orders of silencing."
+    return Table(title, ("model", "seeds", *(str(counts[at]) for at in shown)), rows, notes=[note])

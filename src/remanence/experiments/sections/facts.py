@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..configuration import in_words
+from ..judgements import Judgement
 from ..registry import PAPERS
 from ..schema import Experiment
-from ..verdicts import Judgement
 from .run_folders import RunFolder, busy
 
 LONGEST = 20_000

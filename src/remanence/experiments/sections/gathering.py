@@ -10,10 +10,12 @@ from typing import Any
 from ...report.section import Section
 from ...table import Table
 from ...training.directory import read_result
+from ..claim_tests import Evidence
 from ..configuration import listed, published_table
+from ..judgements import Judgement, judgements
 from ..registry import IDS, find
 from ..schema import PRESETS, Experiment
-from ..verdicts import Evidence, Judgement, decide, how_decided, judgements
+from ..verdicts import decide, how_decided
 from .facts import source
 from .run_folders import Key, RunFolder, search
 from .trained import UNREADABLE, of_runs, section_figures

@@ -14,13 +14,15 @@ from ...report.figures.learning_curves import learning_curves
 from ...report.section import Section
 from ...table import Table
 from .. import results
+from ..claim_tests import Evidence
 from ..configuration import flat, published_table
 from ..configuration import one as one_value
 from ..figures import files_of, statement_of
+from ..judgements import Judgement
 from ..models import describe, from_description
 from ..registry import IDS, PAPERS, find
 from ..schema import PRESETS, Experiment, ReportedNumber
-from ..verdicts import Evidence, Judgement, decide, how_decided
+from ..verdicts import decide, how_decided
 from .facts import configurations, duration, facts, source
 from .run_folders import Key, RunFolder, busy
 

@@ -1,0 +1,367 @@
+"""The statistical tests that decide parts of claims, by their field in `claims.yaml`."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+from typing import Any
+
+from ..report.difference import Difference, Sample, difference
+from ..report.section import Verdict
+from ..training.schedule import lower_is_better
+from .results import FAILED, Outcome
+from .schema import Experiment
+
+ERROR = 0.05
+"""Significance level of a claim (false positive rate), split over the comparisons that the claim needs."""
+FEWEST = 3
+"""Minimum number of runs per model to conclude agreement, or an order without exception where no test applies."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The data that a test of a claim uses."""
+
+    experiment: Experiment
+    found: Mapping[str, list[Outcome]]
+    """Finished runs, by model."""
+    changed: str = ""
+    """How these runs differ from the published setup, in words."""
+    published_runs: int = 1
+    """Number of runs behind a published standard deviation."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Findings of an analysis or simulation."""
+
+    def scores(self, model: str) -> list[float]:
+        """Scores of the runs that have not failed, scaled for display."""
+        runs = self.found.get(model, ())
+        scale = self.experiment.report.scale
+        return [run.score * scale for run in runs if run.score is not None and not run.failed]
+
+    def lower_is_better(self) -> bool:
+        """Whether a lower score is better."""
+        task = next(iter(self.experiment.models.values())).task
+        return lower_is_better(task, self.experiment.report.score)
+
+    def missing(self, models: Sequence[str]) -> list[str]:
+        """Models without a finished run."""
+        return [name for name in models if not self.found.get(name)]
+
+    def shown(self, value: float, sign: str = "") -> str:
+        """A score with the number of digits of the report."""
+        return f"{value:{sign}.{self.experiment.report.digits}f}"
+
+
+def best(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether the first model (or each of the first) has a better mean score than each of the others."""
+    firsts = [part["best"]] if isinstance(part["best"], str) else part["best"]
+    others = part["of"]
+    sign = -1 if evidence.lower_is_better() else 1
+    if not all(map(evidence.scores, (*firsts, *others))):
+        return "open", "All runs of one of these models have failed, so there is no mean to compare."
+    samples = {name: Sample.of(evidence.scores(name)) for name in (*firsts, *others)}
+    compared = {(first, name): difference(samples[first], samples[name]) for first in firsts for name in others}
+    words = [
+        f"{first} {evidence.shown(samples[first].mean)} against {name} {evidence.shown(samples[name].mean)}: "
+        f"{in_words(one, evidence)}"
+        for (first, name), one in compared.items()
+    ]
+    limit = ERROR / len(compared)
+    # A single run is not a mean that could be treated as exact.
+    tested = [(sign * one.value, one.p if one.spread == "both" else None) for one in compared.values()]
+    return ordered(tested, limit), "; ".join(words) + "."
+
+
+def alike(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether the mean scores of these models differ by at most `within`, pairwise."""
+    names, within = part["alike"], part["within"]
+    if not all(map(evidence.scores, names)):
+        return "open", "All runs of one of these models have failed, so there is no mean to compare."
+    samples = {name: Sample.of(evidence.scores(name)) for name in names}
+    pairs = list(combinations(names, 2))
+    compared = [difference(samples[one], samples[other], 1 - ERROR / len(pairs)) for one, other in pairs]
+    means = ", ".join(f"{name} {evidence.shown(sample.mean)}" for name, sample in samples.items())
+    because = f"Means: {means}; alike means at most {within:g} apart, including the spread of the runs."
+    # A single run is not a mean that could be treated as exact.
+    ends = [(one.low, one.high) for one in compared if one.spread == "both"]
+    sure = [(low, high) for low, high in ends if low is not None and high is not None]
+    if any(low > within or high < -within for low, high in sure):
+        return "does not hold", because
+    near = len(sure) == len(pairs) and all(-within <= low and high <= within for low, high in sure)
+    return ("holds" if near else "open"), because
+
+
+def ordered(compared: Sequence[tuple[float, float | None]], limit: float) -> Verdict:
+    """Verdict from differences (positive as claimed) and their p values."""
+    clear = [(value, p is not None and p < limit) for value, p in compared]
+    if all(value > 0 and sure for value, sure in clear):
+        return "holds"
+    return "does not hold" if any(value < 0 and sure for value, sure in clear) else "open"
+
+
+def in_words(one: Difference, evidence: Evidence) -> str:
+    """A difference with its confidence interval and p value."""
+    value = evidence.shown(one.value, "+")
+    if one.low is None or one.high is None or one.p is None or one.spread != "both":
+        return f"{value}, with too few runs for an interval"
+    return f"{value} (95 %: {evidence.shown(one.low)} to {evidence.shown(one.high)}, p {p_value(one.p)})"
+
+
+def p_value(p: float) -> str:
+    """Format a p value."""
+    return "< 0.001" if p < 0.001 else f"= {p:.2g}"
+
+
+def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether the first model reaches the level after fewer updates than each of the others.
+
+    If neither of two models ever reaches it, a clearly better score of the other after as many updates refutes that.
+    """
+    first, others = part["fewest"], part["of"]
+    converged = part.get("until") == "converged"
+    found = {name: [updates_until(run, converged) for run in evidence.found[name]] for name in (first, *others)}
+    words = "; ".join(f"{name} {reached(updates)}" for name, updates in found.items())
+    goal = "the stopping rule of the authors" if converged else f"a validation {level_of(evidence)}"
+    because = f"Updates to {goal}: {words}."
+    limit = ERROR / len(others)
+    ends = {name: [math.inf if run.status in FAILED else run.updates for run in evidence.found[name]] for name in found}
+    verdicts = [faster(found[first], found[name], ends[first], ends[name], limit) for name in others]
+    ahead = [] if converged else [name for name in others if ahead_without_reaching(name, first, evidence, limit)]
+    if ahead:
+        means = ", ".join(
+            f"{name} {evidence.shown(statistics.fmean(evidence.scores(name)))}" for name in (first, *ahead)
+        )
+        return "does not hold", f"{because} After as many updates: {means}."
+    if all(one == "holds" for one in verdicts):
+        return "holds", because
+    return ("does not hold" if "does not hold" in verdicts else "open"), because
+
+
+def ahead_without_reaching(name: str, first: str, evidence: Evidence, limit: float) -> bool:
+    """Whether neither reached the level, and a model scored clearly better than the first after as many updates."""
+    runs = [*evidence.found[first], *evidence.found[name]]
+    theirs, ours = evidence.scores(name), evidence.scores(first)
+    if len({run.updates for run in runs}) > 1 or any(run.updates_to_reach for run in runs):
+        return False
+    if min(len(theirs), len(ours)) < 2:
+        return False
+    one = difference(Sample.of(theirs), Sample.of(ours))
+    sign = -1 if evidence.lower_is_better() else 1
+    return ordered([(sign * one.value, one.p)], limit) == "holds"
+
+
+def updates_until(run: Outcome, converged: bool) -> int | None:
+    """Updates of a run until it converged by its stopping rule, or reached the level; None if it never did."""
+    if converged:
+        return run.updates if run.status == "converged" else None
+    return run.updates_to_reach
+
+
+Updates = Sequence[int | None]
+"""Updates to reach a level, for every run of a model; None for never."""
+Ends = Sequence[float]
+"""Updates for which runs were trained; infinite for those that have failed, as more would not help them."""
+
+
+def faster(first: Updates, second: Updates, ends: Ends, other_ends: Ends, limit: float) -> Verdict:
+    """Whether one model reaches the level before another."""
+    ours, theirs = ([float(updates) for updates in runs if updates is not None] for runs in (first, second))
+    if len(ours) == len(first) > 1 and len(theirs) == len(second) > 1:
+        one = difference(Sample.of(theirs), Sample.of(ours))
+        return ordered([(one.value, one.p)], limit)
+    # A run that never reaches the level has no number, only a rank.
+    if min(len(first), len(second)) < FEWEST:
+        return "open"
+    if ours and theirs and one_ends_too_early(first, second, ends, other_ends):
+        return "open"
+    shift, p = rank_test(first, second)
+    if p < limit:
+        return "holds" if shift > 0 else "does not hold"
+    if all_before(first, second, other_ends):
+        return "holds"
+    return "does not hold" if all_before(second, first, ends) else "open"
+
+
+def one_ends_too_early(first: Updates, second: Updates, ends: Ends, other_ends: Ends) -> bool:
+    """Whether a run that never reached the level was not trained for as long as the slowest one that did."""
+    slowest = max(updates for updates in (*first, *second) if updates is not None)
+    every = zip((*first, *second), (*ends, *other_ends), strict=True)
+    return any(updates is None and end < slowest for updates, end in every)
+
+
+def rank_test(first: Updates, second: Updates) -> tuple[float, float]:
+    """Mann-Whitney test of two models, where never comes after all numbers: exact, over all ways to assign the runs.
+
+    Returns:
+        How many more pairs of runs the first wins than it loses, and the two-sided p value.
+    """
+    values = [math.inf if updates is None else updates for updates in (*first, *second)]
+    count = len(first)
+
+    def won(chosen: Sequence[int]) -> int:
+        others = [value for number, value in enumerate(values) if number not in chosen]
+        return sum((values[number] < other) - (values[number] > other) for number in chosen for other in others)
+
+    found = won(range(count))
+    every = [abs(won(chosen)) >= abs(found) for chosen in combinations(range(len(values)), count)]
+    return found, statistics.fmean(every)
+
+
+def all_before(first: Updates, second: Updates, ends: Ends) -> bool:
+    """Whether every run of the first reached the level before any of the second, which trained at least as long."""
+    if any(updates is None for updates in first):
+        return False
+    last = max(updates or 0 for updates in first)
+    return all((end if updates is None else updates - 1) >= last for updates, end in zip(second, ends, strict=True))
+
+
+def learn(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether every run of these models reaches the level.
+
+    If the paper does not say how long it trained, a run that has not failed may still have been about to.
+    """
+    missed = [run for name in part["learn"] for run in evidence.found[name] if run.updates_to_reach is None]
+    if not missed:
+        return "holds", counted(part["learn"], evidence)
+    undecided = part.get("length") == "unknown" and all(run.status == "not converged" for run in missed)
+    return ("open" if evidence.changed or undecided else "does not hold"), counted(part["learn"], evidence)
+
+
+def fail(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether no run of these models reaches the level."""
+    runs = [run for name in part["fail"] for run in evidence.found[name]]
+    if any(run.updates_to_reach is not None for run in runs):
+        return "does not hold", counted(part["fail"], evidence)
+    return ("open" if evidence.changed else "holds"), counted(part["fail"], evidence)
+
+
+def not_always(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether some run of these models does not reach the level. If all do, that may be luck and decides nothing."""
+    missed = any(run.updates_to_reach is None for name in part["not_always"] for run in evidence.found[name])
+    return ("holds" if missed and not evidence.changed else "open"), counted(part["not_always"], evidence)
+
+
+def counted(models: Sequence[str], evidence: Evidence) -> str:
+    """How many runs reached the level, in words."""
+    words = []
+    for name in models:
+        runs = evidence.found[name]
+        words.append(f"{sum(run.updates_to_reach is not None for run in runs)} of {len(runs)} runs of {name}")
+    return f"A validation {level_of(evidence)} was reached by {', '.join(words)}."
+
+
+def never_fails(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether no run of the first model has failed, but some of each of the others have, too many for chance."""
+    first, others = part["never_fails"], part["others"]
+    failed = {name: sum(run.failed for run in evidence.found[name]) for name in (first, *others)}
+    because = ", ".join(f"{count} of {len(evidence.found[name])} runs of {name}" for name, count in failed.items())
+    if failed[first]:
+        return "does not hold", f"Failed: {because}."
+    runs = len(evidence.found[first])
+    by_chance = max(chance_that_all_are(failed[name], runs, len(evidence.found[name])) for name in others)
+    because = f"Failed: {because}; if all fail equally often, such a difference has a probability of {by_chance:.2g}."
+    return ("holds" if by_chance <= ERROR else "open"), because
+
+
+def chance_that_all_are(failed: int, runs: int, others: int) -> float:
+    """Fisher's exact test: the probability that all runs that failed are among the others."""
+    return math.comb(others, failed) / math.comb(runs + others, failed)
+
+
+def rising(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether the numbers in the findings rise from the first to the last, beyond their spread if there are several."""
+    found = {path: Sample.of(numbers_at(evidence.data, path)) for path in part["rising"]}
+    words = ", ".join(f"{readable(path)} {sample.mean:.4g}" for path, sample in found.items())
+    steps = [difference(high, low) for low, high in pairwise(found.values())]
+    if all(sample.count == 1 for sample in found.values()):  # computed exactly
+        return ("holds" if all(step.value > 0 for step in steps) else "does not hold"), f"Found: {words}."
+    tested = [(step.value, step.p if step.spread == "both" else None) for step in steps]
+    tests = ", ".join(f"p {p_value(p)}" for _, p in tested if p is not None)
+    return ordered(tested, ERROR / len(steps)), f"Found: {words}{tests and f' ({tests})'}."
+
+
+def near(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether the numbers in the findings are within `within` of the claimed ones."""
+    found = {path: (number_at(evidence.data, path), wanted) for path, wanted in part["near"].items()}
+    words = ", ".join(f"{readable(path)} {value:.4g} ({wanted:g} claimed)" for path, (value, wanted) in found.items())
+    agree = all(abs(value - wanted) <= part["within"] for value, wanted in found.values())
+    return ("holds" if agree else "does not hold"), f"Found, tolerance {part['within']:g}: {words}."
+
+
+def above(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether all numbers in the findings are above the given bounds."""
+    found = {path: (min(numbers_at(evidence.data, path)), bound) for path, bound in part["above"].items()}
+    words = ", ".join(f"{readable(path)} {value:.4g} (above {bound:g})" for path, (value, bound) in found.items())
+    return ("holds" if all(value > bound for value, bound in found.values()) else "does not hold"), f"Found: {words}."
+
+
+def readable(path: str) -> str:
+    """The path of a number in words."""
+    words = path.replace(".*", "").replace(".-1", " at the end").replace(".", " ").replace("_", " ")
+    return re.sub(r"\[\w+=(.*?)\]", r"\1", words)
+
+
+def number_at(data: Mapping[str, Any], path: str) -> float:
+    """The number at a path, or the mean if there are several."""
+    return statistics.fmean(numbers_at(data, path))
+
+
+def numbers_at(data: Any, path: str) -> list[float]:
+    """The numbers at a dotted path of names and list indices; a star matches all entries, `[key=value]` some."""
+    found = [data]
+    try:
+        for name in path.split("."):
+            if name.startswith("["):
+                key, _, wanted = name.strip("[]").partition("=")
+                found = [one for value in found for one in value if str(one[key]) == wanted]
+            elif name == "*":
+                found = [one for value in found for one in (value if isinstance(value, list) else value.values())]
+            else:
+                found = [value[int(name)] if isinstance(value, list) else value[name] for value in found]
+        return [float(value) for value in found] or [float("")]
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise ValueError(f"expected a number at {path} of the result, got none; run it again") from None
+
+
+def reached(updates: Sequence[int | None]) -> str:
+    """Updates to reach the level, for every run."""
+    never = sum(update is None for update in updates)
+    there = [f"{update:,}" for update in updates if update is not None]
+    return ", ".join([*there, *([f"never in {never} run{'s' if never > 1 else ''}"] if never else [])])
+
+
+def level_of(evidence: Evidence) -> str:
+    """The score that counts as having learned the task."""
+    report = evidence.experiment.report
+    if report.reach is None:
+        raise ValueError(f"expected {evidence.experiment.id} to have report.reach, got none")
+    unit = f" {report.unit}" if report.unit else ""
+    return f"{report.score} of {report.reach * report.scale:g}{unit}"
+
+
+Test = Callable[[Mapping[str, Any], Evidence], tuple[Verdict, str]]
+KNOWN: dict[str, Test] = {
+    "best": best,
+    "alike": alike,
+    "fewest": fewest,
+    "learn": learn,
+    "fail": fail,
+    "not_always": not_always,
+    "never_fails": never_fails,
+    "rising": rising,
+    "near": near,
+    "above": above,
+}
+"""Tests by their field in claims.yaml."""
+OF_DATA = ("rising", "near", "above")
+"""Tests on the findings of an analysis or simulation, not on models."""
+
+
+def models_of(part: Mapping[str, Any]) -> list[str]:
+    """Models that a test uses."""
+    named = [part[name] for name in (*KNOWN, "of", "others") if name in part and name not in OF_DATA]
+    return [model for one in named for model in ([one] if isinstance(one, str) else one)]
