@@ -224,8 +224,10 @@ def tested(section: Section) -> str:
     """Results of the significance tests of the claims."""
     parts = verdicts.parts_of_claims().get(section.experiment.id, [])
     evidence = claim_tests.Evidence(section.experiment, section.outcomes)
-    known = [part for part in parts if "best" in part and not evidence.missing(claim_tests.models_of(part))]
-    return "".join(f"Welch's test: {claim_tests.best(part, evidence)[1]}\n" for part in known)
+    known = [part for part in parts if not evidence.missing(claim_tests.models_of(part))]
+    lines = [f"Welch's test: {claim_tests.best(part, evidence)[1]}\n" for part in known if "best" in part]
+    lines += [f"{claim_tests.fewest(part, evidence)[1]}\n" for part in known if "until" in part]
+    return "\n".join(lines)
 
 
 def in_bins(section: Section, folder: Path) -> str:

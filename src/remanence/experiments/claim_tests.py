@@ -127,6 +127,10 @@ def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     words = "; ".join(f"{name} {reached(updates)}" for name, updates in found.items())
     goal = "the stopping rule of the authors" if converged else f"a validation {level_of(evidence)}"
     because = f"Updates to {goal}: {words}."
+    ranked = [name for name in others if not all(found[first]) or not all(found[name])]
+    tests = [f"{name} p {p_value(rank_test(found[first], found[name])[1])}" for name in ranked]
+    if tests and any(map(any, found.values())):
+        because += f" Rank test of {first} against {', '.join(tests)}."
     limit = ERROR / len(others)
     ends = {name: [math.inf if run.status in FAILED else run.updates for run in evidence.found[name]] for name in found}
     verdicts = [faster(found[first], found[name], ends[first], ends[name], limit) for name in others]
