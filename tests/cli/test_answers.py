@@ -241,7 +241,14 @@ def process(words, redirected):
 
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("words", [["list"], ["show", "plstm/copy-200", "--yaml"], ["--version"]], ids=lambda w: w[0])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        *(pytest.param(w, marks=pytest.mark.slow) for w in (["show", "plstm/copy-200", "--yaml"], ["--version"])),
+    ],
+    ids=lambda w: w[0],
+)
 def test_a_full_stdout_gives_one_sentence(words):
     done = process(words, "> /dev/full")
     assert done.returncode == 2

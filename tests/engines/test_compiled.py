@@ -48,7 +48,10 @@ def compiled(kernel: Any, constants: dict[str, Any], element: str) -> Any:
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
-@pytest.mark.parametrize(("element", "precision"), [("fp32", "tf32"), ("bf16", "tf32")], ids=["TF32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("element", "precision"),
+    [pytest.param("fp32", "tf32", id="TF32"), pytest.param("bf16", "tf32", id="bfloat16", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("direction", ["forward_kernel", "backward_kernel"])
 @pytest.mark.parametrize("form", ["kept", pytest.param("kernels", marks=pytest.mark.slow)])
 def test_kernels_of_the_nru(form: str, direction: str, element: str, precision: str) -> None:

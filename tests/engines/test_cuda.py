@@ -834,7 +834,7 @@ def title(cell: PointwiseCell, options: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("cell", "options"),
     [
-        pytest.param(*case, id=title(*case), marks=[pytest.mark.slow] if number % 3 or case[1]["units"] == 768 else [])
+        pytest.param(*case, id=title(*case), marks=[pytest.mark.slow] if number % 6 or case[1]["units"] == 768 else [])
         for number, case in enumerate(COMPILED)
     ],
 )

@@ -34,8 +34,15 @@ def out(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
+TWINS = (
+    *("plstm/copy-1000", "plstm/copy-variable-200-1000", "plstm/mnist-512", "plstm/pmnist-512", "plstm/charptb-500"),
+    *("plstm/freq-sync1", "plstm/freq-sync0.1", "fastgate/psmnist"),
+)
+"""Experiments that differ from another one in some numbers only."""
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("id", [pytest.param(id, marks=pytest.mark.slow) if id in TWINS else id for id in IDS])
 def test_smoke(id, out, monkeypatch):
     monkeypatch.setenv("REMANENCE_OFFLINE", "1")
     missing = [name for name in NEEDS.get(id, ()) if data.KNOWN[name].find() is None]

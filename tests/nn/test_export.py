@@ -145,7 +145,7 @@ def in_a_fresh_process(code: str, program: Path, layer: nn.Module, folder: Path)
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in ("PowerLawLSTM", "NRU") else pytest.mark.slow) for name in LAYERS]
+    "name", [pytest.param(name, marks=() if name == "PowerLawLSTM" else pytest.mark.slow) for name in LAYERS]
 )
 def test_a_saved_program_runs_in_a_fresh_process(name: str, tmp_path: Path) -> None:
     model = nn.Sequential(made(name, num_layers=2))

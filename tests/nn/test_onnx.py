@@ -54,7 +54,7 @@ SCANNED: dict[str, Callable[..., rm.nn.Recurrent]] = {
     "own gate": lambda *sizes, **more: rm.LSTM(*sizes, gate=Cauchy(), **more),
 }
 LAYERS = PLAIN | SCANNED
-SOME = ("LSTM", "GRU", "LSTM power_law", "NRU")
+SOME = ("LSTM", "GRU", "LSTM power_law")
 
 
 def made(name: str, **keywords: Any) -> rm.nn.Recurrent:
