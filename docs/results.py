@@ -49,6 +49,9 @@ HEAD = """# Results
 
 Our results for the experiments of the three papers, next to the published numbers. `docs/results.py` generates this
 page from the files under `results/`; only the verdicts are written manually (`results/verdicts.yaml`).
+[How to read the table](#how-to-read-the-table) is below it.
+"""
+READ = """## How to read the table
 
 * **ours** is the mean and sample standard deviation over seeds. "(2 of 3)": one of three runs failed and is not in
   the mean. Scores are those of the test set, in `freq-*` and copy tasks of the validation set in the best epoch.
@@ -237,7 +240,7 @@ def pages(folder: Path = RESULTS) -> dict[str, str]:
     """All pages by file name."""
     found, judged = sections(folder), judgements(folder)
     lists = [part for head, word in LISTS.items() for part in (head, listed(word, found, folder, judged))]
-    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), *lists, OPEN])}
+    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), READ, *lists, OPEN])}
     for paper, title in registry.PAPERS.items():
         own = [section for section in found if section.experiment.paper == paper]
         parts = [BY_PAPER.format(title=title), *([overview(own, judged)] if own else [])]
