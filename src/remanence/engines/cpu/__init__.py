@@ -79,10 +79,10 @@ def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
         weights.weight_hh,
         weights.bias,
         weights.bias_hh,
-        tuple(weights.units.values()),
+        tuple(weights.per_unit.values()),
         for_every_unit(derivation(cell), tuple(part.to(dtype) for part in task.first_state)),
     )
-    return CellRun(kernel, task.reverse, _padding(task), tuple(weights.units)), given
+    return CellRun(kernel, task.reverse, _padding(task), tuple(weights.per_unit)), given
 
 
 def _padding(task: EngineTask) -> Tensor | None:

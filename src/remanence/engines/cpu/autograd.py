@@ -39,7 +39,7 @@ class Recurrence(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         plan: CellRun = ctx.plan
-        names = (*FIELDS, *plan.units)
+        names = (*FIELDS, *plan.per_unit)
         needs, count = ctx.needs_input_grad[3:], ctx.count
         saved = ctx.saved_tensors  # torch.utils.checkpoint allows a single access
         if torch.is_grad_enabled():
@@ -52,7 +52,7 @@ class Recurrence(Function):
         parts = len(plan.kernel.state)
         history = History(hidden, pre, tuple(rest[:parts]), tuple(rest[parts:]))
         result = backward(plan, given, history, gradients[0], gradients[1:], wanted)
-        return None, None, None, *result[:6], *result.units, *result.state, *(None,) * (len(needs) - count)
+        return None, None, None, *result[:6], *result.per_unit, *result.state, *(None,) * (len(needs) - count)
 
 
 def _by_the_loop(outline: Outline, tensors: Fields) -> tuple[Tensor, ...]:
@@ -63,11 +63,11 @@ def _by_the_loop(outline: Outline, tensors: Fields) -> tuple[Tensor, ...]:
 
 def flatten(given: Arguments) -> tuple[Tensor | None, ...]:
     """The tensors in the order in which autograd sees them."""
-    return (*given[:6], *given.units, *given.state)
+    return (*given[:6], *given.per_unit, *given.state)
 
 
 def unflatten(plan: CellRun, tensors: tuple[Any, ...]) -> Arguments:
     """The inverse of `flatten`."""
     inputs, dt, weight_ih, weight_hh, bias, bias_hh, *rest = tensors
-    units, state = tuple(rest[: len(plan.units)]), tuple(rest[len(plan.units) :])
-    return Arguments(inputs, dt, weight_ih, weight_hh, bias, bias_hh, units, state)
+    per_unit, state = tuple(rest[: len(plan.per_unit)]), tuple(rest[len(plan.per_unit) :])
+    return Arguments(inputs, dt, weight_ih, weight_hh, bias, bias_hh, per_unit, state)

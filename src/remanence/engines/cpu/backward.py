@@ -22,7 +22,7 @@ class ArgumentGradients(NamedTuple):
     weight_hh: Tensor | None
     bias: Tensor | None
     bias_hh: Tensor | None
-    units: tuple[Tensor | None, ...]
+    per_unit: tuple[Tensor | None, ...]
     state: tuple[Tensor, ...]
 
 
@@ -40,7 +40,7 @@ def backward(
     steps, batch = given.inputs.shape[:2]
     plane = batch * given.width
     size = stretch_size(steps, plane)
-    extra = tuple(name for name in (*plan.units, "dt") if name in names)
+    extra = tuple(name for name in (*plan.per_unit, "dt") if name in names)
     order = kernel.planes(extra)
     new = given.inputs.new_empty
     planes, hidden = new(size, batch, len(order), given.width), new(size + 1, batch, 1, given.width)
@@ -76,7 +76,7 @@ def _start(plan: CellRun, given: Arguments, names: Set[str]) -> ArgumentGradient
         torch.zeros_like(given.bias_hh) if "bias_hh" in names else None,
         tuple(
             torch.zeros_like(value) if name in names else None
-            for name, value in zip(plan.units, given.units, strict=True)
+            for name, value in zip(plan.per_unit, given.per_unit, strict=True)
         ),
         (),
     )
@@ -101,6 +101,6 @@ def _add(
         total.bias_hh.addmv_(by_recurrent[:, by_recurrent.shape[1] - len(total.bias_hh) :].t(), ones)
     if total.dt is not None:
         torch.sum(gradients.plane("dt"), -1, keepdim=True, out=stretch.of(total.dt))
-    for name, sums in zip(plan.units, total.units, strict=True):
+    for name, sums in zip(plan.per_unit, total.per_unit, strict=True):
         if sums is not None:
             sums.addmv_(gradients.rows((name,)).flatten(0, 1).t(), ones)

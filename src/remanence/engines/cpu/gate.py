@@ -31,7 +31,7 @@ class Reading(NamedTuple):
     """The gate's state after the step, written by the step."""
     kept: tuple[Tensor, ...]
     """Other values that a step saves for its slopes, see `GateKernel.kept`."""
-    units: Mapping[str, Tensor]
+    per_unit: Mapping[str, Tensor]
     """The values that depend only on its weights, `(H,)` each."""
     dt: Tensor | None
     """`(B, 1)` or `(steps, B, 1)`; None for unit steps."""
@@ -107,7 +107,7 @@ class GateKernel:
         named |= {name: f"carried{i}" for i, name in enumerate(self.gate.carries)}
         return named | {f"fixed{i}": f"fixed{i}" for i in range(len(self.derived.fixed))} | {"dt": "dt"}
 
-    def units(self, weights: Weights) -> dict[str, Tensor]:
+    def per_unit(self, weights: Weights) -> dict[str, Tensor]:
         """The values that depend only on its weights, computed by differentiable operations."""
         own = {f"own{i}": weights[name].to(self.dtype) for i, name in enumerate(self.gate.per_unit)}
         if not self.derived.fixed:
@@ -167,7 +167,7 @@ class GateKernel:
         given |= {f"carried{i}": part for i, part in enumerate(read.before)}
         given |= dict(zip(self.kept, read.kept, strict=True))
         # Expanded to the common shape, because values that depend on these alone use the same buffers.
-        given |= {name: value.expand_as(read.rows[0]) for name, value in read.units.items()}
+        given |= {name: value.expand_as(read.rows[0]) for name, value in read.per_unit.items()}
         return given if read.dt is None else given | {"dt": read.dt.expand_as(read.rows[0])}
 
 

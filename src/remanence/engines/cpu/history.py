@@ -22,7 +22,7 @@ class CellRun:
     reverse: bool
     padded: Tensor | None
     """`(T, B, 1)`: whether a step lies past the end of its sequence; None if no step does."""
-    units: tuple[str, ...]
+    per_unit: tuple[str, ...]
     """Names of the values that depend only on per-unit weights."""
 
 
@@ -38,7 +38,7 @@ class Arguments(NamedTuple):
     bias: Tensor
     bias_hh: Tensor
     """The weights and biases are as in `cells.Arranged`."""
-    units: tuple[Tensor, ...]
+    per_unit: tuple[Tensor, ...]
     """`(H,)` each."""
     state: tuple[Tensor, ...]
     """Initial state, `(B, H)` each, hidden first."""
@@ -90,7 +90,7 @@ class History(NamedTuple):
             stretch.slots(self.hidden),
             dict(zip(plan.kernel.state, map(own.slots, self.state), strict=True)),
             dict(zip(plan.kernel.kept, map(own.of, self.kept), strict=True)),
-            dict(zip(plan.units, given.units, strict=True)),
+            dict(zip(plan.per_unit, given.per_unit, strict=True)),
             None if given.dt is None else stretch.of(given.dt),
             None if plan.padded is None else stretch.of(plan.padded),
         )

@@ -39,7 +39,7 @@ class Track:
     """`(steps + 1, B, H)` each: the rest of the state by name."""
     kept: Mapping[str, Tensor]
     """`(steps, B, H)` each: other values that the backward pass needs."""
-    units: Mapping[str, Tensor]
+    per_unit: Mapping[str, Tensor]
     """`(H,)` each: the gate's per-unit weights."""
     dt: Tensor | None
     """`(steps, B, 1)`."""
@@ -58,7 +58,7 @@ class Arranged(NamedTuple):
     """`(G * H,)`, in the order of `input_blocks`: added to the projected inputs."""
     bias_hh: Tensor
     """`(n,)`: biases that are added to the recurrent matmul instead, empty for most cells."""
-    units: dict[str, Tensor]
+    per_unit: dict[str, Tensor]
     """`(H,)` each."""
 
 
@@ -138,7 +138,7 @@ class CellKernel(ABC):
         """Names of the planes, first those of pre-activations; `extra` as in `Gradients`."""
 
     @abstractmethod
-    def units(self, weights: Weights) -> dict[str, Tensor]:
+    def per_unit(self, weights: Weights) -> dict[str, Tensor]:
         """The values that depend only on per-unit weights, computed by differentiable operations."""
 
     @property
@@ -165,7 +165,7 @@ class CellKernel(ABC):
             self._in_order(weights["weight_hh"], self.recurrent_blocks),
             bias,
             bias_hh,
-            self.units(weights),
+            self.per_unit(weights),
         )
 
     def _apart(self, weights: Weights, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -237,8 +237,8 @@ class AroundGate(CellKernel):
     def planes(self, extra: tuple[str, ...]) -> tuple[str, ...]:
         return (*self.input_blocks, *self.cell.gate.carries, *extra, self.passed)
 
-    def units(self, weights: Weights) -> dict[str, Tensor]:
-        return self.gate.units(weights)
+    def per_unit(self, weights: Weights) -> dict[str, Tensor]:
+        return self.gate.per_unit(weights)
 
     def readings(self, track: Track) -> list[Reading]:
         """The tensors that the gate reads and writes at each step, in processing order."""
@@ -252,7 +252,7 @@ class AroundGate(CellKernel):
             tuple(track.stretch.before(slot) for slot in slots),
             tuple(track.stretch.after(slot) for slot in slots),
             tuple(track.kept[name] for name in self.gate.kept),
-            track.units,
+            track.per_unit,
             track.dt,
         )
 
@@ -289,7 +289,7 @@ def in_turn(read: Reading, track: Track) -> list[Reading]:
     parts = [list(zip(*map(turn, part), strict=True)) or [()] * steps for part in read[:4]]
     times: Sequence[Tensor | None] = [None] * steps if read.dt is None else turn(read.dt)
     return [
-        Reading(rows, before, after, kept, read.units, dt)
+        Reading(rows, before, after, kept, read.per_unit, dt)
         for rows, before, after, kept, dt in zip(*parts, times, strict=True)
     ]
 

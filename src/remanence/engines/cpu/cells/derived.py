@@ -194,7 +194,7 @@ class DerivedKernel(CellKernel):
         hidden = ("hidden",) if self.derived.twice else ()
         return (*self.input_blocks, *self._apart_plane, *self.state, *extra, *hidden)
 
-    def units(self, weights: Weights) -> dict[str, Tensor]:
+    def per_unit(self, weights: Weights) -> dict[str, Tensor]:
         if not self.derived.fixed:
             return {}
         own = {f"own{i}": weights[name].to(self.dtype) for i, name in enumerate(self.derived.own)}
@@ -302,7 +302,7 @@ class DerivedKernel(CellKernel):
         values |= {self.names[name]: stretch.before(track.state[name]) for name in self.state}
         if self.derived.twice:
             values["cell"] = stretch.before(track.hidden)
-        values |= {name: value.expand_as(like) for name, value in track.units.items()}
+        values |= {name: value.expand_as(like) for name, value in track.per_unit.items()}
         if track.dt is not None:
             values["dt"] = track.dt.expand_as(like)
         return [values[name] for name in run.variables]
