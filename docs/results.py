@@ -53,8 +53,9 @@ page from the files under `results/`; only the verdicts are written manually (`r
 """
 READ = """## How to read the table
 
-* **ours** is the mean and sample standard deviation over seeds. "(2 of 3)": one of three runs failed and is not in
-  the mean. Scores are those of the test set, in `freq-*` and copy tasks of the validation set in the best epoch.
+* **ours** is the mean and sample standard deviation over seeds. "(2 of 3)": one of three runs is not in the mean,
+  because it failed or did not reach the level. Scores are those of the test set, in `freq-*` and copy tasks of the
+  validation set in the best epoch.
 * **seeds** and **epochs**: how many of those of the preset `paper` were run. That preset has the published settings
   where the papers give them, and else a choice of ours, which `remanence show ID` lists: the longest training of copy
   and pixel tasks, for example, and most numbers of seeds. Runs that meet their stopping rule, or break down, end

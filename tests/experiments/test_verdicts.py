@@ -1,14 +1,17 @@
 """Which claims hold: statistical tests, and verdicts written by a person."""
 
 import dataclasses
+import math
+import random
 from pathlib import Path
 
 import pytest
 import yaml
+from scipy import stats
 from written_runs import write_runs
 
 from remanence.experiments import find
-from remanence.experiments.claim_tests import KNOWN, OF_DATA, Evidence, models_of, number_at
+from remanence.experiments.claim_tests import KNOWN, OF_DATA, Evidence, models_of, number_at, rank_test
 from remanence.experiments.judgements import judgements
 from remanence.experiments.registry import every
 from remanence.experiments.results import Outcome
@@ -72,8 +75,9 @@ def test_several_comparisons_share_the_risk_of_an_error():
         ([100, 110, 120], [900, 910, 950], "holds"),
         ([900, 910, 950], [100, 110, 120], "does not hold"),
         ([100, 500, 900], [110, 510, 990], "open"),
-        ([100, 110, 120], [None, None, 950], "holds"),
-        ([None, None, None], [100, 200, 300], "does not hold"),
+        ([100, 110, 120], [None, None, 950], "open"),  # three against three: p is at least 0.1
+        ([100, 110, 120, 130], [None, None, 950, 990], "holds"),
+        ([None, None, None, None], [100, 200, 300, 400], "does not hold"),
         ([100, 110, None], [None, None, None], "open"),
         ([None] * 3, [None] * 3, "open"),
         ([100, 110], [None, None], "open"),
@@ -109,8 +113,24 @@ def test_a_run_that_has_not_failed_may_have_been_about_to_learn(status, expected
 
 
 def test_a_run_that_was_shorter_than_the_other_needed_proves_nothing():
-    ours, theirs = runs(updates=[800, 810, 820]), runs(updates=[None] * 3, length=500)
-    assert verdict(FEWEST, COPY, plstm=ours, lstm=theirs) == "open"
+    reached, never = runs(updates=[800, 810, 820, 830, 840]), runs(updates=[None] * 5, length=500)
+    assert verdict(FEWEST, COPY, plstm=reached, lstm=never) == "open"
+    assert verdict(FEWEST, COPY, plstm=never, lstm=reached) == "open"
+    assert verdict(FEWEST, COPY, plstm=reached, lstm=runs(updates=[None] * 5)) == "holds"
+
+
+def test_the_rank_test_is_that_of_scipy():
+    chance = random.Random(1)
+    for _ in range(50):
+        values = chance.sample(range(100), 13)
+        shift, p = rank_test(values[:6], values[6:])
+        expected = stats.mannwhitneyu(values[:6], values[6:], method="exact")
+        assert p == pytest.approx(expected.pvalue)
+        assert shift == 21 - expected.statistic
+    assert rank_test([5, None, None], [None, 5, None]) == (0, 1)
+    never, some = [None] * 20, list(range(20))
+    shift, p = rank_test(some, never)  # so many that nobody could try all ways
+    assert (shift, p) == (200, pytest.approx(2 / math.comb(40, 20)))
 
 
 @pytest.mark.parametrize(
@@ -304,7 +324,7 @@ def test_a_star_stands_for_all_that_there_are():
     assert number_at(DATA, "T=200.ours.*.mean.0") == pytest.approx(0.8)
     assert number_at(DATA, "T=200.ours.*.mean.*") == pytest.approx(0.55)
     assert number_at(DATA, "T=200.ours.2.mean.-1") == 0.2
-    assert number_at({"models": [{"name": "a", "p": 0.3}, {"name": "b", "p": 0.5}]}, "models.[name=b].p") == 0.5
+    assert number_at({"models": [{"name": "a", "p": 0.3}, {"name": "b.c", "p": 0.5}]}, "models.[name=b.c].p") == 0.5
     for path in ("T=200.theirs.*", "models.[p=4].p", "T=200.ours.*", "models.*.p", "models.*.p.*", "models.2.p"):
         with pytest.raises(ValueError, match="expected a number at"):
             number_at(DATA, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
@@ -19,7 +20,7 @@ from .schema import Experiment
 ERROR = 0.05
 """Significance level of a claim (false positive rate), split over the comparisons that the claim needs."""
 FEWEST = 3
-"""Minimum number of runs per model to conclude agreement, or an order without exception where no test applies."""
+"""Minimum number of runs per model to conclude agreement, or for a rank test."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +128,9 @@ def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     words = "; ".join(f"{name} {reached(updates)}" for name, updates in found.items())
     goal = "the stopping rule of the authors" if converged else f"a validation {level_of(evidence)}"
     because = f"Updates to {goal}: {words}."
-    ranked = [name for name in others if not all(found[first]) or not all(found[name])]
-    tests = [f"{name} p {p_value(rank_test(found[first], found[name])[1])}" for name in ranked]
-    if tests and any(map(any, found.values())):
-        because += f" Rank test of {first} against {', '.join(tests)}."
+    tests = [f"{name}, {words}" for name in others if (words := which_test(found[first], found[name]))]
+    if tests:
+        because += f" {first} against {'; '.join(tests)}."
     limit = ERROR / len(others)
     ends = {name: [math.inf if run.status in FAILED else run.updates for run in evidence.found[name]] for name in found}
     verdicts = [faster(found[first], found[name], ends[first], ends[name], limit) for name in others]
@@ -180,14 +180,20 @@ def faster(first: Updates, second: Updates, ends: Ends, other_ends: Ends, limit:
     # A run that never reaches the level has no number, only a rank.
     if min(len(first), len(second)) < FEWEST:
         return "open"
-    if ours and theirs and one_ends_too_early(first, second, ends, other_ends):
+    if (ours or theirs) and one_ends_too_early(first, second, ends, other_ends):
         return "open"
-    shift, p = rank_test(first, second)
-    if p < limit:
-        return "holds" if shift > 0 else "does not hold"
-    if all_before(first, second, other_ends):
-        return "holds"
-    return "does not hold" if all_before(second, first, ends) else "open"
+    return ordered([rank_test(first, second)], limit)
+
+
+def which_test(first: Updates, second: Updates) -> str:
+    """The test that compares the updates of two models, and its p value; empty if no run reached the level."""
+    ours, theirs = ([float(updates) for updates in runs if updates is not None] for runs in (first, second))
+    if not ours and not theirs:
+        return ""
+    if len(ours) == len(first) > 1 and len(theirs) == len(second) > 1:
+        p = difference(Sample.of(theirs), Sample.of(ours)).p
+        return "" if p is None else f"Welch's test: p {p_value(p)}"
+    return f"rank test: p {p_value(rank_test(first, second)[1])}"
 
 
 def one_ends_too_early(first: Updates, second: Updates, ends: Ends, other_ends: Ends) -> bool:
@@ -198,29 +204,22 @@ def one_ends_too_early(first: Updates, second: Updates, ends: Ends, other_ends: 
 
 
 def rank_test(first: Updates, second: Updates) -> tuple[float, float]:
-    """Mann-Whitney test of two models, where never comes after all numbers: exact, over all ways to assign the runs.
+    """Mann-Whitney test of two models, where never comes after all numbers; exact, also with equal numbers.
 
     Returns:
-        How many more pairs of runs the first wins than it loses, and the two-sided p value.
+        How much earlier the first is, in ranks, and the two-sided p value.
     """
     values = [math.inf if updates is None else updates for updates in (*first, *second)]
-    count = len(first)
-
-    def won(chosen: Sequence[int]) -> int:
-        others = [value for number, value in enumerate(values) if number not in chosen]
-        return sum((values[number] < other) - (values[number] > other) for number in chosen for other in others)
-
-    found = won(range(count))
-    every = [abs(won(chosen)) >= abs(found) for chosen in combinations(range(len(values)), count)]
-    return found, statistics.fmean(every)
-
-
-def all_before(first: Updates, second: Updates, ends: Ends) -> bool:
-    """Whether every run of the first reached the level before any of the second, which trained at least as long."""
-    if any(updates is None for updates in first):
-        return False
-    last = max(updates or 0 for updates in first)
-    return all((end if updates is None else updates - 1) >= last for updates, end in zip(second, ends, strict=True))
+    ranks = [2 * sum(other < value for other in values) + values.count(value) + 1 for value in values]  # twice the rank
+    ways: list[Counter[int]] = [Counter({0: 1}), *(Counter() for _ in first)]
+    """How many ways there are to choose so many runs with this sum of ranks."""
+    for rank in ranks:
+        for count in range(len(first), 0, -1):
+            for total, number in ways[count - 1].items():
+                ways[count][total + rank] += number
+    mean, found = len(first) * (len(values) + 1), sum(ranks[: len(first)])
+    extreme = sum(number for total, number in ways[-1].items() if abs(total - mean) >= abs(found - mean))
+    return (mean - found) / 2, extreme / math.comb(len(values), len(first))
 
 
 def learn(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
@@ -318,7 +317,7 @@ def numbers_at(data: Any, path: str) -> list[float]:
     """The numbers at a dotted path of names and list indices; a star matches all entries, `[key=value]` some."""
     found = [data]
     try:
-        for name in path.split("."):
+        for name in re.split(r"\.(?![^\[]*\])", path):
             if name.startswith("["):
                 key, _, wanted = name.strip("[]").partition("=")
                 found = [one for value in found for one in value if str(one[key]) == wanted]
