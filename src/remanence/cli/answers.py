@@ -61,8 +61,7 @@ def exit_on_launch_error() -> Iterator[None]:
     except ValueError as error:
         if not str(error).startswith("expected "):
             raise
-        print_error(error)
-        raise typer.Exit(2) from None
+        refuse(error)
 
 
 def refuse(error: ValueError, ranks: Ranks | None = None) -> NoReturn:

@@ -158,7 +158,7 @@ def spread(
 
     start = sweeps.launcher_named("local")
     with exit_on_bad_input():
-        places = places_for("local", ",".join(devices), 1)
+        places = places_for("local", devices, 1)
         grid = one_point(id, preset, models, seeds, sets)
         sweep = sweeps.Sweep.over_devices(out, grid, places.devices, together)
         start.expect(places)

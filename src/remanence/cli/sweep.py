@@ -115,7 +115,7 @@ def command(
             return
         ranges = ranges_of(search, range_, launcher)
         start = sweeps.launcher_named(launcher)
-        places = places_for(launcher, devices, workers, option or [])
+        places = places_for(launcher, split([devices] if devices else None), workers, option or [])
         grid = grid_of(what or [], preset, models, seeds, set_)
         one = 1 if places.devices == ["cpu"] else None
         if together is None and (out / SWEEP).is_file():  # started elsewhere, perhaps on another kind of device

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..report.difference import Difference, Sample, difference
 from ..report.section import Verdict
@@ -21,6 +21,7 @@ ERROR = 0.05
 """Significance level of a claim (false positive rate), split over the comparisons that the claim needs."""
 FEWEST = 3
 """Minimum number of runs per model to conclude agreement, or for a rank test."""
+RANKS = "rank test"
 
 
 @dataclass(frozen=True)
@@ -124,16 +125,16 @@ def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     """
     first, others = part["fewest"], part["of"]
     converged = part.get("until") == "converged"
-    found = {name: [updates_until(run, converged) for run in evidence.found[name]] for name in (first, *others)}
-    words = "; ".join(f"{name} {reached(updates)}" for name, updates in found.items())
+    found = {name: [Reached.of(run, converged) for run in evidence.found[name]] for name in (first, *others)}
+    words = "; ".join(f"{name} {reached([run.updates for run in runs])}" for name, runs in found.items())
     goal = "the stopping rule of the authors" if converged else f"a validation {level_of(evidence)}"
     because = f"Updates to {goal}: {words}."
-    tests = [f"{name}, {words}" for name in others if (words := which_test(found[first], found[name]))]
+    compared = {name: earlier(found[first], found[name]) for name in others}
+    tests = [f"{name}, {one.test}: p {p_value(one.p)}" for name, one in compared.items() if one and one.p is not None]
     if tests:
         because += f" {first} against {'; '.join(tests)}."
     limit = ERROR / len(others)
-    ends = {name: [math.inf if run.status in FAILED else run.updates for run in evidence.found[name]] for name in found}
-    verdicts = [faster(found[first], found[name], ends[first], ends[name], limit) for name in others]
+    verdicts = [faster(one, found[first], found[name], limit) for name, one in compared.items()]
     ahead = [] if converged else [name for name in others if ahead_without_reaching(name, first, evidence, limit)]
     if ahead:
         means = ", ".join(
@@ -158,52 +159,59 @@ def ahead_without_reaching(name: str, first: str, evidence: Evidence, limit: flo
     return ordered([(sign * one.value, one.p)], limit) == "holds"
 
 
-def updates_until(run: Outcome, converged: bool) -> int | None:
-    """Updates of a run until it converged by its stopping rule, or reached the level; None if it never did."""
-    if converged:
-        return run.updates if run.status == "converged" else None
-    return run.updates_to_reach
+class Reached(NamedTuple):
+    """When a run reached a level."""
+
+    updates: int | None
+    """None for never."""
+    trained: float
+    """Updates for which it was trained; infinite if it has failed, as more would not help it."""
+
+    @classmethod
+    def of(cls, run: Outcome, converged: bool) -> Reached:
+        """When a run converged by its stopping rule, or reached the level of the experiment."""
+        trained = math.inf if run.status in FAILED else run.updates
+        if converged:
+            return cls(run.updates if run.status == "converged" else None, trained)
+        return cls(run.updates_to_reach, trained)
 
 
-Updates = Sequence[int | None]
-"""Updates to reach a level, for every run of a model; None for never."""
-Ends = Sequence[float]
-"""Updates for which runs were trained; infinite for those that have failed, as more would not help them."""
+class Earlier(NamedTuple):
+    """How much earlier one model reaches a level than another."""
+
+    test: str
+    value: float
+    """Positive if it is earlier; in updates, or in ranks if some runs never reach the level."""
+    p: float | None
 
 
-def faster(first: Updates, second: Updates, ends: Ends, other_ends: Ends, limit: float) -> Verdict:
-    """Whether one model reaches the level before another."""
-    ours, theirs = ([float(updates) for updates in runs if updates is not None] for runs in (first, second))
+def earlier(first: Sequence[Reached], second: Sequence[Reached]) -> Earlier | None:
+    """Test whether one model reaches a level before another; None if no run of either reaches it."""
+    ours, theirs = ([float(run.updates) for run in runs if run.updates is not None] for runs in (first, second))
+    if not ours and not theirs:
+        return None
     if len(ours) == len(first) > 1 and len(theirs) == len(second) > 1:
         one = difference(Sample.of(theirs), Sample.of(ours))
-        return ordered([(one.value, one.p)], limit)
+        return Earlier("Welch's test", one.value, one.p)
     # A run that never reaches the level has no number, only a rank.
-    if min(len(first), len(second)) < FEWEST:
+    return Earlier(RANKS, *rank_test([run.updates for run in first], [run.updates for run in second]))
+
+
+def faster(one: Earlier | None, first: Sequence[Reached], second: Sequence[Reached], limit: float) -> Verdict:
+    """Whether one model reaches the level before another, from how much `earlier` it does."""
+    few = min(len(first), len(second)) < FEWEST
+    if one is None or (one.test == RANKS and (few or one_ends_too_early([*first, *second]))):
         return "open"
-    if (ours or theirs) and one_ends_too_early(first, second, ends, other_ends):
-        return "open"
-    return ordered([rank_test(first, second)], limit)
+    return ordered([(one.value, one.p)], limit)
 
 
-def which_test(first: Updates, second: Updates) -> str:
-    """The test that compares the updates of two models, and its p value; empty if no run reached the level."""
-    ours, theirs = ([float(updates) for updates in runs if updates is not None] for runs in (first, second))
-    if not ours and not theirs:
-        return ""
-    if len(ours) == len(first) > 1 and len(theirs) == len(second) > 1:
-        p = difference(Sample.of(theirs), Sample.of(ours)).p
-        return "" if p is None else f"Welch's test: p {p_value(p)}"
-    return f"rank test: p {p_value(rank_test(first, second)[1])}"
-
-
-def one_ends_too_early(first: Updates, second: Updates, ends: Ends, other_ends: Ends) -> bool:
+def one_ends_too_early(runs: Sequence[Reached]) -> bool:
     """Whether a run that never reached the level was not trained for as long as the slowest one that did."""
-    slowest = max(updates for updates in (*first, *second) if updates is not None)
-    every = zip((*first, *second), (*ends, *other_ends), strict=True)
-    return any(updates is None and end < slowest for updates, end in every)
+    slowest = max(run.updates for run in runs if run.updates is not None)
+    return any(run.updates is None and run.trained < slowest for run in runs)
 
 
-def rank_test(first: Updates, second: Updates) -> tuple[float, float]:
+def rank_test(first: Sequence[int | None], second: Sequence[int | None]) -> tuple[float, float]:
     """Mann-Whitney test of two models, where never comes after all numbers; exact, also with equal numbers.
 
     Returns:

@@ -76,11 +76,17 @@ def values_of(sets: Iterable[str]) -> dict[str, list[Any]]:
     """Parse the values to try for every path, from words such as train.lr=1e-3,3e-4."""
     values: dict[str, list[Any]] = {}
     for word in sets:
-        path, equals, rest = word.partition("=")
-        if not equals or not path.strip():
-            raise ValueError(f"expected --set PATH=VALUE,.., such as train.lr=1e-3,3e-4, got {word!r}")
-        values.setdefault(path.strip(), []).extend(split_values(rest))
+        path, rest = setting(word, "--set PATH=VALUE,.., such as train.lr=1e-3,3e-4")
+        values.setdefault(path, []).extend(split_values(rest))
     return values
+
+
+def setting(word: str, form: str) -> tuple[str, str]:
+    """The path and the rest of a word of the command line such as PATH=VALUE; `form` is what was expected."""
+    path, equals, rest = word.partition("=")
+    if not equals or not path.strip():
+        raise ValueError(f"expected {form}, got {word!r}")
+    return path.strip(), rest
 
 
 def split_values(words: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -23,16 +23,15 @@ class Places:
     """Further options of a launcher: an address, a partition."""
 
 
-def places_for(launcher: str, devices: str | None, workers: int | None, options: Iterable[str] = ()) -> Places:
+def places_for(launcher: str, names: Sequence[str], workers: int | None, options: Iterable[str] = ()) -> Places:
     """The devices, workers and launcher options that units run with, from the words of a command line.
 
     Args:
         launcher: Name of the launcher.
-        devices: Names of devices, separated by commas; by default every GPU of this machine, else the CPU.
+        names: Names of devices; if empty, every GPU of this machine, else the CPU.
         workers: Units at a time on each device; by default one, or on the CPU one per core.
         options: Options of the launcher, each as NAME=VALUE.
     """
-    names = [name.strip() for name in (devices or "").split(",") if name.strip()]
     if launcher == "local":
         if not names or names == ["cuda"]:
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -41,7 +40,7 @@ def places_for(launcher: str, devices: str | None, workers: int | None, options:
             names = [f"cuda:{number}" for number in range(count)] or ["cpu"]
         names = [str(device_named(name)) for name in names]
     elif names and names not in (["cpu"], ["cuda"]):
-        raise ValueError(f"expected --devices cpu or cuda with --launcher {launcher}, got {devices!r}")
+        raise ValueError(f"expected --devices cpu or cuda with --launcher {launcher}, got {','.join(names)!r}")
     known = {}
     for word in options:
         name, equals, value = word.partition("=")
@@ -50,7 +49,7 @@ def places_for(launcher: str, devices: str | None, workers: int | None, options:
         known[name.strip()] = value.strip()
     names = names or ["cpu"]
     usual = (os.cpu_count() or 1) if names == ["cpu"] else 1
-    return Places(names, workers or usual, known)
+    return Places(list(names), workers or usual, known)
 
 
 Look = Callable[[], None]

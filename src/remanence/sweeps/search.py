@@ -30,7 +30,7 @@ from ..training.progress import Silent
 from ..training.schedule import lower_is_better
 from . import lease
 from .folder import Sweep
-from .grid import Unit
+from .grid import Unit, setting
 from .work import sentence
 
 KINDS = ("", "log", "int")
@@ -88,10 +88,8 @@ def ranges_of(search: str | None, words: list[str] | None, launcher: str) -> dic
         raise ValueError("expected ranges to search, such as --range train.lr=1e-4:1e-2:log, got none")
     found = {}
     for word in words:
-        path, equals, rest = word.partition("=")
-        if not equals or not path.strip():
-            raise ValueError(f"expected --range PATH=LOW:HIGH, such as train.lr=1e-4:1e-2:log, got {word!r}")
-        found[path.strip()] = Range.parse(rest)
+        path, rest = setting(word, "--range PATH=LOW:HIGH, such as train.lr=1e-4:1e-2:log")
+        found[path] = Range.parse(rest)
     return found
 
 

@@ -62,6 +62,7 @@ def train(
     """
     if at_once is not None and at_once < 1:
         raise ValueError(f"expected at_once to be at least 1, got {at_once}")
+    most = at_once or len(runs)
     place = device_named(device)
     wait_for(place)
     progress = progress or Silent()
@@ -82,7 +83,7 @@ def train(
             left = [runs[number] for number in unfinished]
             folders = [directories[number] for number in unfinished]
             stacked = stacks(left)
-            turns = min(len(stacked), at_once or len(stacked))
+            turns = min(len(stacked), most)
             ranks.told(lambda: _start(left, folders, machine.describe(place, ranks, turns), progress.say))
             stack.enter_context(interruption.listening())
             for logger in loggers:
@@ -108,8 +109,8 @@ def train(
                 with machine.threads(count):
                     alike = [numbers for numbers, own in zip(stacked, counts, strict=True) if own == count]
                     starts = [one for numbers in alike for one in starts_of(numbers)]
-                    interruption.loops = min(len(starts), at_once or len(starts))
-                    take_turns(starts, place, at_once)
+                    interruption.loops = min(len(starts), most)
+                    take_turns(starts, place, most)
     if interruption.signalled():  # too late to stop anything here, but the caller may have more to do
         raise interruption.stop("after all of these runs had ended")
     return ranks.told(lambda: [_result(directory) for directory in directories])
