@@ -45,6 +45,8 @@ class Goal(NamedTuple):
     """The ratio of a timing, of replicas or of the training loop."""
     small: bool = False
     """Whether smaller is better: the time of eight over that of one."""
+    files: tuple[str, ...] = ("h200-tf32",)
+    """Runs of the benchmark in TF32; of several, the median counts."""
 
     def bound(self, value: float) -> str:
         """A bound as text."""
@@ -70,8 +72,10 @@ class LayerGoal(NamedTuple):
     """Runs of the benchmark; of several, the median of each layer counts."""
 
 
+SHORT_STEPS = ("h200-tf32", *(f"h200-copy-200-{run}" for run in (1, 2, 3)))
+"""Runs with the shape whose time depends on the host."""
 GOALS = (
-    Goal("training, 128 units, copy-200", 0.8, 1.2, "copy-200", "training_ratio"),
+    Goal("training, 128 units, copy-200", 0.8, 1.2, "copy-200", "training_ratio", files=SHORT_STEPS),
     Goal("training, 128 units, copy-1000", 0.8, 1.2, "copy-1000", "training_ratio"),
     Goal("training, 128 units, adding-5000", 0.8, 1.2, "adding-5000", "training_ratio"),
     Goal("training, 256 units", 2.5, 4, "pixel-256", "training_ratio"),
@@ -85,8 +89,8 @@ GOALS = (
     Goal("memory, 512 units", 1, 1, "pixel-512", "memory_ratio"),
     Goal("memory, 716 units", 1, 1, "char-ptb", "memory_ratio"),
     Goal("memory, 1150 units", 1, 1, "word-ptb", "memory_ratio"),
-    Goal("eight layers in one launch over one", 2, 1.3, "", "ratio", small=True),
-    Goal("the same, replayed from a CUDA graph", 2, 1.3, "", "replayed_ratio", small=True),
+    Goal("eight layers in one launch over one", 2, 1.3, "", "ratio", small=True, files=SHORT_STEPS),
+    Goal("the same, replayed from a CUDA graph", 2, 1.3, "", "replayed_ratio", small=True, files=SHORT_STEPS),
 )
 TASKS = ("copy-200", "digits", "frequency")
 LOOPS = (
@@ -95,8 +99,6 @@ LOOPS = (
 )
 LSTMS = ("sigmoid", "fast", "softsign", "refine", "ur", "power_law")
 FIVE_BLOCKS, PROJECTED = ("refine", "ur"), ("proj-fast", "proj-power_law")
-SHORT_STEPS = ("h200-tf32", *(f"h200-copy-200-{run}" for run in (1, 2, 3)))
-"""Runs with the shape whose time depends on the host."""
 LAYER_GOALS = (
     LayerGoal("refine and ur, 128 units", FIVE_BLOCKS, ("copy-1000", "adding-5000"), 1.5),
     LayerGoal("refine and ur, 256 and 512 units", FIVE_BLOCKS, ("pixel-256", "pixel-512"), 5),
@@ -186,9 +188,9 @@ def cpu() -> Table:
 
 def goals() -> Table:
     """Goals and measured values."""
-    reports = [bench.load(BENCH / f"h200-{precision}.json") for precision in PRECISIONS]
     training = bench.load(BENCH / "h200-training.json")
-    found = [(goal, [measured(goal, report) for report in reports]) for goal in GOALS]
+    others = [(f"h200-{precision}",) for precision in PRECISIONS if precision != "tf32"]
+    found = [(goal, [typical(goal, files) for files in (goal.files, *others)]) for goal in GOALS]
     found += [(goal, [looped(goal, training), NOTHING, NOTHING]) for goal in LOOPS]
     rows = [
         (goal.what, goal.bound(goal.least), goal.bound(goal.aim), *(shown(both, goal.reached) for both in each))
@@ -224,6 +226,12 @@ def every_layer(report: BenchReport, quoted: bool = False) -> Table:
     layers = dict.fromkeys(row.layer for row in chosen)
     rows = [(layer, *(found.get((layer, shape), "-") for shape in shapes)) for layer in layers]
     return Table("", ("training / inference", *(f"{shape.name}: {shape.sizes}" for shape in shapes)), rows, words=1)
+
+
+def typical(goal: Goal, files: tuple[str, ...]) -> list[float | None]:
+    """The median over some runs of a ratio of both gates; None if one of them did not measure it."""
+    runs = zip(*(measured(goal, bench.load(BENCH / f"{file}.json")) for file in files), strict=True)
+    return [None if None in values else median(value for value in values if value is not None) for values in runs]
 
 
 def measured(goal: Goal, report: BenchReport) -> list[float | None]:

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
 
 import remanence as rm
 from remanence.engines import cpp, streaming
@@ -121,12 +122,16 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each requested compiled step ran."""
     found: list[bool] = []
 
-    def watched(*given: Any) -> Any:
-        after = compiled.one_step(*given)
-        found.append(after is not None)
-        return after
+    def watched(run: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any) -> Any:
+            after = run(*given)
+            found.append(after is not None)
+            return after
 
-    monkeypatch.setattr(streaming, "one_step", watched)
+        return step
+
+    monkeypatch.setattr(streaming, "one_step", watched(streaming.one_step))
+    monkeypatch.setattr(streaming.QuickSteps, "step", watched(streaming.QuickSteps.step))
     return found
 
 
@@ -303,22 +308,62 @@ def test_a_step_of_a_layer_has_its_parameters() -> None:
             assert cell.input_size == (3 if index == 0 else 10)
 
 
+CHANGES: dict[str, Callable[[rm.LSTM], object]] = {
+    "in place": lambda layer: layer.get_parameter("weight_ih_l0").mul_(2),
+    "data": lambda layer: set_data(layer, torch.randn(20, 3)),
+    "strides": lambda layer: set_data(layer, layer.get_parameter("weight_ih_l0").data.as_strided((20, 3), (1, 20))),
+    "load_state_dict": lambda layer: layer.load_state_dict(rm.LSTM(3, 5, gate="fast").state_dict()),
+    "a conversion": lambda layer: layer.double().float().get_parameter("weight_ih_l0").mul_(2),
+}
+
+
+def set_data(layer: rm.LSTM, values: Tensor) -> None:
+    layer.get_parameter("weight_ih_l0").data = values
+
+
 @compiles
-@pytest.mark.parametrize("change", ["in place", "data", "load_state_dict"])
-def test_changed_weights_are_seen_at_once(change: str) -> None:
+@pytest.mark.parametrize("change", CHANGES)
+def test_changed_weights_of_the_layer_are_seen_at_once(change: str, calls: list[bool]) -> None:
     layer = rm.LSTM(3, 5, gate="fast")
     cell, x = rm.LSTMCell.of(layer), torch.randn(2, 3)
     with torch.no_grad():
         before = cell(x)
-        if change == "in place":
-            layer.get_parameter("weight_ih_l0").mul_(2)
-        elif change == "data":
-            layer.get_parameter("weight_ih_l0").data = torch.randn(20, 3)
-        else:
-            layer.load_state_dict(rm.LSTM(3, 5, gate="fast").state_dict())
+        CHANGES[change](layer)
         after = cell(x)
+        assert calls.count(True) == (1 if change == "strides" else 2)
         assert not torch.allclose(before[0], after[0])
         assert_near(after[0], layer(x.unsqueeze(0))[0][0])
+
+
+@compiles
+def test_changed_parameters_of_the_step_are_seen_at_once() -> None:
+    cell, x, state = rm.LSTMCell(3, 5, gate="power_law"), torch.randn(2, 3), None
+    truth = copy.deepcopy(cell)
+    truth.engine = "loop"
+    changes: list[Callable[[rm.LSTMCell], object]] = [
+        lambda cell: setattr(cell, "weight_hh", nn.Parameter(torch.full((15, 5), 0.3))),
+        lambda cell: parametrizations.weight_norm(cell, "weight_ih", dim=0),
+        lambda cell: cell.parametrizations.weight_ih.original0.mul_(2),
+        lambda cell: parametrize.remove_parametrizations(cell, "weight_ih"),
+        lambda cell: setattr(cell, "weight_ih", nn.Parameter(torch.full((15, 3), 0.1))),
+    ]
+    with torch.no_grad():
+        for change in changes:
+            for module in (cell, truth):
+                change(module)
+            for _ in range(2):
+                expected, state = truth(x, state), cell(x, state)
+                assert_near(state, expected)
+
+
+@compiles
+def test_weights_of_another_size_are_refused() -> None:
+    cell, x = rm.LSTMCell(3, 5), torch.randn(2, 3)
+    with torch.no_grad():
+        cell(x)
+        cell.weight_ih.data = cell.weight_ih.data[:15]  # in the same memory
+        with pytest.raises((ValueError, RuntimeError)):
+            cell(x)
 
 
 def test_learning_through_a_step_changes_the_layer() -> None:

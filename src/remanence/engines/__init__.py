@@ -7,7 +7,7 @@ from .choice import choose, fitted_to, run_stacked
 from .explain import Explanation, explain
 from .kernels.contract import derivation
 from .side_by_side import stacked
-from .streaming import STEPPING, equation, quick_step, step
+from .streaming import STEPPING, QuickSteps, equation, quick_step, step
 from .table import KNOWN, check_name, runs_side_by_side
 from .traced import ready, run
 
@@ -18,6 +18,7 @@ __all__ = [
     "EngineResult",
     "EngineTask",
     "Explanation",
+    "QuickSteps",
     "Zeros",
     "check",
     "check_name",

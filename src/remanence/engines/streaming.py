@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
 
 from ..cells import Cell, GRUCell, Weights, wide
 from . import torch as torchs
 from .base import EngineTask
-from .kernels.one_step import Maker, one_step, register
+from .kernels.one_step import Bound, Maker, bind, is_few, one_step, register
 from .loop import no_autocast
 from .transforms import plain
 
@@ -32,6 +34,44 @@ def quick_step(
         copied: Whether to append a copy of the hidden state in its own memory.
     """
     return one_step(cell, weights, inputs, state, dt, copied) if plain(inputs.device.type) else None
+
+
+class QuickSteps:
+    """Compiled single steps of a module, which checks its weights once and not at every step. Copies start anew."""
+
+    __slots__ = ("_bound", "_cell")
+
+    def __init__(self) -> None:
+        self._bound: Bound | None = None
+        self._cell: Cell | None = None
+
+    def step(
+        self,
+        cell: Cell,
+        parameters: Mapping[str, Tensor | None],
+        weights: Callable[[], Weights],
+        inputs: Tensor,
+        state: State | None,
+    ) -> State | None:
+        """The state after one unit step, as by `quick_step`.
+
+        Args:
+            cell: Cell to run.
+            parameters: Parameters of the module by name. While they are those of the previous step, so are the weights.
+            weights: Finds the weights by name.
+            inputs: `(B, I)` or `(I,)`.
+            state: State before the step; None for zeros.
+        """
+        if not plain(inputs.device.type):
+            return None
+        bound = self._bound
+        if bound is None or self._cell is not cell or not bound.reads(parameters):
+            self._bound = bound = bind(cell, weights(), inputs.get_device()) if is_few(inputs) else None
+            self._cell = cell
+        return None if bound is None else bound.run(inputs, state, None)
+
+    def __reduce__(self) -> tuple[type[QuickSteps], tuple[()]]:
+        return QuickSteps, ()
 
 
 def _on_cpus() -> Maker:

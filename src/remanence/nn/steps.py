@@ -54,6 +54,7 @@ class RecurrentCell(Weighted):
         self.engine = "loop" if layer.engine == "loop" else "auto"
         self.weight_drop = 0.0
         self._names, self._place = layer._names, Alone(*place)
+        self._quick = engines.QuickSteps()
         for name in self._names:
             self.register_parameter(name, layer.get_parameter(name + place.suffix))
         for name, buffer in layer.named_buffers():
@@ -106,13 +107,15 @@ class RecurrentCell(Weighted):
         state = None
         if dt is None and self.engine != "loop" and not torch.is_grad_enabled():
             given = (hx,) if isinstance(hx, Tensor) else hx
-            known = given is None or (isinstance(given, tuple) and all(isinstance(part, Tensor) for part in given))
-            own = getattr(self, self._names[0] + self._place.suffix).dtype
-            if known and type(input) is Tensor and 0 < input.dim() < 3 and input.dtype == own:
-                state = engines.quick_step(self.cell, self._weights(self._place, input.dtype), input, given, None)
+            if type(input) is Tensor and 0 < input.dim() < 3 and (given is None or isinstance(given, tuple)):
+                state = self._quick.step(self.cell, self._parameters, self._weights_now, input, given)
         if state is None:
             state = self._step(input, hx, dt)
         return state[0] if len(state) == 1 else state
+
+    def _weights_now(self) -> dict[str, Tensor]:
+        """The effective weights as they are stored."""
+        return self._weights(self._place, self._weight(self._names[0]).dtype)
 
     def _step(self, input: Tensor, hx: State | None, dt: Any) -> tuple[Tensor, ...]:
         """The general path, which checks all arguments."""

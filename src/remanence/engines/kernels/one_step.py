@@ -6,7 +6,7 @@ A step of one sequence takes no longer than the Python code around it: every cal
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
 from typing import NamedTuple
@@ -89,6 +89,133 @@ def register(type: str, load: Callable[[], Maker]) -> None:
     _makers[type] = load
 
 
+class Bound:
+    """A compiled step and the weights it reads, checked once for all steps until they change.
+
+    Args:
+        step: The compiled step.
+        weights: Weights by name.
+        device: Index of the GPU; -1 for the CPU.
+    """
+
+    __slots__ = ("device", "features", "fixed", "matrix", "own", "read", "step", "units", "width")
+
+    def __init__(self, step: Compiled, weights: Weights, device: int, fixed: list[int], own: list[int]) -> None:
+        (height, self.width), self.features = weights["weight_hh"].shape, weights["weight_ih"].shape[1]
+        self.step, self.device, self.units, self.matrix = step, device, height // step.blocks, weights.get("weight_hr")
+        self.fixed, self.own = fixed, own
+        self.read = [(name, each, each.data_ptr(), each.numel()) for name, each in weights.items()]
+
+    def reads(self, weights: Mapping[str, Tensor | None]) -> bool:
+        """Whether these weights by name are the checked ones: the same objects, with the same memory and layout.
+
+        Values may have changed, since a step reads them in place.
+        """
+        for name, weight, address, count in self.read:
+            if (
+                weights.get(name) is not weight
+                or weight.data_ptr() != address
+                or weight.numel() != count
+                or weight.dtype is not torch.float32
+                or not weight.is_contiguous()
+            ):
+                return False
+        return True
+
+    def run(self, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False) -> State | None:
+        """The state after a step, see `one_step`."""
+        step, features, width, units = self.step, self.features, self.width, self.units
+        given = [inputs] if state is None else [inputs, *state]
+        if dt is not None:
+            given.append(dt)
+        addresses = addresses_of(given, self.device)
+        if addresses is None:
+            return None
+        shape, rows = inputs.shape, inputs.numel() // max(1, features)
+        if not 0 < rows <= FEW or shape[-1] != features or (dt is not None and dt.numel() != rows):
+            return None
+        new = (*shape[:-1], units)
+        if state is not None:
+            if len(state) != step.parts or state[0].shape != (new if width == units else (*shape[:-1], width)):
+                return None
+            for part in state[1:]:
+                if part.shape != new:
+                    return None
+        elapsed = 0 if dt is None else addresses.pop()
+        before = addresses[1:] or [0] * step.parts
+        like = inputs.new_empty(new) if state is None or (width != units and step.parts == 1) else state[-1]
+        after = [torch.empty_like(like) for _ in range(step.parts + copied)]
+        addresses = [addresses[0], *self.fixed, elapsed, *self.own, *before, *[part.data_ptr() for part in after]]
+        if not copied:
+            addresses.append(0)
+        step.start(StepSizes(rows, features, units, width), addresses)
+        if self.matrix is not None:
+            after[0] = linear(after[0], self.matrix)
+            if copied:
+                after[-1] = after[0].clone()
+        return tuple(after)
+
+
+def addresses_of(tensors: Iterable[Tensor], device: int) -> list[int] | None:
+    """Addresses of tensors that compiled code can read; None if it cannot read one of them."""
+    found = []
+    for tensor in tensors:
+        if (
+            type(tensor) in PLAIN
+            and tensor.layout is torch.strided
+            and tensor.dtype is torch.float32
+            and tensor.get_device() == device
+            and tensor.is_contiguous()
+            and not tensor.is_neg()
+        ):
+            found.append(tensor.data_ptr())
+            if not found[-1]:  # a tensor without storage
+                return None
+        else:
+            return None
+    return found
+
+
+def bind(cell: Cell, weights: Weights, device: int, has_dt: bool = False) -> Bound | None:
+    """A compiled step with these weights, or None if compiled code does not support them.
+
+    Args:
+        cell: Cell to run.
+        weights: Weights by name.
+        device: Index of the GPU; -1 for the CPU.
+        has_dt: Whether steps have a dt.
+    """
+    weight_ih, weight_hh, matrix = weights["weight_ih"], weights["weight_hh"], weights.get("weight_hr")
+    if weight_hh.dtype is not torch.float32 or not (weight_hh.is_cpu or weight_hh.is_cuda):
+        return None
+    step = (cell.__dict__.get("_one_step") or _steps_of(cell))[device, has_dt]
+    if step is None:
+        return None
+    (height, width), own = weight_hh.shape, [weights[each] for each in step.own]
+    units = height // step.blocks
+    if height != units * step.blocks or weight_ih.shape[0] != height:
+        return None
+    if (width != units) if matrix is None else (step.twice or matrix.shape != (width, units)):
+        return None
+    both = weights.get("bias_ih"), weights.get("bias_hh")
+    for vectors, size in ((both, height), (own, units)):  # compiled code reads this many elements without checking
+        for vector in vectors:
+            if vector is not None and vector.numel() != size:
+                return None
+    found = addresses_of((each for each in (weight_ih, weight_hh, *both, *own) if each is not None), device)
+    if found is None:
+        return None
+    addresses = iter(found)
+    fixed = [0 if each is None else next(addresses) for each in (weight_ih, weight_hh, *both)]
+    return Bound(step, weights, device, fixed, list(addresses))
+
+
+def is_few(inputs: Tensor) -> bool:
+    """Whether these may be inputs of a compiled step: nothing is compiled for others."""
+    few = 0 < inputs.numel() <= FEW * inputs.shape[-1]
+    return few and (inputs.is_cpu or inputs.is_cuda) and inputs.dtype is torch.float32
+
+
 def one_step(
     cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False
 ) -> State | None:
@@ -102,67 +229,10 @@ def one_step(
         dt: `(...)`, or None for unit steps.
         copied: Whether to append a copy of the hidden state.
     """
-    weight_ih, weight_hh = weights["weight_ih"], weights["weight_hh"]
-    (height, width), shape, features = weight_hh.shape, inputs.shape, weight_ih.shape[1]
-    rows, device = inputs.numel() // max(1, features), inputs.get_device()  # -1 on the CPU
-    if not (inputs.is_cpu or inputs.is_cuda) or inputs.dtype is not torch.float32 or inputs.layout is not torch.strided:
+    if not is_few(inputs):
         return None
-    if not 0 < rows <= FEW or shape[-1] != features or weight_ih.shape[0] != height:
-        return None
-    step = (cell.__dict__.get("_one_step") or _steps_of(cell))[device, dt is not None]
-    if step is None:
-        return None
-    units, matrix = height // step.blocks, weights.get("weight_hr")
-    if height != units * step.blocks:
-        return None
-    if (width != units) if matrix is None else (step.twice or matrix.shape != (width, units)):
-        return None
-    bias_ih, bias_hh, own = weights.get("bias_ih"), weights.get("bias_hh"), [weights[each] for each in step.own]
-    for vectors, size in (
-        ((bias_ih, bias_hh), height),
-        (own, units),
-        ((dt,), rows),
-    ):  # compiled code reads this many elements without checking
-        for vector in vectors:
-            if vector is not None and vector.numel() != size:
-                return None
-    given = [inputs, weight_ih, weight_hh, bias_ih, bias_hh, dt, *own]
-    if state is None:
-        given += [None] * step.parts
-    else:
-        if len(state) != step.parts or state[0].shape != (*shape[:-1], width):
-            return None
-        for part in state[1:]:
-            if part.shape != (*shape[:-1], units):
-                return None
-        given += state
-    addresses = []
-    for tensor in given:
-        if tensor is None:
-            addresses.append(0)
-        elif (
-            type(tensor) in PLAIN
-            and tensor.dtype is torch.float32
-            and tensor.get_device() == device
-            and tensor.is_contiguous()
-            and not tensor.is_neg()
-        ):
-            addresses.append(tensor.data_ptr())
-            if not addresses[-1]:  # a tensor without storage
-                return None
-        else:
-            return None
-    new = (*shape[:-1], units)
-    after = [inputs.new_empty(new) for _ in range(step.parts + copied)]
-    addresses += [part.data_ptr() for part in after]
-    if not copied:
-        addresses.append(0)
-    step.start(StepSizes(rows, features, units, width), addresses)
-    if matrix is not None:
-        after[0] = linear(after[0], matrix)
-        if copied:
-            after[-1] = after[0].clone()
-    return tuple(after)
+    bound = bind(cell, weights, inputs.get_device(), dt is not None)  # the CPU has -1
+    return None if bound is None else bound.run(inputs, state, dt, copied)
 
 
 class _Steps(dict[tuple[int, bool], Compiled | None]):
