@@ -25,6 +25,7 @@ NEEDS = {
     "mts/word-ablation": ("ptb", "wikitext-2"),
     "mts/shape-sweep": ("ptb",),
     "mts/layer-choice": ("ptb",),
+    "own/attractors": ("ptb",),
 }
 
 
