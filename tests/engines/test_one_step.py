@@ -18,6 +18,7 @@ from remanence.cells import GatedCell, GRUCell, JANETCell, LSTMCell
 from remanence.engines import loop, streaming
 from remanence.engines.cuda import device as chips
 from remanence.engines.cuda import one_step as on_gpus
+from remanence.engines.kernels import bound
 from remanence.engines.kernels import one_step as steps
 from remanence.engines.kernels.contract import derivation
 from remanence.engines.kernels.run import kind_of
@@ -58,7 +59,7 @@ def by_kernel(cell: GatedCell, has_dt: bool, place: torch.device) -> GatedCell:
     known, kind = derivation(cell), kind_of(cell, False, "tf32", "cuda")
     start = on_gpus.make(kind, known, has_dt, place)
     found, index = copy(cell), -1 if place.type == "cpu" else place.index
-    steps._steps_of(found)[index, has_dt] = steps.Compiled(
+    steps._steps_of(found)[index, has_dt] = bound.Compiled(
         start, kind.blocks, len(cell.widths(1, 1)), known.own, known.twice
     )
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -357,13 +357,64 @@ def test_changed_parameters_of_the_step_are_seen_at_once() -> None:
 
 
 @compiles
-def test_weights_of_another_size_are_refused() -> None:
+@pytest.mark.parametrize("changed", [lambda data: data[:15], lambda data: data.view(5, 12)])  # in the same memory
+def test_weights_of_another_shape_are_refused(changed: Callable[[Tensor], Tensor]) -> None:
     cell, x = rm.LSTMCell(3, 5), torch.randn(2, 3)
     with torch.no_grad():
         cell(x)
-        cell.weight_ih.data = cell.weight_ih.data[:15]  # in the same memory
+        cell.weight_ih.data = changed(cell.weight_ih.data)
         with pytest.raises((ValueError, RuntimeError)):
             cell(x)
+
+
+@compiles
+def test_negated_weights_in_the_same_memory_are_seen() -> None:
+    cell, x = rm.LSTMCell(3, 5), torch.randn(2, 3)
+    with torch.no_grad():
+        cell(x)
+        cell.weight_ih.data = torch._neg_view(cell.weight_ih.data)
+        truth = copy.deepcopy(cell)
+        truth.engine = "loop"
+        assert_near(cell(x), truth(x))
+
+
+@compiles
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_a_sparse_projection_is_used() -> None:
+    cell, x = rm.LSTMCell(3, 5, proj_size=2), torch.randn(2, 3)
+    with torch.no_grad():
+        expected = cell(x)
+        cell.weight_hr = nn.Parameter(cell.weight_hr.detach().to_sparse_csr(), requires_grad=False)
+        for _ in range(2):
+            assert_near(cell(x), expected)
+        cell.weight_hr = nn.Parameter(torch.zeros(2, 5))
+        assert not cell(x)[0].any()
+
+
+@compiles
+def test_weights_that_change_while_they_are_bound_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, x = rm.LSTMCell(3, 5), torch.randn(2, 3)
+    look, earlier = compiled.addresses_of, list[Tensor]()
+
+    def disturbed(tensors: Iterable[Tensor], device: int) -> list[int] | None:
+        found = look(tensors, device)
+        earlier.append(cell.weight_ih.data)
+        cell.weight_ih.data = earlier[-1] * 2
+        return found
+
+    with torch.no_grad():
+        monkeypatch.setattr(compiled, "addresses_of", disturbed)
+        cell(x)  # another thread would change them at any time
+        monkeypatch.undo()
+        truth = copy.deepcopy(cell)
+        truth.engine = "loop"
+        assert_near(cell(x), truth(x))
+
+
+def test_a_state_without_memory_is_refused() -> None:
+    states = torch.empty(2, 2, 5, device="meta")  # the second has an address all the same
+    with torch.no_grad(), pytest.raises((ValueError, RuntimeError)):
+        rm.LSTMCell(3, 5)(torch.randn(2, 3), (torch.zeros(2, 5), states[1]))
 
 
 def test_learning_through_a_step_changes_the_layer() -> None:

@@ -10,7 +10,8 @@ from torch import Tensor
 from ..cells import Cell, GRUCell, Weights, wide
 from . import torch as torchs
 from .base import EngineTask
-from .kernels.one_step import Bound, Maker, bind, is_few, one_step, register
+from .kernels.bound import Bound
+from .kernels.one_step import Maker, bind, is_few, one_step, register
 from .loop import no_autocast
 from .transforms import plain
 
@@ -39,11 +40,10 @@ def quick_step(
 class QuickSteps:
     """Compiled single steps of a module, which checks its weights once and not at every step. Copies start anew."""
 
-    __slots__ = ("_bound", "_cell")
+    __slots__ = ("_bound",)
 
     def __init__(self) -> None:
         self._bound: Bound | None = None
-        self._cell: Cell | None = None
 
     def step(
         self,
@@ -57,7 +57,8 @@ class QuickSteps:
 
         Args:
             cell: Cell to run.
-            parameters: Parameters of the module by name. While they are those of the previous step, so are the weights.
+            parameters: Parameters of the module by name. If they are the weights, and as long as they do not change,
+                `weights` is not called again.
             weights: Finds the weights by name.
             inputs: `(B, I)` or `(I,)`.
             state: State before the step; None for zeros.
@@ -65,9 +66,9 @@ class QuickSteps:
         if not plain(inputs.device.type):
             return None
         bound = self._bound
-        if bound is None or self._cell is not cell or not bound.reads(parameters):
-            self._bound = bound = bind(cell, weights(), inputs.get_device()) if is_few(inputs) else None
-            self._cell = cell
+        if bound is None or bound.cell is not cell or not bound.reads(parameters):
+            bound = bind(cell, weights(), inputs.get_device()) if is_few(inputs) else None
+            self._bound = bound if bound is not None and bound.reads(parameters) else None
         return None if bound is None else bound.run(inputs, state, None)
 
     def __reduce__(self) -> tuple[type[QuickSteps], tuple[()]]:

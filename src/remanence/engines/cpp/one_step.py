@@ -9,9 +9,10 @@ from time import perf_counter
 
 import torch
 
+from ..kernels.bound import Start, StepSizes
 from ..kernels.contract import Derivation, Kind
 from ..kernels.machine_code import cell_sources, joined
-from ..kernels.one_step import Maker, Start, StepSizes, constants_of, count_addresses
+from ..kernels.one_step import Maker, constants_of, count_addresses
 from .compiler import library, step_sources
 from .engine import lacks
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from ..kernels.bound import Start, StepSizes
 from ..kernels.contract import Derivation, Kind
 from ..kernels.machine_code import cell_sources
-from ..kernels.one_step import Maker, Start, StepSizes, constants_of, count_addresses
+from ..kernels.one_step import Maker, constants_of, count_addresses
 from .compiler import machine_code
 from .device import lacks
 from .driver import Kernel, architecture

@@ -1,51 +1,27 @@
-"""One step of a few sequences as a single call of compiled code that reads the weights in place.
-
-A step of one sequence takes no longer than the Python code around it: every call and every tensor counts here.
-"""
+"""One step of a few sequences as a single call of compiled code: compiling, testing and choosing it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from ...cells import Cell, PointwiseCell, Weights
 from .. import loop
 from ..comparison import undisturbed
 from ..samples import Sizes, make_task, widened
-from ..transforms import PLAIN
+from .bound import FEW, FIXED, Bound, Compiled, Read, Start, State, addresses_of
 from .contract import Derivation, Kind, derivation
 from .machine_code import CompilerError
 from .run import kind_of
 
-FEW = 16
-"""Largest batch for which reading the weights once per sequence is faster than setting up a matmul."""
 NEAR = 1e-4
 """Tolerance between a compiled step and the equation in float64: a wrong formula is off by 1e-2 or more."""
-
-State = tuple[Tensor, ...]
-
-
-class StepSizes(NamedTuple):
-    """Sizes of a step."""
-
-    rows: int
-    inputs: int
-    units: int
-    width: int
-    """Width of the hidden state: the number of units, unless it is projected."""
-
-
-Start = Callable[[StepSizes, list[int]], None]
-"""Runs a step of a shape. The addresses are those of inputs `(B, I)`, weight_ih `(G H, I)`, weight_hh `(G H, W)`,
-bias_ih, bias_hh `(G H)`, dt `(B,)`, per-unit weights `(H,)`, the state before, `(B, W)` then `(B, H)`, and the state
-after, `(B, H)` each, with a buffer for a copy of the hidden state at the end: 0 for missing tensors."""
 
 
 def constants_of(kind: Kind, known: Derivation, has_dt: bool) -> dict[str, int | str]:
@@ -57,19 +33,6 @@ def count_addresses(kind: Kind, known: Derivation) -> int:
     """Number of addresses that a step receives, see `Start`."""
     parts = 1 + (not known.twice) + kind.carried
     return 6 + kind.own + 2 * parts + 1
-
-
-class Compiled(NamedTuple):
-    """The compiled step of a cell."""
-
-    start: Start
-    blocks: int
-    parts: int
-    """Number of tensors in the state."""
-    own: tuple[str, ...]
-    """Names of the per-unit weights of the cell or its gate."""
-    twice: bool
-    """Whether the hidden state takes part in the update."""
 
 
 class Maker(NamedTuple):
@@ -89,93 +52,6 @@ def register(type: str, load: Callable[[], Maker]) -> None:
     _makers[type] = load
 
 
-class Bound:
-    """A compiled step and the weights it reads, checked once for all steps until they change.
-
-    Args:
-        step: The compiled step.
-        weights: Weights by name.
-        device: Index of the GPU; -1 for the CPU.
-    """
-
-    __slots__ = ("device", "features", "fixed", "matrix", "own", "read", "step", "units", "width")
-
-    def __init__(self, step: Compiled, weights: Weights, device: int, fixed: list[int], own: list[int]) -> None:
-        (height, self.width), self.features = weights["weight_hh"].shape, weights["weight_ih"].shape[1]
-        self.step, self.device, self.units, self.matrix = step, device, height // step.blocks, weights.get("weight_hr")
-        self.fixed, self.own = fixed, own
-        self.read = [(name, each, each.data_ptr(), each.numel()) for name, each in weights.items()]
-
-    def reads(self, weights: Mapping[str, Tensor | None]) -> bool:
-        """Whether these weights by name are the checked ones: the same objects, with the same memory and layout.
-
-        Values may have changed, since a step reads them in place.
-        """
-        for name, weight, address, count in self.read:
-            if (
-                weights.get(name) is not weight
-                or weight.data_ptr() != address
-                or weight.numel() != count
-                or weight.dtype is not torch.float32
-                or not weight.is_contiguous()
-            ):
-                return False
-        return True
-
-    def run(self, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False) -> State | None:
-        """The state after a step, see `one_step`."""
-        step, features, width, units = self.step, self.features, self.width, self.units
-        given = [inputs] if state is None else [inputs, *state]
-        if dt is not None:
-            given.append(dt)
-        addresses = addresses_of(given, self.device)
-        if addresses is None:
-            return None
-        shape, rows = inputs.shape, inputs.numel() // max(1, features)
-        if not 0 < rows <= FEW or shape[-1] != features or (dt is not None and dt.numel() != rows):
-            return None
-        new = (*shape[:-1], units)
-        if state is not None:
-            if len(state) != step.parts or state[0].shape != (new if width == units else (*shape[:-1], width)):
-                return None
-            for part in state[1:]:
-                if part.shape != new:
-                    return None
-        elapsed = 0 if dt is None else addresses.pop()
-        before = addresses[1:] or [0] * step.parts
-        like = inputs.new_empty(new) if state is None or (width != units and step.parts == 1) else state[-1]
-        after = [torch.empty_like(like) for _ in range(step.parts + copied)]
-        addresses = [addresses[0], *self.fixed, elapsed, *self.own, *before, *[part.data_ptr() for part in after]]
-        if not copied:
-            addresses.append(0)
-        step.start(StepSizes(rows, features, units, width), addresses)
-        if self.matrix is not None:
-            after[0] = linear(after[0], self.matrix)
-            if copied:
-                after[-1] = after[0].clone()
-        return tuple(after)
-
-
-def addresses_of(tensors: Iterable[Tensor], device: int) -> list[int] | None:
-    """Addresses of tensors that compiled code can read; None if it cannot read one of them."""
-    found = []
-    for tensor in tensors:
-        if (
-            type(tensor) in PLAIN
-            and tensor.layout is torch.strided
-            and tensor.dtype is torch.float32
-            and tensor.get_device() == device
-            and tensor.is_contiguous()
-            and not tensor.is_neg()
-        ):
-            found.append(tensor.data_ptr())
-            if not found[-1]:  # a tensor without storage
-                return None
-        else:
-            return None
-    return found
-
-
 def bind(cell: Cell, weights: Weights, device: int, has_dt: bool = False) -> Bound | None:
     """A compiled step with these weights, or None if compiled code does not support them.
 
@@ -185,29 +61,30 @@ def bind(cell: Cell, weights: Weights, device: int, has_dt: bool = False) -> Bou
         device: Index of the GPU; -1 for the CPU.
         has_dt: Whether steps have a dt.
     """
-    weight_ih, weight_hh, matrix = weights["weight_ih"], weights["weight_hh"], weights.get("weight_hr")
-    if weight_hh.dtype is not torch.float32 or not (weight_hh.is_cpu or weight_hh.is_cuda):
+    if weights["weight_hh"].dtype is not torch.float32 or weights["weight_hh"].device.type not in _makers:
         return None
     step = (cell.__dict__.get("_one_step") or _steps_of(cell))[device, has_dt]
     if step is None:
         return None
-    (height, width), own = weight_hh.shape, [weights[each] for each in step.own]
+    # One look at addresses and shapes: another thread may change the weights, and `Bound.reads` has to notice.
+    named = [(name, weights[name]) for name in (*FIXED, *step.own) if name in weights]
+    addresses = addresses_of((weight for _, weight in named), device)
+    if addresses is None:
+        return None
+    read = [Read(*each, address, each[1].shape) for each, address in zip(named, addresses, strict=True)]
+    shapes, matrix = {each.name: each.shape for each in read}, weights.get("weight_hr")
+    if len(shapes["weight_hh"]) != 2 or len(shapes["weight_ih"]) != 2:
+        return None
+    (height, width), rows = shapes["weight_hh"], shapes["weight_ih"][0]
     units = height // step.blocks
-    if height != units * step.blocks or weight_ih.shape[0] != height:
+    if height != units * step.blocks or rows != height:
         return None
     if (width != units) if matrix is None else (step.twice or matrix.shape != (width, units)):
         return None
-    both = weights.get("bias_ih"), weights.get("bias_hh")
-    for vectors, size in ((both, height), (own, units)):  # compiled code reads this many elements without checking
-        for vector in vectors:
-            if vector is not None and vector.numel() != size:
-                return None
-    found = addresses_of((each for each in (weight_ih, weight_hh, *both, *own) if each is not None), device)
-    if found is None:
-        return None
-    addresses = iter(found)
-    fixed = [0 if each is None else next(addresses) for each in (weight_ih, weight_hh, *both)]
-    return Bound(step, weights, device, fixed, list(addresses))
+    sizes = {"bias_ih": height, "bias_hh": height} | dict.fromkeys(step.own, units)
+    if any(shapes[name].numel() != size for name, size in sizes.items() if name in shapes):
+        return None  # compiled code reads this many elements without checking
+    return Bound(cell, step, read, matrix, device)
 
 
 def is_few(inputs: Tensor) -> bool:
