@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -137,11 +138,17 @@ def content(name: str) -> str:
     if name == "profile":
         return profile()
     if name in EVERY_LAYER:
-        return every_layer(bench.load(BENCH / f"{EVERY_LAYER[name]}.json"), name == "quoted").markdown()
-    report = bench.load(BENCH / f"{name}.json")
+        return every_layer(report_of(EVERY_LAYER[name]), name == "quoted").markdown()
+    report = report_of(name)
     chosen = [every_layer(report)] if name == EVERY_LAYER["quoted"] else bench.tables(report)
     tables = "\n\n".join(table.markdown() for table in chosen)
     return f"{where(report.machine)}; took: {report.seconds:.0f} s\n\n    {report.command}\n\n{tables}"
+
+
+@cache
+def report_of(file: str) -> BenchReport:
+    """A file of results/bench, read once."""
+    return bench.load(BENCH / f"{file}.json")
 
 
 def where(machine: Mapping[str, str]) -> str:
@@ -151,7 +158,7 @@ def where(machine: Mapping[str, str]) -> str:
 
 def gpu() -> Table:
     """Both gates at every shape, as `auto` runs them."""
-    reports = {name: bench.load(BENCH / f"h200-{name}.json") for name in PRECISIONS}
+    reports = {name: report_of(f"h200-{name}") for name in PRECISIONS}
     shapes = dict.fromkeys(row.shape for row in reports["tf32"].timings)
     rows = [
         (f"{shape.name}: {shape.sizes}", *(both(reports[name], shape.name, ratio) for _, name, ratio in COLUMNS))
@@ -174,7 +181,7 @@ def both(report: BenchReport, shape: str, ratio: str) -> str:
 
 def cpu() -> Table:
     """Every layer on every CPU at the smallest and the largest shape: training / inference."""
-    reports = {label: bench.load(BENCH / f"{name}.json") for name, label in CPUS.items()}
+    reports = {label: report_of(name) for name, label in CPUS.items()}
     timings = [(label, row) for label, report in reports.items() for row in report.timings if row.engine == "auto"]
     found = {
         (row.layer, label, row.shape): f"{row.training_ratio:.2f} / {row.forward_ratio:.2f}" for label, row in timings
@@ -188,7 +195,7 @@ def cpu() -> Table:
 
 def goals() -> Table:
     """Goals and measured values."""
-    training = bench.load(BENCH / "h200-training.json")
+    training = report_of("h200-training")
     others = [(f"h200-{precision}",) for precision in PRECISIONS if precision != "tf32"]
     found = [(goal, [typical(goal, files) for files in (goal.files, *others)]) for goal in GOALS]
     found += [(goal, [looped(goal, training), NOTHING, NOTHING]) for goal in LOOPS]
@@ -205,7 +212,7 @@ def layer_goals() -> Table:
     for goal in LAYER_GOALS:
         ratios: dict[tuple[str, str], list[float]] = {}
         for file in goal.files:
-            for row in bench.load(BENCH / f"{file}.json").timings:
+            for row in report_of(file).timings:
                 ratio = row.forward_ratio if goal.inference else row.training_ratio
                 wanted = row.layer in goal.layers and (row.shape.name in goal.shapes or not goal.shapes)
                 if wanted and row.engine == "auto" and ratio is not None:
@@ -230,7 +237,7 @@ def every_layer(report: BenchReport, quoted: bool = False) -> Table:
 
 def typical(goal: Goal, files: tuple[str, ...]) -> list[float | None]:
     """The median over some runs of a ratio of both gates; None if one of them did not measure it."""
-    runs = zip(*(measured(goal, bench.load(BENCH / f"{file}.json")) for file in files), strict=True)
+    runs = zip(*(measured(goal, report_of(file)) for file in files), strict=True)
     return [None if None in values else median(value for value in values if value is not None) for values in runs]
 
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from remanence import data
+from remanence.engines import streaming
 
 DOCS = Path(__file__).parents[1] / "docs"
 REAL = os.environ.get("REMANENCE_DATA")  # before any test sets it
@@ -176,3 +177,21 @@ def never_waits():
             torch.cuda.set_sync_debug_mode("default")
 
     return watched
+
+
+@pytest.fixture
+def quick_steps(monkeypatch):
+    """Whether each requested compiled step ran."""
+    found = []
+
+    def watched(run):
+        def step(*given):
+            after = run(*given)
+            found.append(after is not None)
+            return after
+
+        return step
+
+    monkeypatch.setattr(streaming, "one_step", watched(streaming.one_step))
+    monkeypatch.setattr(streaming.QuickSteps, "step", watched(streaming.QuickSteps.step))
+    return found

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
 import remanence as rm
-from remanence.engines import cpp, streaming
+from remanence.engines import cpp
 from remanence.engines.cpp import one_step as on_cpus
 from remanence.engines.kernels import one_step as compiled
 from remanence.nn import RecurrentCell
@@ -115,24 +115,6 @@ def assert_near(found: Any, expected: Any, tolerance: float | None = None) -> No
         assert one.dtype == other.dtype
         near = NEAR[one.dtype] if tolerance is None else tolerance
         torch.testing.assert_close(one, other, rtol=near, atol=near)
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each requested compiled step ran."""
-    found: list[bool] = []
-
-    def watched(run: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*given: Any) -> Any:
-            after = run(*given)
-            found.append(after is not None)
-            return after
-
-        return step
-
-    monkeypatch.setattr(streaming, "one_step", watched(streaming.one_step))
-    monkeypatch.setattr(streaming.QuickSteps, "step", watched(streaming.QuickSteps.step))
-    return found
 
 
 compiles = pytest.mark.skipif(cpp.engine.lacks() is not None, reason="there is no C++ compiler")
@@ -244,7 +226,7 @@ def test_gradcheck(name: str) -> None:
 
 @EVERY
 @compiles
-def test_inference_is_compiled_and_near_the_equation(name: str, calls: list[bool]) -> None:
+def test_inference_is_compiled_and_near_the_equation(name: str, quick_steps: list[bool]) -> None:
     layer, cell = pair(name)
     truth = copy.deepcopy(cell).double()
     truth.engine = "loop"
@@ -260,7 +242,7 @@ def test_inference_is_compiled_and_near_the_equation(name: str, calls: list[bool
                 as_state(p.float() for p in parts(truth(x.double(), as_state(p.double() for p in parts(state)), wide))),
             )
             assert_near(fresh, as_state(part.float() for part in parts(truth(x.double(), None, wide))))
-    assert calls == [True] * 8
+    assert quick_steps == [True] * 8
 
 
 @compiles
@@ -323,14 +305,14 @@ def set_data(layer: rm.LSTM, values: Tensor) -> None:
 
 @compiles
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_weights_of_the_layer_are_seen_at_once(change: str, calls: list[bool]) -> None:
+def test_changed_weights_of_the_layer_are_seen_at_once(change: str, quick_steps: list[bool]) -> None:
     layer = rm.LSTM(3, 5, gate="fast")
     cell, x = rm.LSTMCell.of(layer), torch.randn(2, 3)
     with torch.no_grad():
         before = cell(x)
         CHANGES[change](layer)
         after = cell(x)
-        assert calls.count(True) == (1 if change == "strides" else 2)
+        assert quick_steps.count(True) == (1 if change == "strides" else 2)
         assert not torch.allclose(before[0], after[0])
         assert_near(after[0], layer(x.unsqueeze(0))[0][0])
 
@@ -657,7 +639,7 @@ def usual(layer: rm.nn.Recurrent, *given: Any) -> tuple[Tensor, Any]:
     ],
     ids=["one", "two", "both directions", "dropout in evaluation"],
 )
-def test_the_fast_path_equals_the_general_path(name: str, options: dict[str, Any], calls: list[bool]) -> None:
+def test_the_fast_path_equals_the_general_path(name: str, options: dict[str, Any], quick_steps: list[bool]) -> None:
     layer, _ = pair(name, **options)
     layer.eval()
     stacked = len(layer.places)
@@ -668,9 +650,9 @@ def test_the_fast_path_equals_the_general_path(name: str, options: dict[str, Any
             for dt in dict.fromkeys((None, some_dt(layer, *shape[:-1]))):
                 x = torch.randn(*shape)
                 with torch.no_grad():
-                    before = len(calls)
+                    before = len(quick_steps)
                     found = layer(x, state, dt)
-                    assert calls[before:] == [True] * stacked
+                    assert quick_steps[before:] == [True] * stacked
                     expected = usual(layer, x, state, dt)
                 assert_near(found[0], expected[0])
                 assert_near(found[1], expected[1])
@@ -703,7 +685,7 @@ def test_changing_the_output_leaves_the_state() -> None:
         "nru",
     ],
 )
-def test_everything_else_takes_the_general_path(case: str, calls: list[bool]) -> None:
+def test_everything_else_takes_the_general_path(case: str, quick_steps: list[bool]) -> None:
     keywords: dict[str, Any] = {
         "loop": {"engine": "loop"},
         "float64": {"dtype": torch.float64},
@@ -716,7 +698,7 @@ def test_everything_else_takes_the_general_path(case: str, calls: list[bool]) ->
         x = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([1, 1]))
     with torch.set_grad_enabled(case == "grad"), torch.autocast("cpu", torch.bfloat16, enabled=case == "autocast"):
         layer(x)
-    assert not any(calls)
+    assert not any(quick_steps)
 
 
 def test_errors_of_a_single_step_are_those_of_many() -> None:

@@ -11,7 +11,7 @@ from ..cells import Cell, GRUCell, Weights, wide
 from . import torch as torchs
 from .base import EngineTask
 from .kernels.bound import Bound
-from .kernels.one_step import Maker, bind, is_few, one_step, register
+from .kernels.one_step import Maker, bind, one_step, register
 from .loop import no_autocast
 from .transforms import plain
 
@@ -67,7 +67,7 @@ class QuickSteps:
             return None
         bound = self._bound
         if bound is None or bound.cell is not cell or not bound.reads(parameters):
-            bound = bind(cell, weights(), inputs.get_device()) if is_few(inputs) else None
+            bound = bind(cell, weights(), inputs)
             self._bound = bound if bound is not None and bound.reads(parameters) else None
         return None if bound is None else bound.run(inputs, state, None)
 

@@ -68,20 +68,21 @@ class Bound:
     Args:
         cell: The cell whose step it is.
         step: The compiled step.
-        weights: Weights that it reads.
+        weights: Weights that it reads, by name.
         matrix: weight_hr, which `torch.nn.functional.linear` reads; None for none.
         device: Index of the GPU; -1 for the CPU.
     """
 
     __slots__ = ("cell", "device", "features", "fixed", "matrix", "own", "step", "units", "weights", "width")
 
-    def __init__(self, cell: Cell, step: Compiled, weights: list[Read], matrix: Tensor | None, device: int) -> None:
-        known = {each.name: each for each in weights}
-        (height, self.width), self.features = known["weight_hh"].shape, known["weight_ih"].shape[1]
-        self.cell, self.step, self.weights, self.matrix, self.device = cell, step, weights, matrix, device
-        self.units = height // step.blocks
-        self.fixed = [known[name].address if name in known else 0 for name in FIXED]
-        self.own = [known[name].address for name in step.own]
+    def __init__(
+        self, cell: Cell, step: Compiled, weights: Mapping[str, Read], matrix: Tensor | None, device: int
+    ) -> None:
+        (height, self.width), self.features = weights["weight_hh"].shape, weights["weight_ih"].shape[1]
+        self.cell, self.step, self.matrix, self.device = cell, step, matrix, device
+        self.units, self.weights = height // step.blocks, list(weights.values())
+        self.fixed = [weights[name].address if name in weights else 0 for name in FIXED]
+        self.own = [weights[name].address for name in step.own]
 
     def reads(self, weights: Mapping[str, Tensor | None]) -> bool:
         """Whether these weights by name are the checked ones: the same objects, with the same memory, shape and layout.

@@ -52,17 +52,20 @@ def register(type: str, load: Callable[[], Maker]) -> None:
     _makers[type] = load
 
 
-def bind(cell: Cell, weights: Weights, device: int, has_dt: bool = False) -> Bound | None:
-    """A compiled step with these weights, or None if compiled code does not support them.
+def bind(cell: Cell, weights: Weights, inputs: Tensor, has_dt: bool = False) -> Bound | None:
+    """A compiled step with these weights, or None if compiled code does not support them or inputs like these.
 
     Args:
         cell: Cell to run.
         weights: Weights by name.
-        device: Index of the GPU; -1 for the CPU.
+        inputs: Inputs of a step, for which the step is compiled if it is not yet.
         has_dt: Whether steps have a dt.
     """
-    if weights["weight_hh"].dtype is not torch.float32 or weights["weight_hh"].device.type not in _makers:
+    if not 0 < inputs.numel() <= FEW * inputs.shape[-1] or inputs.dtype is not torch.float32:
         return None
+    if inputs.device.type not in _makers or weights["weight_hh"].dtype is not torch.float32:
+        return None
+    device = inputs.get_device()  # -1 for the CPU
     step = (cell.__dict__.get("_one_step") or _steps_of(cell))[device, has_dt]
     if step is None:
         return None
@@ -71,26 +74,20 @@ def bind(cell: Cell, weights: Weights, device: int, has_dt: bool = False) -> Bou
     addresses = addresses_of((weight for _, weight in named), device)
     if addresses is None:
         return None
-    read = [Read(*each, address, each[1].shape) for each, address in zip(named, addresses, strict=True)]
-    shapes, matrix = {each.name: each.shape for each in read}, weights.get("weight_hr")
-    if len(shapes["weight_hh"]) != 2 or len(shapes["weight_ih"]) != 2:
+    read = {each[0]: Read(*each, address, each[1].shape) for each, address in zip(named, addresses, strict=True)}
+    matrix, matrices = weights.get("weight_hr"), (read["weight_hh"].shape, read["weight_ih"].shape)
+    if any(len(shape) != 2 for shape in matrices):
         return None
-    (height, width), rows = shapes["weight_hh"], shapes["weight_ih"][0]
+    (height, width), (rows, _) = matrices
     units = height // step.blocks
     if height != units * step.blocks or rows != height:
         return None
     if (width != units) if matrix is None else (step.twice or matrix.shape != (width, units)):
         return None
     sizes = {"bias_ih": height, "bias_hh": height} | dict.fromkeys(step.own, units)
-    if any(shapes[name].numel() != size for name, size in sizes.items() if name in shapes):
+    if any(read[name].shape.numel() != size for name, size in sizes.items() if name in read):
         return None  # compiled code reads this many elements without checking
     return Bound(cell, step, read, matrix, device)
-
-
-def is_few(inputs: Tensor) -> bool:
-    """Whether these may be inputs of a compiled step: nothing is compiled for others."""
-    few = 0 < inputs.numel() <= FEW * inputs.shape[-1]
-    return few and (inputs.is_cpu or inputs.is_cuda) and inputs.dtype is torch.float32
 
 
 def one_step(
@@ -106,9 +103,7 @@ def one_step(
         dt: `(...)`, or None for unit steps.
         copied: Whether to append a copy of the hidden state.
     """
-    if not is_few(inputs):
-        return None
-    bound = bind(cell, weights, inputs.get_device(), dt is not None)  # the CPU has -1
+    bound = bind(cell, weights, inputs, dt is not None)
     return None if bound is None else bound.run(inputs, state, dt, copied)
 
 
