@@ -182,16 +182,12 @@ def never_waits():
 @pytest.fixture
 def quick_steps(monkeypatch):
     """Whether each requested compiled step ran."""
-    found = []
+    found, run = [], streaming.QuickSteps.step
 
-    def watched(run):
-        def step(*given):
-            after = run(*given)
-            found.append(after is not None)
-            return after
+    def step(*given):
+        after = run(*given)
+        found.append(after is not None)
+        return after
 
-        return step
-
-    monkeypatch.setattr(streaming, "one_step", watched(streaming.one_step))
-    monkeypatch.setattr(streaming.QuickSteps, "step", watched(streaming.QuickSteps.step))
+    monkeypatch.setattr(streaming.QuickSteps, "step", step)
     return found

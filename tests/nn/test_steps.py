@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
 import remanence as rm
-from remanence.engines import cpp
+from remanence.engines import cpp, streaming
 from remanence.engines.cpp import one_step as on_cpus
 from remanence.engines.kernels import one_step as compiled
 from remanence.nn import RecurrentCell
@@ -656,6 +656,61 @@ def test_the_fast_path_equals_the_general_path(name: str, options: dict[str, Any
                     expected = usual(layer, x, state, dt)
                 assert_near(found[0], expected[0])
                 assert_near(found[1], expected[1])
+
+
+CHANGES_OF_A_LAYER: dict[str, Callable[[rm.PowerLawLSTM], object]] = {
+    "another parameter": lambda layer: setattr(layer, "weight_hh_l0_reverse", nn.Parameter(torch.full((15, 5), 0.3))),
+    "in place": lambda layer: layer.get_parameter("p_hat_l1").mul_(2),
+    "data": lambda layer: set_data(layer, torch.randn(15, 3)),
+    "parametrization": lambda layer: parametrizations.weight_norm(layer, "weight_ih_l0", dim=0),
+    "its parameter": lambda layer: layer.parametrizations.weight_ih_l0.original0.mul_(2),
+    "none again": lambda layer: parametrize.remove_parametrizations(layer, "weight_ih_l0"),
+    "assigned": lambda layer: layer.load_state_dict(fresh_layer().state_dict(), assign=True),
+    "conversion": lambda layer: layer.double().float().get_parameter("weight_ih_l1").mul_(2),
+    "another gate": lambda layer: setattr(layer, "cell", replace(layer.cell, gate=rm.gates.PowerLaw(eps=0.3))),
+}
+
+
+def fresh_layer() -> rm.PowerLawLSTM:
+    return rm.PowerLawLSTM(3, 5, num_layers=2, bidirectional=True)
+
+
+@compiles
+def test_changes_of_a_layer_are_seen_at_once(quick_steps: list[bool]) -> None:
+    layer, x, dt = fresh_layer(), torch.randn(1, 2, 3), torch.rand(1, 2)
+    state = some_state(layer, 4, 2)
+
+    def is_right(layer: rm.PowerLawLSTM, *given: Any) -> None:
+        found, expected = layer(x, state, *given), usual(layer, x, state, *given)
+        assert_near((found[0], *found[1]), (expected[0], *expected[1]))
+
+    with torch.no_grad():
+        for name, change in CHANGES_OF_A_LAYER.items():
+            before = layer(x, state)[0]
+            change(layer)
+            is_right(layer)
+            is_right(layer, dt)
+            is_right(layer)
+            assert torch.allclose(layer(x, state)[0], before) == (name in ("parametrization", "none again")), name
+        other = copy.deepcopy(layer)
+        other.get_parameter("weight_hh_l0").mul_(3)
+        is_right(other)
+        is_right(layer)
+        doubled = {name: value * 2 for name, value in layer.state_dict().items()}
+        found, _ = torch.func.functional_call(layer, doubled, (x, state))
+        is_right(layer)
+        layer.load_state_dict(doubled)
+        assert_near(found, layer(x, state)[0])
+    assert all(quick_steps)
+
+
+@compiles
+def test_a_layer_checks_its_weights_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = rm.LSTM(3, 5, num_layers=2), torch.randn(1, 2, 3)
+    with torch.no_grad():
+        _, state = layer(x)
+        monkeypatch.delattr(streaming, "bind")
+        layer(x, state)
 
 
 @compiles

@@ -1,5 +1,6 @@
 """Training on a GPU: the host never waits for the device, and an update is captured as a CUDA graph."""
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -150,6 +151,29 @@ def test_work_that_cannot_be_captured_goes_on_without_a_graph_and_with_the_same_
     assert len(said) == 1
     assert said[0].startswith("could not capture an update as a CUDA graph, so training is slower: ")
     assert torch.equal(broken.population.parameters, plain.population.parameters)
+
+
+def test_a_dead_graph_does_not_break_a_capture(tmp_path):
+    made, dead = (text(tmp_path / name) for name in ("made", "dead"))
+    while not dead.graphs.captured:
+        dead.update()
+    work, alive, thresholds = made.graphs.work, [dead], gc.get_threshold()
+    del dead
+
+    def makes_garbage(batch):
+        if torch.cuda.is_current_stream_capturing():
+            alive.clear()
+            gc.set_threshold(1)
+        work(batch)
+
+    made.graphs.work = makes_garbage
+    try:
+        for _ in range(40):
+            made.update()
+    finally:
+        gc.set_threshold(*thresholds)
+    assert not alive
+    assert len(made.graphs.captured) > 3
 
 
 def test_texts_in_turns_have_streams_of_their_own_and_the_bits_that_they_have_alone(tmp_path):

@@ -1,5 +1,7 @@
 """Which updates are captured, and where graphs find carried states; on a GPU test_gpu.py compares the results."""
 
+import gc
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +10,7 @@ from small_runs import run, words_run
 
 from remanence.training import Optimiser, Schedule, Training, graph
 from remanence.training.batches import Drawn
-from remanence.training.graph import WARM, Graphs, can_capture, has_constant_lr
+from remanence.training.graph import WARM, Graphs, can_capture, has_constant_lr, uncollected
 from remanence.training.loop import Loop
 
 CPU = torch.device("cpu")
@@ -161,3 +163,16 @@ def test_chunks_of_random_lengths_are_captured_on_a_gpu(tmp_path):
     population = Loop.alone([words_run(tmp_path)], CPU).population
     population.device = torch.device("cuda", 0)
     assert can_capture(population.config, population)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_collected_during_a_capture_and_then_as_before(collects):
+    try:
+        if not collects:
+            gc.disable()
+        with suppress(KeyError), uncollected():
+            assert not gc.isenabled()
+            raise KeyError
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()

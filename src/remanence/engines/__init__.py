@@ -7,7 +7,7 @@ from .choice import choose, fitted_to, run_stacked
 from .explain import Explanation, explain
 from .kernels.contract import derivation
 from .side_by_side import stacked
-from .streaming import STEPPING, QuickSteps, equation, quick_step, step
+from .streaming import STEPPING, QuickSteps, equation, step
 from .table import KNOWN, check_name, runs_side_by_side
 from .traced import ready, run
 
@@ -28,7 +28,6 @@ __all__ = [
     "explain",
     "fitted_to",
     "loop",
-    "quick_step",
     "ready",
     "run",
     "run_stacked",

@@ -11,7 +11,7 @@ from ..cells import Cell, GRUCell, Weights, wide
 from . import torch as torchs
 from .base import EngineTask
 from .kernels.bound import Bound
-from .kernels.one_step import Maker, bind, one_step, register
+from .kernels.one_step import Maker, bind, register
 from .loop import no_autocast
 from .transforms import plain
 
@@ -21,29 +21,20 @@ State = tuple[Tensor, ...]
 """`(B, width)` each, hidden first."""
 
 
-def quick_step(
-    cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False
-) -> State | None:
-    """The state after one step by compiled code, for inference in float32; None if that is not possible.
+class QuickSteps:
+    """Compiled single steps with some weights of a module, which are checked once and not at every step.
+
+    Copies start anew.
 
     Args:
-        cell: Cell to run.
-        weights: Weights by name.
-        inputs: `(B, I)`. Any dimensions may replace B if `state` and `dt` have the same.
-        state: State before the step; None for zeros.
-        dt: `(B,)`, or None for unit steps.
-        copied: Whether to append a copy of the hidden state in its own memory.
+        suffix: What the parameters of the module have behind the names of the weights.
     """
-    return one_step(cell, weights, inputs, state, dt, copied) if plain(inputs.device.type) else None
 
+    __slots__ = ("_bound", "_suffix")
 
-class QuickSteps:
-    """Compiled single steps of a module, which checks its weights once and not at every step. Copies start anew."""
-
-    __slots__ = ("_bound",)
-
-    def __init__(self) -> None:
+    def __init__(self, suffix: str = "") -> None:
         self._bound: Bound | None = None
+        self._suffix = suffix
 
     def step(
         self,
@@ -52,27 +43,36 @@ class QuickSteps:
         weights: Callable[[], Weights],
         inputs: Tensor,
         state: State | None,
+        dt: Tensor | None = None,
+        copied: bool = False,
     ) -> State | None:
-        """The state after one unit step, as by `quick_step`.
+        """The state after one step by compiled code, for inference in float32; None if that is not possible.
 
         Args:
             cell: Cell to run.
             parameters: Parameters of the module by name. If they are the weights, and as long as they do not change,
                 `weights` is not called again.
-            weights: Finds the weights by name.
-            inputs: `(B, I)` or `(I,)`.
+            weights: Finds the weights by name, where they have to be checked.
+            inputs: `(B, I)`. Any dimensions may replace B if `state` and `dt` have the same.
             state: State before the step; None for zeros.
+            dt: `(B,)`, or None for unit steps.
+            copied: Whether to append a copy of the hidden state in its own memory.
         """
         if not plain(inputs.device.type):
             return None
-        bound = self._bound
-        if bound is None or bound.cell is not cell or not bound.reads(parameters):
-            bound = bind(cell, weights(), inputs)
-            self._bound = bound if bound is not None and bound.reads(parameters) else None
-        return None if bound is None else bound.run(inputs, state, None)
+        bound, has_dt = self._bound, dt is not None
+        if (
+            bound is None
+            or bound.cell is not cell
+            or bound.step.has_dt is not has_dt
+            or not bound.reads(parameters, self._suffix)
+        ):
+            bound = bind(cell, weights, inputs, has_dt)
+            self._bound = bound if bound is not None and bound.reads(parameters, self._suffix) else None
+        return None if bound is None else bound.run(inputs, state, dt, copied)
 
-    def __reduce__(self) -> tuple[type[QuickSteps], tuple[()]]:
-        return QuickSteps, ()
+    def __reduce__(self) -> tuple[type[QuickSteps], tuple[str]]:
+        return QuickSteps, (self._suffix,)
 
 
 def _on_cpus() -> Maker:
@@ -94,11 +94,9 @@ register("cuda", _on_gpus)
 def step(cell: Cell, weights: Weights, inputs: Tensor, state: State, dt: Tensor | None) -> State:
     """The state after one step, differentiable, on any device: by torch's own cell if it has one, else by the equation.
 
-    Arguments are those of `quick_step`; matrices are in the dtype of the inputs.
-
     Args:
         cell: The cell.
-        weights: Weights by name.
+        weights: Weights by name; matrices are in the dtype of the inputs.
         inputs: `(B, I)`.
         state: State before the step, `(B, width)` each.
         dt: `(B,)` time since the previous step, or None.

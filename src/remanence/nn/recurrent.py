@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -116,6 +117,7 @@ class Recurrent(Weighted, Pretrained):
                 )
             biases.register_frozen(self, place)
         self._names = tuple(shapes)
+        self._quick = {place: engines.QuickSteps(place.suffix) for place in self.places}
         self.reset_parameters()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -260,33 +262,32 @@ class Recurrent(Weighted, Pretrained):
             torch.is_grad_enabled()
             or torch.compiler.is_compiling()
             or type(input) is not Tensor
-            or self.engine not in ("auto", engines.STEPPING.get(input.device.type))
+            or (self.engine != "auto" and self.engine != engines.STEPPING.get(input.device.type))
         ):
             return None
         turned = self.batch_first and input.dim() == 3
         values = input.transpose(0, 1) if turned else input
         if values.dim() not in (2, 3) or values.shape[0] != 1 or values.dtype != torch.float32:
             return None
-        places, parts = self.places, (state,) if isinstance(state, Tensor) else state
-        if getattr(self, self._names[0] + places[0].suffix).dtype != values.dtype:
-            return None
+        quick, parts = self._quick, (state,) if isinstance(state, Tensor) else state
         if self._learns_start if parts is None else not parts:
             return None
-        if not self._is_stacked(parts, len(places)) or (self.training and self.dropout + self.weight_drop > 0):
+        if not self._is_stacked(parts, len(quick)) or (self.training and self.dropout + self.weight_drop > 0):
             return None
         times = None
         if dt is not None:
             times = self._expect_dt(Sequences.arrange(input, self.input_size, self.batch_first), dt, values.dtype)
         before = [parts]
-        if len(places) > 1:
+        if len(quick) > 1:
             before = (
-                before * len(places) if parts is None else list(zip(*(part.split(1) for part in parts), strict=True))
+                before * len(quick) if parts is None else list(zip(*(part.split(1) for part in parts), strict=True))
             )
         cell, after, outputs = self._cell_now(), [], []
-        for place, earlier in zip(places, before, strict=True):
+        for (place, steps), earlier in zip(quick.items(), before, strict=True):
             now = torch.ones_like(times) if times is not None and place.reverse else times
-            copied = place is places[-1] and not self.bidirectional  # the output may be changed in place
-            found = engines.quick_step(cell, self._weights(place, values.dtype), values, earlier, now, copied)
+            copied = place.layer == self.num_layers - 1 and not self.bidirectional  # the output may be changed in place
+            weights = partial(self._stored_weights, place)
+            found = steps.step(cell, self._parameters, weights, values, earlier, now, copied)
             if found is None:
                 return None
             after.append(found[:-1] if copied else found)

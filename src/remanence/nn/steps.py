@@ -114,8 +114,7 @@ class RecurrentCell(Weighted):
         return state[0] if len(state) == 1 else state
 
     def _weights_now(self) -> dict[str, Tensor]:
-        """The effective weights as they are stored."""
-        return self._weights(self._place, self._weight(self._names[0]).dtype)
+        return self._stored_weights(self._place)
 
     def _step(self, input: Tensor, hx: State | None, dt: Any) -> tuple[Tensor, ...]:
         """The general path, which checks all arguments."""
@@ -139,11 +138,13 @@ class RecurrentCell(Weighted):
                 (part if input.dim() == 2 else part.unsqueeze(0)).to(kind)
                 for part, kind in zip(parts, dtypes, strict=True)
             )
-        given = self._weights(self._place, dtype), values, state, None if dt is None else self._expect_dt(dt, values)
-        if self.engine == "loop":
-            after = engines.equation(self.cell, *given)
-        else:
-            after = engines.quick_step(self.cell, *given) or engines.step(self.cell, *given)
+        given = values, state, None if dt is None else self._expect_dt(dt, values)
+        after, step = None, engines.equation
+        if self.engine != "loop":
+            after = self._quick.step(self.cell, self._parameters, self._weights_now, *given)
+            step = engines.step
+        if after is None:
+            after = step(self.cell, self._weights(self._place, dtype), *given)
         return after if input.dim() == 2 else tuple(part.squeeze(0) for part in after)
 
     def _expect_dt(self, dt: Any, values: Tensor) -> Tensor:

@@ -106,6 +106,10 @@ class Weighted(nn.Module):
                 weights[name] = weight.to(dtype)
         return weights
 
+    def _stored_weights(self, place: Place) -> dict[str, Tensor]:
+        """The effective weights of one layer and direction in their own dtype."""
+        return self._weights(place, self._weight(self._names[0] + place.suffix).dtype)
+
     def _weight(self, name: str) -> Tensor:
         """A weight by its full name. `getattr`, which handles parametrizations, takes four times as long."""
         found: Tensor | None = self._parameters.get(name)

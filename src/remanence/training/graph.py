@@ -7,8 +7,9 @@ of a batch: chunks of random lengths have dozens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -124,7 +125,8 @@ class Graphs:
         before = [one.states for one in noise]
         graph = torch.cuda.CUDAGraph()
         try:
-            with noise[0].active() if len(noise) == 1 else nullcontext(), torch.cuda.stream(self._stream):
+            drawing = noise[0].active() if len(noise) == 1 else nullcontext()
+            with drawing, uncollected(), torch.cuda.stream(self._stream):
                 # Not `torch.cuda.graph`, which waits for all streams and empties the cache of the allocator.
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
@@ -176,6 +178,18 @@ class Graphs:
         for replica, place in zip(self.replicas, self._places, strict=bool(self._places)):
             _copy(replica.state, place)
             replica.state = place
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Collects no garbage meanwhile: CUDA ends a capture if a graph or a compiled kernel is destroyed during it."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Graph:

@@ -51,6 +51,8 @@ class Compiled(NamedTuple):
     """Names of the per-unit weights of the cell or its gate."""
     twice: bool
     """Whether the hidden state takes part in the update."""
+    has_dt: bool
+    """Whether the time since the previous step is an input."""
 
 
 class Read(NamedTuple):
@@ -84,14 +86,18 @@ class Bound:
         self.fixed = [weights[name].address if name in weights else 0 for name in FIXED]
         self.own = [weights[name].address for name in step.own]
 
-    def reads(self, weights: Mapping[str, Tensor | None]) -> bool:
+    def reads(self, weights: Mapping[str, Tensor | None], suffix: str = "") -> bool:
         """Whether these weights by name are the checked ones: the same objects, with the same memory, shape and layout.
 
         Values may have changed, since a step reads them in place.
+
+        Args:
+            weights: The weights.
+            suffix: What their names have at the end.
         """
         for name, weight, address, shape in self.weights:
             if (
-                weights.get(name) is not weight
+                weights.get(name + suffix) is not weight
                 or weight.data_ptr() != address
                 or weight.shape != shape
                 or weight.dtype is not torch.float32
@@ -100,7 +106,9 @@ class Bound:
             ):
                 return False
         matrix = self.matrix
-        return matrix is None or (weights.get("weight_hr") is matrix and matrix.shape == (self.width, self.units))
+        return matrix is None or (
+            weights.get("weight_hr" + suffix) is matrix and matrix.shape == (self.width, self.units)
+        )
 
     def run(self, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False) -> State | None:
         """The state after a step; None if compiled code cannot read these tensors, or their sizes do not fit.

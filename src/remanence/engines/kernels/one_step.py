@@ -52,23 +52,24 @@ def register(type: str, load: Callable[[], Maker]) -> None:
     _makers[type] = load
 
 
-def bind(cell: Cell, weights: Weights, inputs: Tensor, has_dt: bool = False) -> Bound | None:
-    """A compiled step with these weights, or None if compiled code does not support them or inputs like these.
+def bind(cell: Cell, find: Callable[[], Weights], inputs: Tensor, has_dt: bool = False) -> Bound | None:
+    """A compiled step with its weights, or None if compiled code does not support them or inputs like these.
 
     Args:
         cell: Cell to run.
-        weights: Weights by name.
+        find: Finds the weights by name. It is not called if there is no compiled step.
         inputs: Inputs of a step, for which the step is compiled if it is not yet.
         has_dt: Whether steps have a dt.
     """
     if not 0 < inputs.numel() <= FEW * inputs.shape[-1] or inputs.dtype is not torch.float32:
         return None
-    if inputs.device.type not in _makers or weights["weight_hh"].dtype is not torch.float32:
+    if inputs.device.type not in _makers:
         return None
     device = inputs.get_device()  # -1 for the CPU
     step = (cell.__dict__.get("_one_step") or _steps_of(cell))[device, has_dt]
     if step is None:
         return None
+    weights = find()
     # One look at addresses and shapes: another thread may change the weights, and `Bound.reads` has to notice.
     named = [(name, weights[name]) for name in (*FIXED, *step.own) if name in weights]
     addresses = addresses_of((weight for _, weight in named), device)
@@ -103,7 +104,7 @@ def one_step(
         dt: `(...)`, or None for unit steps.
         copied: Whether to append a copy of the hidden state.
     """
-    bound = bind(cell, weights, inputs, dt is not None)
+    bound = bind(cell, lambda: weights, inputs, dt is not None)
     return None if bound is None else bound.run(inputs, state, dt, copied)
 
 
@@ -158,7 +159,7 @@ def _compiled(maker: Maker, cell: PointwiseCell, kind: Kind, device: torch.devic
         start = maker.make(kind, known, has_dt, device)
     except CompilerError:
         return None
-    step = Compiled(start, kind.blocks, len(cell.widths(1, 1)), known.own, known.twice)
+    step = Compiled(start, kind.blocks, len(cell.widths(1, 1)), known.own, known.twice, has_dt)
     if _agrees(step, cell, device, has_dt):
         return step
     warnings.warn(f"a compiled step of {cell} disagrees with the loop engine and is not used", stacklevel=2)
