@@ -289,8 +289,9 @@ def mean_at(runs: Sequence[Run], update: int) -> float | None:
 
 
 def quarters(updates: Sequence[int]) -> list[int]:
-    """The evaluated updates nearest to each quarter of training, including the end."""
-    return [min(updates, key=lambda update: abs(update - updates[-1] * part / 4)) for part in (1, 2, 3, 4)]
+    """The evaluated updates nearest to each quarter of training, including the end, each once."""
+    marks = (min(updates, key=lambda update: abs(update - updates[-1] * part / 4)) for part in (1, 2, 3, 4))
+    return list(dict.fromkeys(marks))
 
 
 def command_of(machine: dict[str, Any]) -> str:
@@ -322,7 +323,7 @@ def conditions(section: Section, verdict: Judgement) -> str:
     )
     extra = f" ({others})" if others else ""
     lines = [
-        f"Trained for {section.epochs[0]} epochs{extra}; the `paper` preset has {section.epochs[1]}. "
+        f"Trained for {section.epochs[0]} {'epoch' if section.epochs[0] == '1' else 'epochs'}{extra}; the `paper` preset has {section.epochs[1]}. "
         f"`remanence show {section.experiment.id}` lists what the paper leaves open and what we chose.",
         f"{shared('{name}')}, {days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
         f"{shared('remanence {remanence}, torch {torch}, CUDA {cuda}, Python {python}')}.",

@@ -173,6 +173,16 @@ def test_the_legend_has_every_name_once_and_none_for_a_single_one():
     assert compose(figure(Panel("", X, Y, lines("lstm")))).legends == []
 
 
+def test_a_single_seed_with_one_score_is_a_point():
+    def markers(count):
+        thin = Series("seed", list(range(count)), [1.0] * count, faint=True, like="lstm")
+        (line,) = compose(figure(Panel("", X, Y, [thin]))).axes[0].lines
+        return line.get_marker()
+
+    assert markers(1) == "."
+    assert markers(2) == "None"
+
+
 def test_words_of_axes_and_what_was_published_are_there():
     made = compose(EVERYTHING)
     first = made.axes[0]

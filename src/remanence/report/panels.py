@@ -55,7 +55,8 @@ def draw_series(axes: Axes, series: Series, places: dict[str, int], look: Look, 
     x, y = gaps(series.x), gaps(series.y)
     band = None if series.low is None or series.high is None else (gaps(series.low), gaps(series.high))
     if series.faint:
-        axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.45, linestyle=dashes(series))
+        point = "." if len(x) == 1 else None  # a line of one point is not seen
+        axes.plot(x, y, color=colour, linewidth=0.8, alpha=0.45, linestyle=dashes(series), marker=point)
         return
     if series.mark == "bars":
         axes.bar(x, y, width=0.92 * spacing(others), color=colour, yerr=around(y, band), ecolor=look.ink, capsize=3)
