@@ -272,16 +272,12 @@ class Recurrent(Weighted, Pretrained):
         quick, parts = self._quick, (state,) if isinstance(state, Tensor) else state
         if self._learns_start if parts is None else not parts:
             return None
-        if not self._is_stacked(parts, len(quick)) or (self.training and self.dropout + self.weight_drop > 0):
+        before = _of_places(parts, len(quick))
+        if before is None or (self.training and self.dropout + self.weight_drop > 0):
             return None
         times = None
         if dt is not None:
             times = self._expect_dt(Sequences.arrange(input, self.input_size, self.batch_first), dt, values.dtype)
-        before = [parts]
-        if len(quick) > 1:
-            before = (
-                before * len(quick) if parts is None else list(zip(*(part.split(1) for part in parts), strict=True))
-            )
         cell, after, outputs = self._cell_now(), [], []
         for (place, steps), earlier in zip(quick.items(), before, strict=True):
             now = torch.ones_like(times) if times is not None and place.reverse else times
@@ -297,14 +293,6 @@ class Recurrent(Weighted, Pretrained):
                 outputs = []
         final = after[0] if len(after) == 1 else tuple(map(torch.cat, zip(*after, strict=True)))
         return values.transpose(0, 1) if turned else values, final[0] if len(final) == 1 else final
-
-    def _is_stacked(self, parts: Any, stacked: int) -> bool:
-        """Whether this is None or a state with this many layers and directions."""
-        if parts is None:
-            return True
-        return isinstance(parts, tuple | list) and all(
-            type(part) is Tensor and part.shape[:1] == (stacked,) for part in parts
-        )
 
     def _cell_now(self) -> Cell:
         """The cell that engines run in the current mode (training or evaluation)."""
@@ -449,6 +437,19 @@ def _level_of_user() -> int:
     while frame and frame.f_globals.get("__name__", "").split(".")[0] == __name__.split(".")[0]:
         level, frame = level + 1, frame.f_back
     return level
+
+
+def _of_places(parts: Any, count: int) -> list[tuple[Tensor, ...] | None] | None:
+    """The state of every layer and direction, out of one for all of them; None if this is none."""
+    if parts is None:
+        return [None] * count
+    if not isinstance(parts, tuple | list):
+        return None
+    if count == 1:
+        return [tuple(parts)]
+    if not all(type(part) is Tensor and part.shape[:1] == (count,) for part in parts):
+        return None
+    return list(zip(*(part.split(1) for part in parts), strict=True))
 
 
 def _one_state(state: State | None, hx: State | None) -> State | None:
