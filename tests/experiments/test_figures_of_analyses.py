@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import dataclass, field
 
 import numpy
@@ -9,9 +10,11 @@ import pytest
 import torch
 
 from remanence import language
-from remanence.experiments import Way, find, run
+from remanence.experiments import Way, find, reset_times, run
 from remanence.experiments.analyses import KNOWN
+from remanence.experiments.collecting import collect
 from remanence.experiments.figures import NotYetRun, figures_of
+from remanence.experiments.runs_to_do import Line
 from remanence.models import LanguageModel
 from remanence.tasks.text import Text
 from remanence.timescales import InverseGamma
@@ -120,6 +123,28 @@ def test_where_weights_were_not_kept_there_are_curves_alone(out, tmp_path):
         source = out / target.relative_to(tmp_path) / name
         (target / name).write_bytes(source.read_bytes())
     assert len(smoke("plstm/copy-variable-200-500", tmp_path)) == 1
+
+
+def test_reference_times_outlive_the_weights(out, tmp_path):
+    experiment = find("plstm/copy-variable-200-500", "smoke")
+    collect(out, tmp_path, [Line(experiment.id, 1, seeds=[1], preset="smoke")])
+    assert not list(tmp_path.rglob("*.safetensors"))
+    _, resets = smoke(experiment.id, out)
+    _, kept = smoke(experiment.id, tmp_path)
+    assert (kept.id, kept.made_from, kept.note) == (resets.id, resets.made_from, resets.note)
+    for one, other in zip(kept.panels, resets.panels, strict=True):
+        assert one.heat.values == [[round(k) for k in unit] for unit in other.heat.values]
+        assert (one.title, one.references) == (other.title, other.references)
+
+
+def test_reference_times_are_not_those_of_a_run_that_failed(out, tmp_path):
+    source, experiment = "plstm/copy-variable-200-500/smoke", find("plstm/copy-variable-200-500", "smoke")
+    shutil.copytree(out / source, tmp_path / source)
+    assert reset_times.reset_maps(experiment, tmp_path)["seed"] == 1
+    path = tmp_path / source / "plstm/seed-1/result.json"
+    (path.parent / "SHA256SUMS").unlink()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed"}))
+    assert reset_times.reset_maps(experiment, tmp_path) is None
 
 
 def test_accuracy_by_dependency_is_at_the_end_of_each_bin_and_shares_of_pairs_sum_to_one(out):

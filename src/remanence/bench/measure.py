@@ -12,6 +12,8 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
+from ..training.graph import uncollected
+
 Call = Callable[[], object]
 Timer = Callable[[], float]
 """A call that returns how long it took, in milliseconds."""
@@ -91,7 +93,7 @@ def replayed(call: Call) -> Call:
             call()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with uncollected(), torch.cuda.graph(graph):
         call()
     return graph.replay
 

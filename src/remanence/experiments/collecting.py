@@ -12,7 +12,7 @@ from .. import files
 from ..training.directory import read_result
 from ..training.files import read as read_verified
 from ..training.files import read_lines
-from . import results
+from . import reset_times, results
 from .analyses.words import rounded
 from .findings import with_earlier_seeds
 from .registry import IDS, find
@@ -49,6 +49,7 @@ def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], 
             results.save(folder / "result.json", with_earlier_seeds(closing, into, experiment))
         found = results.outcomes(into, experiment)
         results.save(folder / "summary.json", results.summary(experiment, found))
+        reset_times.keep(experiment, work, into)
         say(f"{id}, preset {preset}: {sum(map(len, found.values()))} runs of {', '.join(found)}")
         if not any(line.left([into]) for line in own):
             remove_other_presets(folder, say)

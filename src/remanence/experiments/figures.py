@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from .. import analysis
-from ..gates import PowerLaw
-from ..models import SequenceModel
 from ..names import lookup
 from ..report.figure import Axis, Figure, Panel, Series
 from ..report.figures import KNOWN
 from ..report.figures.copy_task import over_a_sequence
 from ..report.files import NotYetRun, ResultFiles
 from ..tasks import Dyck2
-from .loading import load_model
+from . import reset_times
 from .registry import IDS, find
-from .results import finished, run_folder
+from .results import run_folder
 from .schema import PRESETS, Experiment
 
 __all__ = ["NotYetRun", "figures_of", "latest", "statement_of", "with_results"]
@@ -83,26 +81,20 @@ def latest(id: str, out: Path) -> Experiment:
 
 
 def reset_maps(experiment: Experiment, out: Path, statement: str) -> list[Figure]:
-    """Reference times of one trained pLSTM over two sequences (pLSTM figure A.1 C), if its weights are available."""
-    for name, model in experiment.models.items():
-        for seed in finished(out, experiment, name):
-            folder = run_folder(out, experiment, name, seed)
-            if not any((folder / "checkpoints").glob("*.safetensors")):
-                continue
-            trained = load_model(folder)
-            if not isinstance(trained, SequenceModel) or not isinstance(getattr(trained.layer, "gate", None), PowerLaw):
-                break
-            found = analysis.reset_maps(trained, model.task)
-            order = found.order.tolist()
-            panels = [
-                over_a_sequence(f"{name}, seed {seed}: delay {one.delay}", one.k.tolist(), order, one.signal)
-                for one in found.maps
-            ]
-            made_from = folder.relative_to(out).as_posix()
-            title = f"{experiment.title} ({experiment.id}/{experiment.preset})"
-            note = "Units in the same order in all panels."
-            return [Figure(f"{experiment.id}#resets", title, panels, statement, (f"{made_from}/checkpoints",), 2, note)]
-    return []
+    """Reference times of one trained pLSTM over two sequences (pLSTM figure A.1 C), if they are known."""
+    found = reset_times.reset_maps(experiment, out)
+    if found is None:
+        return []
+    panels = [
+        over_a_sequence(
+            f"{found['model']}, seed {found['seed']}: delay {one['delay']}", one["k"], found["order"], one["signal"]
+        )
+        for one in found["maps"]
+    ]
+    title = f"{experiment.title} ({experiment.id}/{experiment.preset})"
+    made_from = run_folder(out, experiment, found["model"], found["seed"]).relative_to(out).as_posix()
+    note = "Units in the same order in all panels."
+    return [Figure(f"{experiment.id}#resets", title, panels, statement, (made_from,), 2, note)]
 
 
 def pair_timescales(experiment: Experiment, _: Path, statement: str) -> list[Figure]:
@@ -122,8 +114,7 @@ def pair_timescales(experiment: Experiment, _: Path, statement: str) -> list[Fig
 
 
 FURTHER = {
-    "plstm/copy-variable-200-500": reset_maps,
-    "plstm/copy-variable-200-1000": reset_maps,
+    **dict.fromkeys(reset_times.SHOWN, reset_maps),
     "mts/dyck2": pair_timescales,
 }
-"""Makers of figures that need the weights of a run or the data of a task, not only result files."""
+"""Makers of figures that need the weights of a run or the data of a task, not only the results of runs."""
