@@ -322,8 +322,9 @@ def conditions(section: Section, verdict: Judgement) -> str:
         if name in section.experiment.extra
     )
     extra = f" ({others})" if others else ""
+    epochs, published = section.epochs
     lines = [
-        f"Trained for {section.epochs[0]} {'epoch' if section.epochs[0] == '1' else 'epochs'}{extra}; the `paper` preset has {section.epochs[1]}. "
+        f"Trained for {epochs} {'epoch' if epochs == '1' else 'epochs'}{extra}; the `paper` preset has {published}. "
         f"`remanence show {section.experiment.id}` lists what the paper leaves open and what we chose.",
         f"{shared('{name}')}, {days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
         f"{shared('remanence {remanence}, torch {torch}, CUDA {cuda}, Python {python}')}.",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import gc
+import io
 import pickle
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from hypothesis import given, settings
@@ -705,12 +709,101 @@ def test_changes_of_a_layer_are_seen_at_once(quick_steps: list[bool]) -> None:
 
 
 @compiles
-def test_a_layer_checks_its_weights_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer, x = rm.LSTM(3, 5, num_layers=2), torch.randn(1, 2, 3)
+@pytest.mark.parametrize("options", [{}, {"proj_size": 2}, {"num_layers": 2, "bidirectional": True}], ids=str)
+def test_a_layer_checks_its_weights_once(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = rm.PowerLawLSTM(3, 5, **options), torch.randn(1, 2, 3)
+    for dt in (None, torch.rand(1, 2)):
+        with torch.no_grad(), monkeypatch.context() as patch:
+            _, state = layer(x, None, dt)
+            patch.delattr(streaming, "bind")
+            layer(x, state, dt)
+
+
+@compiles
+@pytest.mark.parametrize("name", ["phased", "weight drop", "exprnn", "built once", "frozen"])
+def test_a_layer_steps_as_its_mode_says(name: str) -> None:
+    layer: Any = {
+        "phased": lambda: rm.PhasedLSTM(3, 5),
+        "weight drop": lambda: rm.LSTM(3, 5, weight_drop=0.5),
+        "exprnn": lambda: rm.ExpRNN(3, 5),
+        "built once": lambda: rm.nn.built_once(rm.ExpRNN(3, 5)),
+        "frozen": lambda: rm.LSTM(3, 5, timescales=Fixed(7.0, freeze=True)),
+    }[name]()
+    x = torch.randn(1, 2, 3)
     with torch.no_grad():
-        _, state = layer(x)
-        monkeypatch.delattr(streaming, "bind")
-        layer(x, state)
+        for training in (False, True, False):
+            layer.train(training)
+            torch.manual_seed(0)
+            found = layer(x)
+            torch.manual_seed(0)
+            expected = usual(layer, x)
+            assert_near((found[0], *parts(found[1])), (expected[0], *parts(expected[1])))
+        for buffer in layer.buffers():
+            buffer.add_(1)
+        assert_near(layer(x)[0], usual(layer, x)[0])
+
+
+@compiles
+def test_a_layer_is_copied_and_saved_after_a_step() -> None:
+    layer, x = rm.LSTM(3, 5), torch.randn(1, 2, 3)
+    with torch.no_grad():
+        expected = layer(x)[0]
+        file = io.BytesIO()
+        torch.save(layer, file)
+        file.seek(0)
+        older = copy.deepcopy(layer)
+        older.__setstate__({name: value for name, value in layer.__dict__.items() if name != "_quick"})
+        others = copy.copy(layer), pickle.loads(pickle.dumps(layer)), torch.load(file, weights_only=False), older
+        for other in others:
+            assert torch.equal(other(x)[0], expected)
+
+
+@compiles
+def test_a_layer_keeps_no_weights_but_its_parameters() -> None:
+    layer, x = rm.LSTM(3, 5, proj_size=2), torch.randn(1, 2, 3)
+    doubled = {name: parameter * 2 for name, parameter in layer.named_parameters()}  # with a graph
+    alive = [weakref.ref(value) for value in doubled.values()]
+    with torch.no_grad():
+        torch.func.functional_call(layer, doubled, (x,))
+    del doubled
+    gc.collect()
+    assert not any(each() is not None for each in alive)
+
+
+@compiles
+def test_a_projection_of_another_dtype_is_seen() -> None:
+    layer, x = rm.LSTM(3, 5, proj_size=2), torch.randn(1, 2, 3)
+    with torch.no_grad():
+        expected = layer(x)[0]
+        matrix = layer.get_parameter("weight_hr_l0")
+        matrix.data = matrix.data.double()
+        assert_near(layer(x)[0], expected)
+
+
+@compiles
+def test_states_of_a_single_step_are_lists_and_parameters_too() -> None:
+    layer, x = rm.LSTM(3, 5), torch.randn(1, 2, 3)
+    state = some_state(layer, 1, 2)
+    with torch.no_grad():
+        expected = layer(x, state)[0]
+        assert torch.equal(layer(x, list(state))[0], expected)
+        assert torch.equal(layer(x, tuple(map(nn.Parameter, state)))[0], expected)
+
+
+@compiles
+def test_a_layer_is_what_its_attributes_say() -> None:
+    x = torch.randn(1, 2, 5)
+    with torch.no_grad():
+        layer = rm.LSTM(5, 5, 2, bidirectional=True)
+        layer(x)
+        layer.bidirectional = False
+        layer.weight_ih_l1 = nn.Parameter(torch.randn(20, 5))
+        assert layer(x)[0].shape == (1, 2, 5)
+        layer.num_layers = 1
+        assert layer(x)[1][0].shape == (1, 2, 5)
+        layer.num_layers = 3
+        with pytest.raises(AttributeError):
+            layer(x)
 
 
 @compiles
@@ -781,6 +874,12 @@ def test_errors_of_a_single_step_are_those_of_many() -> None:
         "expected dt to be finite and not negative, got values from -1.0 to -1.0",
         lambda: power(x, dt=-torch.ones(1, 2)),
     )
+    words = "expected state to be the tensors (hidden, cell), got ndarray"
+    refused(TypeError, words, lambda: layer(x, numpy.zeros((1, 2, 5), "f")))
+    layer.weight_ih_l0 = nn.Parameter(torch.randn(20, 4))
+    words = "expected input with 3 features in its last dimension, got 4"
+    refused(ValueError, words, lambda: layer(torch.zeros(1, 2, 4)))
+    refused(ValueError, words, lambda: rm.LSTMCell.of(layer)(torch.zeros(2, 4)))
 
 
 # Without a compiler, or with wrong compiled code.

@@ -22,9 +22,9 @@ State = tuple[Tensor, ...]
 
 
 class QuickSteps:
-    """Compiled single steps with some weights of a module, which are checked once and not at every step.
+    """Compiled single steps of a module in one place. Weights are checked when they are bound to the compiled code.
 
-    Copies start anew.
+    After that a step only looks whether they are still the same. Copies start anew.
 
     Args:
         suffix: What the parameters of the module have behind the names of the weights.
@@ -68,7 +68,8 @@ class QuickSteps:
             or not bound.reads(parameters, self._suffix)
         ):
             bound = bind(cell, weights, inputs, has_dt)
-            self._bound = bound if bound is not None and bound.reads(parameters, self._suffix) else None
+            lasts = bound is not None and bound.has_parameters() and bound.reads(parameters, self._suffix)
+            self._bound = bound if lasts else None
         return None if bound is None else bound.run(inputs, state, dt, copied)
 
     def __reduce__(self) -> tuple[type[QuickSteps], tuple[str]]:

@@ -117,7 +117,6 @@ class Recurrent(Weighted, Pretrained):
                 )
             biases.register_frozen(self, place)
         self._names = tuple(shapes)
-        self._quick = {place: engines.QuickSteps(place.suffix) for place in self.places}
         self.reset_parameters()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -131,6 +130,7 @@ class Recurrent(Weighted, Pretrained):
         """Let the engines analyse the cell now, not while torch traces the layer."""
         self._find_recurrence()
         engines.ready(self.recurrence)
+        self._quick: dict[Place, engines.QuickSteps] = {}
 
     # Structure.
 
@@ -269,20 +269,21 @@ class Recurrent(Weighted, Pretrained):
         values = input.transpose(0, 1) if turned else input
         if values.dim() not in (2, 3) or values.shape[0] != 1 or values.dtype != torch.float32:
             return None
-        quick, parts = self._quick, (state,) if isinstance(state, Tensor) else state
-        if self._learns_start if parts is None else not parts:
+        places = self.places
+        before = _of_places((state,) if isinstance(state, Tensor) else state, len(places))
+        if before is None or values.shape[-1] != self.input_size:
             return None
-        before = _of_places(parts, len(quick))
-        if before is None or (self.training and self.dropout + self.weight_drop > 0):
+        if (state is None and self._learns_start) or (self.training and self.dropout + self.weight_drop > 0):
             return None
         times = None
         if dt is not None:
             times = self._expect_dt(Sequences.arrange(input, self.input_size, self.batch_first), dt, values.dtype)
         cell, after, outputs = self._cell_now(), [], []
-        for (place, steps), earlier in zip(quick.items(), before, strict=True):
+        for place, earlier in zip(places, before, strict=True):
             now = torch.ones_like(times) if times is not None and place.reverse else times
             copied = place.layer == self.num_layers - 1 and not self.bidirectional  # the output may be changed in place
             weights = partial(self._stored_weights, place)
+            steps = self._quick.get(place) or self._quick.setdefault(place, engines.QuickSteps(place.suffix))
             found = steps.step(cell, self._parameters, weights, values, earlier, now, copied)
             if found is None:
                 return None
@@ -440,10 +441,10 @@ def _level_of_user() -> int:
 
 
 def _of_places(parts: Any, count: int) -> list[tuple[Tensor, ...] | None] | None:
-    """The state of every layer and direction, out of one for all of them; None if this is none."""
+    """A state of the layer split by place; None if it is not one. For a single place, a step checks what is in it."""
     if parts is None:
         return [None] * count
-    if not isinstance(parts, tuple | list):
+    if not isinstance(parts, tuple | list) or not parts:
         return None
     if count == 1:
         return [tuple(parts)]

@@ -107,7 +107,8 @@ class RecurrentCell(Weighted):
         state = None
         if dt is None and self.engine != "loop" and not torch.is_grad_enabled():
             given = (hx,) if isinstance(hx, Tensor) else hx
-            if type(input) is Tensor and 0 < input.dim() < 3 and (given is None or isinstance(given, tuple)):
+            fits = type(input) is Tensor and 0 < input.dim() < 3 and input.shape[-1] == self.input_size
+            if fits and (given is None or isinstance(given, tuple)):
                 state = self._quick.step(self.cell, self._parameters, self._weights_now, input, given)
         if state is None:
             state = self._step(input, hx, dt)

@@ -107,7 +107,7 @@ class Weighted(nn.Module):
         return weights
 
     def _stored_weights(self, place: Place) -> dict[str, Tensor]:
-        """The effective weights of one layer and direction in their own dtype."""
+        """The effective weights of one layer and direction, in the dtype of its first weight."""
         return self._weights(place, self._weight(self._names[0] + place.suffix).dtype)
 
     def _weight(self, name: str) -> Tensor:

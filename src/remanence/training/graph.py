@@ -182,7 +182,10 @@ class Graphs:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Collects no garbage meanwhile: CUDA ends a capture if a graph or a compiled kernel is destroyed during it."""
+    """Collects no garbage meanwhile: CUDA ends a capture if a graph or a compiled kernel is destroyed during it.
+
+    One thread at a time.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.nn.functional import linear
 
 from ...cells import Cell
@@ -86,7 +87,7 @@ class Bound:
         self.fixed = [weights[name].address if name in weights else 0 for name in FIXED]
         self.own = [weights[name].address for name in step.own]
 
-    def reads(self, weights: Mapping[str, Tensor | None], suffix: str = "") -> bool:
+    def reads(self, weights: Mapping[str, Tensor | None], suffix: str) -> bool:
         """Whether these weights by name are the checked ones: the same objects, with the same memory, shape and layout.
 
         Values may have changed, since a step reads them in place.
@@ -107,8 +108,15 @@ class Bound:
                 return False
         matrix = self.matrix
         return matrix is None or (
-            weights.get("weight_hr" + suffix) is matrix and matrix.shape == (self.width, self.units)
+            weights.get("weight_hr" + suffix) is matrix
+            and matrix.shape == (self.width, self.units)
+            and matrix.dtype is torch.float32
         )
+
+    def has_parameters(self) -> bool:
+        """Whether all weights are parameters. Others are not kept: they may hold a graph and outlive their use."""
+        matrix = () if self.matrix is None else (self.matrix,)
+        return all(isinstance(weight, Parameter) for weight in (*(read.weight for read in self.weights), *matrix))
 
     def run(self, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False) -> State | None:
         """The state after a step; None if compiled code cannot read these tensors, or their sizes do not fit.

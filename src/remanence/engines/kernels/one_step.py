@@ -52,7 +52,7 @@ def register(type: str, load: Callable[[], Maker]) -> None:
     _makers[type] = load
 
 
-def bind(cell: Cell, find: Callable[[], Weights], inputs: Tensor, has_dt: bool = False) -> Bound | None:
+def bind(cell: Cell, find: Callable[[], Weights], inputs: Tensor, has_dt: bool) -> Bound | None:
     """A compiled step with its weights, or None if compiled code does not support them or inputs like these.
 
     Args:
@@ -91,9 +91,7 @@ def bind(cell: Cell, find: Callable[[], Weights], inputs: Tensor, has_dt: bool =
     return Bound(cell, step, read, matrix, device)
 
 
-def one_step(
-    cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False
-) -> State | None:
+def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None) -> State | None:
     """The state after a step, or None if compiled code does not support these arguments.
 
     Args:
@@ -102,10 +100,9 @@ def one_step(
         inputs: `(..., I)`, a few sequences.
         state: `(..., width)` each; None for zeros.
         dt: `(...)`, or None for unit steps.
-        copied: Whether to append a copy of the hidden state.
     """
     bound = bind(cell, lambda: weights, inputs, dt is not None)
-    return None if bound is None else bound.run(inputs, state, dt, copied)
+    return None if bound is None else bound.run(inputs, state, dt)
 
 
 class _Steps(dict[tuple[int, bool], Compiled | None]):
