@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Tests start hundreds of processes. Without compiled files each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all attack attack-gpu lint types package docs tutorial irregular picture campaign results clean
+.PHONY: demo test test-all test-gpu attack attack-gpu lint types package docs tutorial irregular picture campaign results clean
 
 demo: $(STAMP)
 	$(BIN)/remanence demo
@@ -27,6 +27,12 @@ test-all: $(STAMP)
 	$(TESTS) -n $(MORE) -m "long and not slow"
 	TRITON_INTERPRET=1 $(TESTS) -n auto tests/engines -k interpreted
 
+# Tests that need a GPU, side by side: minutes. GPU_PYTHON has torch for CUDA, pytest, pytest-xdist and hypothesis.
+GPU_PYTHON ?= python3
+WORKERS ?= 12
+test-gpu:
+	PYTHONPATH=src:$$PYTHONPATH OMP_NUM_THREADS=1 $(GPU_PYTHON) -m pytest -q --dist worksteal -m gpu -n $(WORKERS)
+
 # Attacks: random layers on every engine, kills at random moments, random damage to the files of runs, the C++ engine
 # under sanitizers, gradients of long sequences. Two hours or so on two cores.
 CASES ?= 10000
@@ -37,8 +43,7 @@ attack: $(STAMP)
 	$(BIN)/python -m pytest -q tests/attack -m slow
 
 # The same for the kernels of a GPU: random layers, then some under each tool of compute-sanitizer; racecheck takes minutes
-# for a few. GPU_PYTHON has torch for CUDA.
-GPU_PYTHON ?= python3
+# for a few.
 attack-gpu:
 	PYTHONPATH=src $(GPU_PYTHON) tests/attack/differential.py --device cuda --cases 2000
 	for tool in memcheck:100 synccheck:100 racecheck:12; do for engine in cuda triton; do \

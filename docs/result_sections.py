@@ -9,6 +9,7 @@ import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ from remanence.table import Table, mean_and_std
 
 WORDS = ("holds", "does not hold", "open")
 WEIGHTS = {"best": "the weights with the best validation score", "last": "the weights after the last update"}
+
+
+@cache
+def whole(id: str) -> Experiment:
+    """An experiment with the preset `paper`."""
+    return registry.find(id, "paper")
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class Section:
     def seeds(self) -> str:
         """Number of finished runs per model, of those in the `paper` preset."""
         runs = sorted({len(each) for each in self.runs.values()})
-        return f"{span(runs)} of {len(registry.find(self.experiment.id, 'paper').seeds)}"
+        return f"{span(runs)} of {len(whole(self.experiment.id).seeds)}"
 
     @property
     def epochs(self) -> tuple[str, str]:
@@ -113,8 +120,8 @@ class Section:
     def epochs_of(self, models: Sequence[str]) -> tuple[str, str]:
         """Epochs that these models trained, and epochs of the `paper` preset."""
         trained = sorted({run.result["epochs"] for name in models for run in self.runs[name]})
-        whole = sorted({registry.find(self.experiment.id, "paper").models[name].training.epochs for name in models})
-        return span(trained), span(whole)
+        there = whole(self.experiment.id).models
+        return span(trained), span(sorted({there[name].training.epochs for name in models}))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -155,7 +162,7 @@ def analyses(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     for id in registry.IDS:
         for preset in PRESETS:
             result = read(folder / id / preset / "result.json")
-            if result is not None and registry.find(id).kind != "training":
+            if result is not None and whole(id).kind != "training":
                 found[id, preset] = result
     return found
 
@@ -330,6 +337,8 @@ def conditions(section: Section, verdict: Judgement) -> str:
         f"{shared('remanence {remanence}, torch {torch}, CUDA {cuda}, Python {python}')}.",
         f"Seconds of training and evaluation, all seeds of a model together: {times}. {verdict.conditions}",
     ]
+    if data := "; ".join(dict.fromkeys(run.result["data"] for run in runs if "data" in run.result)):
+        lines.insert(1, f"Data: {data}.")
     if turns > 1:
         lines.append(
             f"Up to {turns} of these runs took turns on the GPU, so the seconds of each include those of others."
@@ -343,7 +352,7 @@ def conditions(section: Section, verdict: Judgement) -> str:
 def written(section: Section, verdict: Judgement, folder: Path) -> str:
     """Section of an experiment."""
     experiment = section.experiment
-    left_out = ", ".join(f"`{name}`" for name in experiment.usual if name not in section.runs)
+    left_out = ", ".join(f"`{name}`" for name in whole(experiment.id).usual if name not in section.runs)
     parts = [
         f"## {section.heading}\n",
         f"{experiment.title}. Reproduces {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.\n",

@@ -29,6 +29,7 @@ from result_sections import (
     sweeps,
     swept,
     verdict_of,
+    whole,
     written,
 )
 
@@ -54,8 +55,8 @@ page from the files under `results/`; only the verdicts are written manually (`r
 READ = """## How to read the table
 
 * **ours** is the mean and sample standard deviation over seeds. "(2 of 3)": one of three runs is not in the mean,
-  because it failed or did not reach the level. Scores are those of the test set, in `freq-*` and copy tasks of the
-  validation set in the best epoch.
+  because it failed or, where updates to a level are counted, did not reach it. Scores are those of the test set, in
+  `freq-*` and copy tasks of the validation set in the best epoch.
 * **seeds** and **epochs**: how many of those of the preset `paper` were run. That preset has the published settings
   where the papers give them, and else a choice of ours, which `remanence show ID` lists: the longest training of copy
   and pixel tasks, for example, and most numbers of seeds. Runs that meet their stopping rule, or break down, end
@@ -105,7 +106,7 @@ def opening(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
     looked_at = {id: (preset, result) for (id, preset), result in analyses(folder).items()}
     rows = []
     for id in registry.IDS:
-        experiment = registry.find(id, "paper")
+        experiment = whole(id)
         if id in trained:
             rows.append(trained_row(trained[id], judged))
         elif id in looked_at:
@@ -132,9 +133,9 @@ def trained_row(section: Section, judged: Judgements) -> tuple[str, ...]:
 
 def published_and_ours(experiment: Experiment, found: Mapping[str, list[results.Outcome]]) -> tuple[str, str]:
     """Published scores and ours, one line per model."""
-    report = experiment.report
+    report, every = experiment.report, whole(experiment.id)
     numbers = experiment.published.get(report.score, {})
-    keys = {name: experiment.published_of(name) for name in experiment.models if name in (*experiment.usual, *found)}
+    keys = {name: experiment.published_of(name) for name in every.models if name in (*every.usual, *found)}
     published = {
         name: results.published(numbers[key], report.digits) + ("" if key == name else " (quoted)")
         for name, key in keys.items()
@@ -211,7 +212,7 @@ def looked_at(paper: str, folder: Path, judged: Judgements) -> str:
     """Claims about analyses and simulations, with verdicts."""
     rows = []
     for (id, preset), result in analyses(folder).items():
-        if registry.find(id).paper != paper:
+        if whole(id).paper != paper:
             continue
         link = f"[{id}](figures.md{anchor(id)})"
         rows += [
@@ -229,11 +230,11 @@ def trained_for(result: dict[str, Any]) -> str:
     for run in result.get("runs") or ():
         one = run["result"]
         seeds.setdefault(run["model"], set()).add(run["seed"])
-        whole = registry.find(one["experiment"], "paper").models[run["model"]].training.epochs
-        trained.setdefault(whole, []).append(one["epochs"])
+        published = whole(one["experiment"]).models[run["model"]].training.epochs
+        trained.setdefault(published, []).append(one["epochs"])
     if not seeds:
         return "-"
-    epochs = " or ".join(f"{span(sorted(own))} of {whole:g} epochs" for whole, own in trained.items())
+    epochs = " or ".join(f"{span(sorted(own))} of {every:g} epochs" for every, own in trained.items())
     return f"seeds: {max(map(len, seeds.values()))}, {epochs}"
 
 

@@ -78,10 +78,15 @@ def test_differences_from_the_paper_are_shown(tmp_path):
     write_runs(tmp_path, SCORES, changes={"batch": 7})
     section = one(tmp_path)
     assert (
-        dict(section.facts)["differs from the paper"]
+        dict(section.facts)["differs from the preset paper"]
         == "training.batch 7 instead of 128, training.epochs 15 instead of 100"
     )
     assert "training.batch 7 instead of 128" in section.judged
+
+
+def test_unusual_data_are_shown(tmp_path):
+    write_runs(tmp_path, SCORES, result={"data": "half of it"})
+    assert dict(one(tmp_path).facts)["data"] == "half of it"
 
 
 def test_seeds_that_ran_side_by_side_share_their_time(tmp_path):

@@ -13,6 +13,7 @@ from remanence import data, language
 from remanence.data import DataError
 from remanence.data.archives import contents
 from remanence.data.checksums import checksum_of
+from remanence.tasks.text import Text
 
 
 @pytest.fixture
@@ -108,6 +109,7 @@ def test_otherwise_text8_is_made_from_enwik8_and_the_note_says_so(accepted):
     assert corpus.vocabulary.text(corpus.train) == " a b one" * 22 + " a b"
     assert [len(part) for part in (corpus.train, corpus.validation, corpus.test)] == [180, 10, 10]
     assert language.load("text8-from-enwik8").note == corpus.note  # also when it comes from the cache folder
+    assert Text(corpus="text8").note == corpus.note
 
 
 def test_without_either_text8_is_missing(own):

@@ -11,6 +11,7 @@ from remanence.experiments import IDS, find
 from remanence.experiments.figures import figures_of, latest, statement_of, with_results
 from remanence.report.figure import Series
 from remanence.report.figures import KNOWN
+from remanence.report.figures.learning_curves import ENDED, SEEDS
 from remanence.report.figures.shared import few, in_sight, mean, mean_and_band, mean_curve, short
 from remanence.report.files import NotYetRun, ResultFiles
 
@@ -169,6 +170,17 @@ def test_half_finished_runs_are_drawn_as_far_as_they_are(tmp_path):
     (thick,) = (one for one in panel.series if not one.faint)
     assert (list(thick.x), thick.y) == ([10, 20, 30], pytest.approx([15, 25, 35]))
     assert panel.references == []
+    assert figure.note == f"{SEEDS} {ENDED}"
+
+
+def test_what_means_of_runs_are_is_said_where_it_matters(tmp_path):
+    write(tmp_path, "plstm/copy-200", "short", "plstm", 1, curve(0.1, 0.3))
+    write(tmp_path, "plstm/copy-200", "short", "lstm", 1, curve(0.1))
+    (alone,) = figures_of(find("plstm/copy-200"), tmp_path)
+    assert alone.note == ""
+    write(tmp_path, "plstm/copy-200", "short", "plstm", 2, curve(0.2, 0.4))
+    (both,) = figures_of(find("plstm/copy-200"), tmp_path)
+    assert both.note == SEEDS
 
 
 def test_psmnist_is_drawn_over_epochs(tmp_path):

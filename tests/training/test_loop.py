@@ -40,6 +40,12 @@ def test_a_memory_task_is_learned(tmp_path):
     assert lines(one)[0]["validation"]["loss"] > 2 * lines(one)[-1]["validation"]["loss"]
 
 
+def test_a_result_says_if_the_data_are_unusual(tmp_path, monkeypatch):
+    monkeypatch.setattr(type(TASK), "note", property(lambda task: "half of it"))
+    (result,) = train([run(tmp_path)])
+    assert result["data"] == "half of it"
+
+
 def test_the_result_and_the_files(tmp_path):
     one = run(tmp_path)
     (result,) = train([one])

@@ -93,7 +93,7 @@ def reset_maps(experiment: Experiment, out: Path, statement: str) -> list[Figure
     ]
     title = f"{experiment.title} ({experiment.id}/{experiment.preset})"
     made_from = run_folder(out, experiment, found["model"], found["seed"]).relative_to(out).as_posix()
-    note = "Units in the same order in all panels."
+    note = f"Weights after {found['update']:,} updates. Units in the same order in all panels."
     return [Figure(f"{experiment.id}#resets", title, panels, statement, (made_from,), 2, note)]
 
 

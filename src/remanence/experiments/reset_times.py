@@ -22,7 +22,7 @@ FILE = "reset_maps.json"
 
 
 def reset_maps(experiment: Experiment, out: Path) -> Mapping[str, Any] | None:
-    """What `analysis.reset_maps` finds about the first pLSTM that has not failed, with its model and seed.
+    """What `analysis.reset_maps` finds about the first pLSTM that has not failed: its model, its seed and its update.
 
     Args:
         experiment: A copy experiment.
@@ -33,12 +33,14 @@ def reset_maps(experiment: Experiment, out: Path) -> Mapping[str, Any] | None:
     """
     for name, model in experiment.models.items():
         for seed, folder in finished(out, experiment, name).items():
-            if (read_result(folder) or {}).get("status") in FAILED or not has_weights(folder):
+            result = read_result(folder) or {}
+            if result.get("status") in FAILED or not has_weights(folder):
                 continue
             trained = load_model(folder)
             if not isinstance(trained, SequenceModel) or not isinstance(getattr(trained.layer, "gate", None), PowerLaw):
                 break
-            return {"model": name, "seed": seed, **analysis.reset_maps(trained, model.task).plain()}
+            found = analysis.reset_maps(trained, model.task).plain()
+            return {"model": name, "seed": seed, "update": (result.get("best") or {}).get("update"), **found}
     return read(folder_of(out, experiment) / FILE)
 
 

@@ -16,12 +16,16 @@ FLOAT = re.compile(
 )
 
 
+DEEPEST = 200
+"""The C parser recurses without a limit, so it only gets texts that cannot be nested more deeply than this."""
+
+
 @cache
-def loader() -> type[yaml.SafeLoader]:
-    """The safe loader with the number syntax of YAML 1.2."""
+def loader(name: str = "SafeLoader") -> type[yaml.SafeLoader]:
+    """The safe loader of PyYAML with this name, with the number syntax of YAML 1.2."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class Loader(getattr(yaml, name)):  # type: ignore[misc]
         """SafeLoader that parses 1e-3 as a number."""
 
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+0123456789."))
@@ -37,6 +41,11 @@ def read(text: str) -> Any:
     import yaml
 
     try:
+        if yaml.__with_libyaml__ and sum(map(text.count, "[{:?-")) < DEEPEST:  # each level begins with one of these
+            try:
+                return yaml.load(text, Loader=loader("CSafeLoader"))  # six times as fast
+            except yaml.YAMLError:
+                pass  # the other loader says where
         return yaml.load(text, Loader=loader())
     except (ValueError, RecursionError) as error:
         raise yaml.YAMLError(str(error)) from None

@@ -135,3 +135,8 @@ class Task(ABC):
     def references(self) -> dict[str, float]:
         """Baselines by name of score, such as the loss of a model without memory."""
         return {}
+
+    @property
+    def note(self) -> str:
+        """How the data that was found differs from the usual; empty if it does not. Results contain it."""
+        return ""

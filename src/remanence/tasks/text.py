@@ -104,3 +104,8 @@ class Text(Classification):
     def references(self) -> dict[str, float]:
         """Scores of a uniform prediction over all symbols."""
         return {"loss": math.log(self.symbols), "bits": math.log2(self.symbols)}
+
+    @property
+    def note(self) -> str:
+        """The note of the corpus."""
+        return corpus_of(self.corpus, self.level, self.markov).note

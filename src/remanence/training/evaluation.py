@@ -201,6 +201,7 @@ def result_of(
         "test_weights": weights,
         "references": dict(run.task.references),
         "updates_to": updates_to(lines, run.task),
+        **({"data": note} if (note := run.task.note) else {}),
     }
 
 

@@ -28,8 +28,9 @@ def facts(
     days = sorted({str(run.machine["started"])[:10] for run in runs if "started" in run.machine})
     interrupted = sum(run.was_interrupted for run in runs)
     found = [
-        ("differs from the paper", changed),
+        ("differs from the preset paper", changed),
         *words.items(),
+        ("data", "; ".join(dict.fromkeys(run.data for run in runs if run.data))),
         ("device", shared(runs, "{name} ({device})")),
         ("machine", shared(runs, "{system}, cores: {cores}, threads used: {threads}")),
         ("versions", shared(runs, "remanence {remanence}, torch {torch}, Python {python}, CUDA {cuda}")),

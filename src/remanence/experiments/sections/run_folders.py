@@ -62,6 +62,11 @@ class RunFolder:
         return str(self.description["model"])
 
     @property
+    def data(self) -> str:
+        """How its data differed from the usual; empty if it did not."""
+        return str((self.files.result or {}).get("data", ""))
+
+    @property
     def seed(self) -> int:
         """Its seed."""
         return int(self.description["seed"])

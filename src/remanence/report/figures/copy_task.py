@@ -8,7 +8,7 @@ from typing import Any
 
 from ..figure import Axis, Figure, Heat, Panel, Reference, Series
 from ..files import NotYetRun, ResultFiles
-from .learning_curves import SEEDS
+from .learning_curves import about_seeds
 from .shared import figure, guessing, mean_and_band, spread, titled, with_mean
 
 BINS = 20
@@ -160,7 +160,7 @@ def fixed_exponent(files: ResultFiles, statement: str) -> list[Figure]:
         ],
         references=guessing(runs, files.score, files.scale),
     )
-    panels, notes = [over_updates], [SEEDS] if any(one.faint for one in over_updates.series) else []
+    panels, notes = [over_updates], [note] if (note := about_seeds([over_updates])) else []
     if files.reach is not None:
         level = f"{files.reach * files.scale:g}{' ' + files.unit if files.unit else ''}"
         points = [

@@ -11,6 +11,7 @@ from .shared import guessing, in_sight, titled, with_mean
 TIMED = "-time"
 """Suffix of the names of models that get time as an input."""
 SEEDS = "Thick: mean over seeds. Thin: single seeds."
+ENDED = "In a mean, a run that ended earlier counts with its last value."
 Groups = Mapping[str, Sequence[RunFiles]]
 
 
@@ -50,8 +51,19 @@ def figure(files: ResultFiles, statement: str, panels: Sequence[Panel]) -> Figur
         statement=statement,
         made_from=(files.place,),
         columns=2,
-        note=SEEDS if any(one.faint for each in panels for one in each.series) else "",
+        note=about_seeds(panels),
     )
+
+
+def about_seeds(panels: Sequence[Panel]) -> str:
+    """What the lines of single seeds and their means are; empty if no model has several seeds."""
+    if not any(one.faint for panel in panels for one in panel.series):
+        return ""
+    early = False
+    for panel in panels:
+        ends = {one.name: max(one.x) for one in panel.series if not one.faint}
+        early |= any(one.faint and max(one.x) < ends[one.like or ""] for one in panel.series)
+    return f"{SEEDS} {ENDED}" if early else SEEDS
 
 
 def by_inputs(runs: Groups) -> list[tuple[dict[str, Sequence[RunFiles]], str]]:
