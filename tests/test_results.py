@@ -11,7 +11,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from remanence.experiments import registry, results
+from remanence.experiments import registry, reset_times, results
 from remanence.table import mean_and_std
 
 ROOT = Path(__file__).parents[1]
@@ -130,7 +130,9 @@ def test_links_lead_to_sections(script):
 def test_run_folders_hold_only_what_is_to_be_kept():
     kept = {"config.yaml", "metrics.jsonl", "result.json", "machine.json", "times.jsonl", "summary.json"}
     files = [path for folder in {path.parent for path in SUMMARIES} for path in folder.rglob("*") if path.is_file()]
-    assert {path.name for path in files} == kept
+    maps = {path for path in files if path.name == reset_times.FILE}
+    assert {path.parent.parent.relative_to(ROOT / "results").as_posix() for path in maps} <= {*reset_times.SHOWN}
+    assert {path.name for path in files if path not in maps} == kept
     assert {path.name for analysis in ANALYSES for path in analysis.parent.iterdir()} == {"result.json"}
 
 
