@@ -102,6 +102,7 @@ LSTMS = ("sigmoid", "fast", "softsign", "refine", "ur", "power_law")
 FIVE_BLOCKS, PROJECTED = ("refine", "ur"), ("proj-fast", "proj-power_law")
 LAYER_GOALS = (
     LayerGoal("refine and ur, 128 units", FIVE_BLOCKS, ("copy-1000", "adding-5000"), 1.5),
+    LayerGoal("refine and ur, copy-200", FIVE_BLOCKS, ("copy-200",), 1.5, files=SHORT_STEPS),
     LayerGoal("refine and ur, 256 and 512 units", FIVE_BLOCKS, ("pixel-256", "pixel-512"), 5),
     LayerGoal("refine and ur, 716 and 1150 units", FIVE_BLOCKS, ("char-ptb", "word-ptb"), 1.5),
     LayerGoal("refine and ur, inference", FIVE_BLOCKS, (), 1.2, inference=True),

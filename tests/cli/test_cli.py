@@ -16,6 +16,7 @@ from remanence.cli.main import KNOWN as COMMANDS
 from remanence.cli.main import app
 from remanence.engines import loop, self_check, warm
 from remanence.engines.cpp import compiler, engine, products, recurrence
+from remanence.engines.kernels import cache, one_step
 from remanence.version import __version__
 
 TINY = ["bench", "--device", "cpu", "--shapes", "T3-B2-H4", "--gates", "fast", "--budget", "5", "--together"]
@@ -129,24 +130,27 @@ def nothing_compiled(monkeypatch, tmp_path):
     monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path))
     monkeypatch.setattr(self_check, "_seen", {})
     monkeypatch.setattr(self_check, "tasks_of", lambda *_: [])
-    monkeypatch.setattr(warm, "cells_with", lambda gate: [JANETCell(gate)])
+    monkeypatch.setattr(warm, "layers_with", lambda gate: [JANETCell(gate)])
+    monkeypatch.setattr(one_step, "_known", {})
     yield tmp_path / "kernels"
     for each in known:
         each.cache_clear()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(engine.lacks() is not None, reason="no C++ compiler")
 def test_check_warm_compiles_ahead_of_time_and_reports_the_kernels_and_their_folder(nothing_compiled, monkeypatch):
     words = ["check", "--warm", "--device", "cpu", "--engines", "c++", "--gate", "fast"]
     result = call(*words)
     assert result.exit_code == 0
     libraries = list(nothing_compiled.glob("*.so"))
-    assert len(libraries) >= 4  # products, the backward pass, and the forward pass with and without it
+    assert len(libraries) >= 5  # products, the backward pass, the forward pass with and without it, a single step
     assert "engine c++ on cpu: kernels for 1 layer configuration(s)\n" in result.stdout
     assert result.stdout.endswith(f"{len(libraries)} kernels in {nothing_compiled}\n")
     monkeypatch.setattr(compiler, "_compile", None)  # nothing is left to do
     for each in (recurrence.failure, recurrence._forward, recurrence._backward, products.products):
         each.cache_clear()
+    one_step._known.clear()
     assert call(*words).stdout == result.stdout
 
 
@@ -159,6 +163,17 @@ def test_check_warm_is_exit_code_1_when_an_engine_is_wrong(monkeypatch, tmp_path
     assert result.exit_code == 1
     assert 'wrong: engine "fake" disagrees with the loop engine on cpu' in result.stdout
     assert result.stdout.endswith(f"0 kernels in {tmp_path / 'kernels'}\n")
+
+
+def test_check_warm_is_exit_code_1_where_kernels_cannot_be_cached(monkeypatch, tmp_path):
+    only_engine(monkeypatch, loop.run)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(cache, "_own", {})
+    with pytest.warns(UserWarning, match="but it cannot be created"):
+        result = call("check", "--warm", "--device", "cpu", "--gate", "fast")
+    assert result.exit_code == 1
+    assert result.stdout.endswith("wrong: kernels cannot be cached: the warning says why\n")
 
 
 def test_check_warm_reports_which_engine_has_no_kernels_here_and_why(monkeypatch, tmp_path):

@@ -95,6 +95,30 @@ def test_a_link_in_place_of_a_file_is_removed_and_what_is_kept_beside_it_serves(
     assert (tmp_path / "elsewhere").read_bytes() == b"planted"
 
 
+def test_a_folder_in_place_of_a_file_is_removed(kernels):
+    name = cache.file_name([], "so")
+    path = cache.keep(name, b"content")
+    path.unlink()
+    (path / "inner").mkdir(parents=True)
+    assert cache.read(name) is None
+    assert list(kernels.iterdir()) == []
+    assert cache.keep(name, b"content") == path
+    assert cache.read(name) == b"content"
+
+
+@posix
+def test_a_file_that_cannot_be_removed_hides_no_other(kernels, monkeypatch):
+    name = cache.file_name([], "so")
+    path = cache.keep(name, b"content")
+    path.with_name(f"{path.name.split('.')[0]}.{'0' * cache.DIGITS}.so").touch()
+    monkeypatch.setattr(Path, "unlink", denied)
+    assert cache.read(name) == b"content"
+
+
+def denied(*_, **__):
+    raise PermissionError(1, "Operation not permitted")
+
+
 @posix
 def test_a_file_that_another_user_can_have_written_is_ignored(kernels, tmp_path):
     name = cache.file_name([], "so")
@@ -197,6 +221,71 @@ def test_a_folder_that_is_not_private_is_not_used_with_one_warning(kernels, expo
     assert planted.read_bytes() == b"planted"
 
 
+def a_file(root, monkeypatch):
+    root.parent.joinpath("file").touch()
+    return root.parent / "file"
+
+
+def below_a_file(root, monkeypatch):
+    return a_file(root, monkeypatch) / "cache"
+
+
+def of_the_system(root, monkeypatch):
+    if not Path("/proc/1").exists():
+        pytest.skip("no /proc")
+    return Path("/proc/1/x")
+
+
+def of_nobody(root, monkeypatch):
+    return Path("~nobody-of-this-name/cache")
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """No temporary folders yet, as in a new process."""
+    monkeypatch.setattr(cache, "_own", {})
+
+
+@posix
+@pytest.mark.parametrize("choose", [a_file, below_a_file, of_the_system, of_nobody])
+def test_a_folder_that_cannot_be_created_is_replaced_with_one_warning(kernels, choose, own, monkeypatch):
+    monkeypatch.setenv("REMANENCE_CACHE", str(choose(kernels.parent, monkeypatch)))
+    with pytest.warns(UserWarning, match="expected .* to be a folder that only this user can write to, but ") as told:
+        private = cache.folder()
+    (warning,) = told
+    assert "\n" not in str(warning.message)
+    assert mode(private) == 0o700
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cache.keep("name.so", b"content")
+        assert cache.read("name.so") == b"content"
+        assert cache.is_temporary()
+
+
+@posix
+def test_a_folder_that_cannot_be_written_is_read_and_one_warning_says_so(kernels, own, monkeypatch):
+    path, written = cache.keep("old.so", b"old"), cache._written
+    assert not cache.is_temporary()
+
+    def write(path, content):
+        return denied() if path.parent == kernels else written(path, content)
+
+    monkeypatch.setattr(cache, "_written", write)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.find("old.so") == path
+        assert not cache.is_temporary()
+    with pytest.warns(UserWarning, match=r"but it cannot be written \(Operation not permitted\): ") as told:
+        new = cache.keep("new.so", b"new")
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cache.keep("newer.so", b"newer")
+    assert new.parent != kernels
+    assert (cache.read("old.so"), cache.read("new.so"), cache.read("newer.so")) == (b"old", b"new", b"newer")
+    assert cache.is_temporary()
+
+
 @posix
 def test_a_folder_in_a_shared_sticky_one_is_used(kernels):
     kernels.parent.mkdir()
@@ -229,6 +318,16 @@ def compilations(monkeypatch):
 def test_a_library_requested_by_several_threads_is_compiled_once(kernels, compilations):
     found = compiling.side_by_side([lambda: compiler.library(TRIVIAL, {"NUMBER": 8}).number()] * 4)
     assert found == [8] * 4
+    assert len(compilations) == 1
+
+
+@compiles
+@posix
+def test_a_library_is_compiled_once_where_nothing_can_be_cached(kernels, own, compilations, monkeypatch):
+    monkeypatch.setenv("REMANENCE_CACHE", str(a_file(kernels.parent, monkeypatch)))
+    with pytest.warns(UserWarning, match="but it cannot be created"):
+        found = [compiler.library(TRIVIAL, {"NUMBER": 7}).number() for _ in range(2)]
+    assert found == [7, 7]
     assert len(compilations) == 1
 
 
@@ -410,13 +509,16 @@ def test_a_change_of_anything_that_results_depend_on_triggers_a_new_check(looked
     assert len(found) == 2
 
 
-def test_without_a_cache_engines_are_checked_in_every_process(looked, tmp_path, monkeypatch):
+@posix
+def test_without_a_cache_engines_are_checked_once_in_every_process(looked, own, tmp_path, monkeypatch):
     found, again = looked
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("REMANENCE_CACHE", str(tmp_path / "file"))
-    assert again(fake(loop.run))
-    assert again(fake(loop.run))
-    assert len(found) == 2
+    monkeypatch.setenv("REMANENCE_CACHE", str(a_file(tmp_path / "cache", monkeypatch)))
+    for count in (1, 2):
+        with pytest.warns(UserWarning, match="but it cannot be created"):
+            assert again(fake(loop.run))
+        assert again(fake(loop.run))
+        assert len(found) == count
+        monkeypatch.setattr(cache, "_own", {})
 
 
 @pytest.mark.parametrize("file", ["engines/cpp/steps.cpp", "engines/kernels/functions.cuh", "cells/lstm.py"])

@@ -680,25 +680,31 @@ def test_the_folder_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert cache.folder() == tmp_path / ".cache" / "remanence" / "kernels"
 
 
-def test_where_nothing_can_be_written_it_is_compiled_every_time(
+def test_where_nothing_can_be_written_it_is_compiled_once_a_process(
     made: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     occupied = tmp_path / "a file"
     occupied.write_text("and no folder")
     monkeypatch.setenv("REMANENCE_CACHE", str(occupied))
-    assert compiler.machine_code("forward", {}, "sm_90") == b"code 1"
-    assert compiler.machine_code("forward", {}, "sm_90") == b"code 2"
+    compiled_once_a_process("but it cannot be created", monkeypatch)
 
 
-def test_a_user_without_a_home_compiles_every_time(made: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def compiled_once_a_process(warning: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for code in (b"code 1", b"code 2"):
+        monkeypatch.setattr(cache, "_own", {})  # as in a new process
+        with pytest.warns(UserWarning, match=warning):
+            assert compiler.machine_code("forward", {}, "sm_90") == code
+        assert compiler.machine_code("forward", {}, "sm_90") == code
+
+
+def test_a_user_without_a_home_compiles_once_a_process(made: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     for variable in ("REMANENCE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(Path, "home", homeless)
-    assert compiler.machine_code("forward", {}, "sm_90") == b"code 1"
-    assert compiler.machine_code("forward", {}, "sm_90") == b"code 2"
+    compiled_once_a_process("but it is unknown", monkeypatch)
 
 
 def test_half_a_file_is_never_left(made: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -707,7 +713,8 @@ def test_half_a_file_is_never_left(made: list[list[str]], monkeypatch: pytest.Mo
 
     with monkeypatch.context() as disk:
         disk.setattr("os.replace", full)
-        assert compiler.machine_code("forward", {}, "sm_90") == b"code 1"
+        with pytest.warns(UserWarning, match=r"but it cannot be written \(no space left on device\)"):
+            assert compiler.machine_code("forward", {}, "sm_90") == b"code 1"
     assert list((tmp_path / "cache" / "kernels").iterdir()) == []
     assert compiler.machine_code("forward", {}, "sm_90") == b"code 2"
 

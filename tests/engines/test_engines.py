@@ -512,6 +512,16 @@ def test_auto_takes_an_engine_of_this_package_on_the_cpu(
     assert len(tasks) == 1
 
 
+@pytest.mark.parametrize("cell", [rm.LSTM, rm.PowerLawLSTM, rm.SRU])
+def test_auto_sets_up_no_engine_for_a_single_step(cell: type[rm.nn.Recurrent], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = cell(2, 3), torch.randn(1, 40, 2)
+    expected = layer(x)[0]  # with gradients
+    for name in ("c++", "cpu"):
+        monkeypatch.setattr(engines.KNOWN[name], "run", None)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x)[0], expected)
+
+
 # The CPU engine works through long sequences in stretches.
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
 import remanence as rm
-from remanence.engines import cpp, streaming
+from remanence.engines import cpp, equation, streaming
 from remanence.engines.cpp import one_step as on_cpus
 from remanence.engines.kernels import one_step as compiled
 from remanence.nn import RecurrentCell
@@ -744,6 +744,26 @@ def test_a_layer_steps_as_its_mode_says(name: str) -> None:
 
 
 @compiles
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2}, {"bidirectional": True}, {"gate": "power_law"}], ids=str)
+@pytest.mark.parametrize("training", [True, False])
+def test_a_clock_of_each_sequence_is_spread_over_the_units(
+    options: dict[str, Any], training: bool, quick_steps: list[bool]
+) -> None:
+    layer = rm.PhasedLSTM(3, 5, **options).train(training)
+    x, state, elapsed = torch.randn(1, 2, 3), some_state(layer, len(layer.places), 2), torch.rand(1, 2)
+    with torch.no_grad():
+        for dt in (None, elapsed):
+            for before in (None, state):
+                found, expected = layer(x, before, dt), usual(layer, x, before, dt)
+                assert_near((found[0], *parts(found[1])), (expected[0], *parts(expected[1])))
+        assert all(quick_steps)
+    short = (*state[:-1], state[-1][:, :1])
+    lead = len(layer.places)
+    words = f"expected clock state of shape ({lead}, 2, 1), got ({lead}, 1, 1)"
+    refused(ValueError, words, lambda: layer(x, short))
+
+
+@compiles
 def test_a_layer_is_copied_and_saved_after_a_step() -> None:
     layer, x = rm.LSTM(3, 5), torch.randn(1, 2, 3)
     with torch.no_grad():
@@ -768,6 +788,23 @@ def test_a_layer_keeps_no_weights_but_its_parameters() -> None:
     del doubled
     gc.collect()
     assert not any(each() is not None for each in alive)
+
+
+@compiles
+@pytest.mark.parametrize("made", [lambda: rm.LSTM(3, 5, proj_size=2), lambda: rm.LSTMCell(3, 5)])
+def test_replaced_parameters_are_let_go(made: Callable[[], nn.Module], quick_steps: list[bool]) -> None:
+    module = made()
+    x = torch.randn(1, 3)
+    alive = [weakref.ref(parameter) for parameter in module.parameters()]
+    with torch.no_grad():
+        module(x)
+        module.load_state_dict({name: value.clone() for name, value in module.state_dict().items()}, assign=True)
+        gc.collect()
+        assert not any(each() is not None for each in alive)
+        found = module(x)
+    assert quick_steps == [True, True]
+    expected = module(x)  # with gradients
+    assert_near(parts(found[0]), parts(expected[0]))
 
 
 @compiles
@@ -806,15 +843,38 @@ def test_a_layer_is_what_its_attributes_say() -> None:
             layer(x)
 
 
-@compiles
-def test_changing_the_output_leaves_the_state() -> None:
-    layer = rm.LSTM(3, 5)
+@pytest.mark.parametrize("kind", [rm.LSTM, rm.GRU, rm.NRU, rm.SRU, rm.PhasedLSTM, rm.ExpRNN])
+@pytest.mark.parametrize("steps", [1, 4])
+def test_changing_the_output_leaves_the_state(kind: type[rm.nn.Recurrent], steps: int) -> None:
+    layer = kind(3, 6)
     with torch.no_grad():
-        output, (h, c) = layer(torch.randn(1, 2, 3))
-        before = h.clone()
-        output.zero_()
-    assert torch.equal(h, before)
-    assert not torch.equal(c, before)
+        output, state = layer(torch.randn(steps, 2, 3))
+        before = [part.clone() for part in parts(state)]
+        output.fill_(7)
+    for part, old in zip(parts(state), before, strict=True):
+        assert torch.equal(part, old)
+
+
+@compiles
+def test_a_step_takes_inputs_of_any_strides(quick_steps: list[bool]) -> None:
+    layer = rm.LSTM(3, 5)
+    cell, zeros = rm.LSTMCell.of(layer), (torch.zeros(2, 5), torch.zeros(2, 5))
+    wide, tall = torch.randn(1, 2, 6), torch.randn(3, 2, 1)
+    for x in (wide[..., ::2], tall.permute(2, 1, 0), wide[:, :1, :3].expand(1, 2, 3)):
+        with torch.no_grad():
+            assert_near(parts(layer(x)[0]), parts(usual(layer, x)[0]))
+            assert_near(cell(x[0]), equation(cell.cell, dict(cell.named_parameters()), x[0], zeros, None))
+    assert quick_steps == [True] * 6
+
+
+@pytest.mark.parametrize("device", ["meta"])
+def test_a_single_step_gives_shapes_without_data(device: str) -> None:
+    with torch.no_grad():
+        for kind in (rm.LSTM, rm.GRU, rm.PhasedLSTM, rm.NRU, rm.ExpRNN):
+            output, _ = kind(3, 5, device=device)(torch.zeros(1, 2, 3, device=device))
+            assert (output.shape, output.device.type) == ((1, 2, 5), device)
+        h, c = rm.LSTMCell(3, 5, device=device)(torch.zeros(2, 3, device=device))
+    assert h.shape == c.shape == (2, 5)
 
 
 @compiles
@@ -880,6 +940,28 @@ def test_errors_of_a_single_step_are_those_of_many() -> None:
     words = "expected input with 3 features in its last dimension, got 4"
     refused(ValueError, words, lambda: layer(torch.zeros(1, 2, 4)))
     refused(ValueError, words, lambda: rm.LSTMCell.of(layer)(torch.zeros(2, 4)))
+    cell = rm.PowerLawLSTMCell(3, 5)
+    refused(ValueError, "expected dt of shape (2,) or a number, got (3,)", lambda: cell(x[0], None, torch.ones(3)))
+    refused(
+        ValueError,
+        "expected dt to be finite and not negative, got values from -1.0 to -1.0",
+        lambda: cell(x[0], None, -1.0),
+    )
+    refused(
+        ValueError,
+        "expected no dt, got one: LSTMCell with gate 'sigmoid' does not use the time between steps",
+        lambda: rm.LSTMCell(3, 5)(x[0], None, 1.0),
+    )
+
+
+def test_a_step_of_computed_weights_is_refused() -> None:
+    layer = rm.LSTM(3, 5)
+    nn.utils.parametrizations.weight_norm(layer, "weight_hh_l0")
+    words = (
+        "expected a layer whose weights are parameters, got one whose weight_hh_l0 is computed, as by weight norm, "
+        "pruning or a parametrization: call the layer itself with one step"
+    )
+    refused(ValueError, words, lambda: rm.LSTMCell.of(layer))
 
 
 # Without a compiler, or with wrong compiled code.

@@ -98,6 +98,7 @@ def test_dt_with_times_and_layers_that_do_not_use_dt_are_refused():
 def test_dt_that_looks_like_times_warns_once():
     layer, x = rm.PowerLawLSTM(1, 2), torch.randn(20, 2, 1)
     times = torch.arange(20.0)[:, None].expand(20, 2)
+    layer(x[:1], dt=times[:1])  # tells nothing
     with pytest.warns(UserWarning, match="dt increases at every step, up to 19, like absolute times"):
         layer(x, dt=times)
     with warnings.catch_warnings():

@@ -92,6 +92,8 @@ def _can_run(engine: Engine, task: EngineTask) -> bool:
 def _preferred(task: EngineTask, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
+    if _is_single_step(task):  # setting up an engine takes longer than the step
+        return [KNOWN["torch"], KNOWN["loop"]]
     if isinstance(task.cell, SRUCell):  # the loop is as fast as twice as many steps on the cpu engine
         engines.remove(KNOWN["cpu"])
     if not task.inputs.is_cuda:
@@ -102,6 +104,11 @@ def _preferred(task: EngineTask, several: bool) -> list[Engine]:
     if (units <= CUDNN_WINS and not several) or (units > CUDNN_WINS_IN_FULL and _in_full(task)):
         engines.insert(1, KNOWN["torch"])
     return engines
+
+
+def _is_single_step(task: EngineTask) -> bool:
+    """Whether it is one step in inference on a CPU that `streaming` does not support: many sequences, or float64."""
+    return task.inputs.device.type == "cpu" and task.inputs.shape[0] == 1 and not tracked(task)
 
 
 def _onednn_wins(task: EngineTask) -> bool:

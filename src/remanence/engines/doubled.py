@@ -101,7 +101,8 @@ class Doubled:
             averages = averages + decay ** _count(task).to(exact) * task.state[1].to(exact).unsqueeze(-3)
         output = _product(averages.flatten(-3, -2), weights["weight_output"], weights.get("bias_output"))
         output = torch.relu(output).view(*averages.shape[:-1], -1)
-        last, final = _last(task, averages), _last(task, output)
+        # In memory of their own: the output may be changed in place, and averages of all steps need not be kept.
+        last, final = _last(task, averages).clone(), _last(task, output).clone()
         if task.lengths is not None:
             real = torch.arange(steps, device=output.device).unsqueeze(-1) < task.lengths.unsqueeze(-2)
             output = torch.where(real.unsqueeze(-1), output, 0)

@@ -46,6 +46,18 @@ def cells_with(gate: gates.Gate) -> Iterator[GatedCell]:
     yield PhasedLSTMCell(gate)
 
 
+def layers_with(gate: gates.Gate) -> Iterator[GatedCell]:
+    """The cells of all layers that take a gate, also those that `cells_with` leaves out."""
+    yield from cells_with(gate)
+    yield PhasedLSTMCell(gate, coupled=True)
+    yield ModReLUGRUCell(gate)
+
+
+def in_evaluation(cell: Cell) -> Cell:
+    """The cell that a layer in evaluation mode runs."""
+    return replace(cell, leak=0.0) if isinstance(cell, PhasedLSTMCell) else cell
+
+
 BUILT: tuple[PointwiseCell, ...] = (ModReLUCell(), ComplexModReLUCell(), ModReLUGRUCell(gates.Sigmoid()))
 """Cells that construct their recurrent matrix; their kernels are derived as a whole."""
 UNGATED: tuple[Cell, ...] = (NRUCell(memory_size=36, heads=4),)

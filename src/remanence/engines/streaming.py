@@ -58,7 +58,8 @@ class QuickSteps:
             dt: `(B,)`, or None for unit steps.
             copied: Whether to append a copy of the hidden state in its own memory.
         """
-        if not plain(inputs.device.type):
+        kind = inputs.device.type
+        if kind not in STEPPING or not plain(kind):
             return None
         bound, has_dt = self._bound, dt is not None
         if (
@@ -68,7 +69,9 @@ class QuickSteps:
             or not bound.reads(parameters, self._suffix)
         ):
             bound = bind(cell, weights, inputs, has_dt)
-            lasts = bound is not None and bound.has_parameters() and bound.reads(parameters, self._suffix)
+            lasts = bound is not None and bound.reads(parameters, self._suffix)
+            if bound is not None and lasts:
+                bound.let_go()
             self._bound = bound if lasts else None
         return None if bound is None else bound.run(inputs, state, dt, copied)
 

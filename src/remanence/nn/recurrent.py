@@ -279,6 +279,7 @@ class Recurrent(Weighted, Pretrained):
         if dt is not None:
             times = self._expect_dt(Sequences.arrange(input, self.input_size, self.batch_first), dt, values.dtype)
         cell, after, outputs = self._cell_now(), [], []
+        values = values.contiguous()
         for place, earlier in zip(places, before, strict=True):
             now = torch.ones_like(times) if times is not None and place.reverse else times
             copied = place.layer == self.num_layers - 1 and not self.bidirectional  # the output may be changed in place
@@ -303,8 +304,7 @@ class Recurrent(Weighted, Pretrained):
         self._expect_use_of_dt(dt)
         found = sequences.arrange_dt(dt, dtype)
         if found is not None and not torch.compiler.is_compiling() and not self._checked_dt:
-            warn_if_absolute(found)
-            self._checked_dt = True
+            self._checked_dt = warn_if_absolute(found)
         return found
 
     def _inputs_of(self, layer: int) -> int:

@@ -79,8 +79,15 @@ class RecurrentCell(Weighted):
             raise ValueError(f"expected layer_index to be in [0, {layer.num_layers}), got {layer_index!r}")
         if reverse and not layer.bidirectional:
             raise ValueError("expected reverse=False for a layer of one direction, got True")
+        place = Place(layer_index, bool(reverse))
+        for name in layer._names:
+            if layer._parameters.get(name + place.suffix) is None:
+                raise ValueError(
+                    f"expected a layer whose weights are parameters, got one whose {name}{place.suffix} is computed, "
+                    "as by weight norm, pruning or a parametrization: call the layer itself with one step"
+                )
         made = cls.__new__(cls)
-        RecurrentCell.__init__(made, layer, Place(layer_index, bool(reverse)))
+        RecurrentCell.__init__(made, layer, place)
         return made
 
     @property
@@ -105,11 +112,14 @@ class RecurrentCell(Weighted):
             TypeError: The input is not a floating-point tensor, or the state is not made of tensors.
         """
         state = None
-        if dt is None and self.engine != "loop" and not torch.is_grad_enabled():
+        if self.engine != "loop" and not torch.is_grad_enabled():
             given = (hx,) if isinstance(hx, Tensor) else hx
             fits = type(input) is Tensor and 0 < input.dim() < 3 and input.shape[-1] == self.input_size
             if fits and (given is None or isinstance(given, tuple)):
-                state = self._quick.step(self.cell, self._parameters, self._weights_now, input, given)
+                self._expect_use_of_dt(dt)
+                times = None if dt is None else self._expect_dt(dt, input if input.dim() == 2 else input.unsqueeze(0))
+                values = input if input.is_contiguous() else input.contiguous()
+                state = self._quick.step(self.cell, self._parameters, self._weights_now, values, given, times)
         if state is None:
             state = self._step(input, hx, dt)
         return state[0] if len(state) == 1 else state

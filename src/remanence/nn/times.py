@@ -44,16 +44,17 @@ def between(times: Any, input: Inputs, batch_first: bool, lengths: Any = None) -
     return found.t() if turned else found
 
 
-def warn_if_absolute(dt: Tensor) -> None:
-    """Warn if dt, `(T, B)`, increases at every step: it probably holds absolute times."""
+def warn_if_absolute(dt: Tensor) -> bool:
+    """Warn if dt, `(T, B)`, increases at every step: it probably holds absolute times. False if that cannot be seen."""
     if len(dt) < MANY or not _readable(dt):
-        return
+        return False
     if bool((dt[1:] > dt[:-1]).all()) and bool((dt[-1] >= len(dt) / 2).all()):
         warnings.warn(
             f"dt increases at every step, up to {float(dt.max()):g}, like absolute times: dt is the time since the "
             "previous step; pass absolute times as times=",
             stacklevel=2,
         )
+    return True
 
 
 def _readable(values: Tensor) -> bool:

@@ -16,8 +16,11 @@ from ..kernels.one_step import Maker, constants_of, count_addresses
 from .compiler import library, step_sources
 from .engine import lacks
 
+TOGETHER = 4
+"""Sequences that share a read of the weights, and take little longer than one (`MOST` in one_step.cpp)."""
 SHARE = 3 * 2**16
-"""Multiplications per thread: fewer take less time than starting and waiting for other threads, even if awake."""
+"""Multiplications per thread: fewer take less time than starting and waiting for other threads, even if awake. A few
+sequences that share a read of the weights count as one."""
 LARGE = 2**22
 """Multiplications that take so long that it pays to wake other threads, which can take half a millisecond."""
 CLOSE = 2e-4
@@ -83,7 +86,7 @@ def make(kind: Kind, known: Derivation, has_dt: bool, device: torch.device) -> S
 
     def start(shape: StepSizes, addresses: list[int]) -> None:
         rows, inputs, units, width = shape
-        work = rows * blocks * units * (inputs + width)
+        work = -(-rows // TOGETHER) * blocks * units * (inputs + width)
         if work < 2 * SHARE:
             function(pack(rows, inputs, units, width, 1, beta, *addresses))
             return

@@ -63,7 +63,7 @@ def run(task: EngineTask) -> EngineResult:
             output, *state = history.output(plan), *rest
         if plan.padded is not None:
             output = output.masked_fill(plan.padded, 0)
-        return EngineResult(output, one_a_sequence(derivation(plan.kernel.cell), tuple(state)))
+        return EngineResult(output, one_a_sequence(derivation(plan.kernel.cell).single, tuple(state)))
 
 
 def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
@@ -80,7 +80,7 @@ def _arrange(task: EngineTask) -> tuple[CellRun, Arguments]:
         weights.bias,
         weights.bias_hh,
         tuple(weights.per_unit.values()),
-        for_every_unit(derivation(cell), tuple(part.to(dtype) for part in task.first_state)),
+        for_every_unit(derivation(cell).single, tuple(part.to(dtype) for part in task.first_state)),
     )
     return CellRun(kernel, task.reverse, _padding(task), tuple(weights.per_unit)), given
 

@@ -58,7 +58,7 @@ class Recurrence(Function):
 def _by_the_loop(outline: Outline, tensors: Fields) -> tuple[Tensor, ...]:
     task = outline.filled(tensors)
     result = by_the_loop(task)
-    return result.output, *for_every_unit(derivation(task.cell), result.state)  # type: ignore[arg-type]
+    return result.output, *for_every_unit(derivation(task.cell).single, result.state)  # type: ignore[arg-type]
 
 
 def flatten(given: Arguments) -> tuple[Tensor | None, ...]:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 from torch.nn.functional import linear
 
 from ...cells import Cell
 from ..transforms import PLAIN
+from .contract import for_every_unit, one_a_sequence
 
 FEW = 16
-"""Largest batch for which reading the weights once per sequence is faster than setting up a matmul."""
+"""Largest batch for which reading the weights once per four sequences is faster than setting up a matmul. On a CPU with
+AVX-512 it still is for 32."""
 
 State = tuple[Tensor, ...]
 
@@ -54,13 +56,15 @@ class Compiled(NamedTuple):
     """Whether the hidden state takes part in the update."""
     has_dt: bool
     """Whether the time since the previous step is an input."""
+    single: tuple[bool, ...] = ()
+    """Which of the last parts of the state have one element per sequence, see `Derivation`."""
 
 
 class Read(NamedTuple):
     """A weight that compiled code reads in place."""
 
     name: str
-    weight: Tensor
+    weight: ref[Tensor]
     address: int
     shape: torch.Size
 
@@ -74,15 +78,23 @@ class Bound:
         weights: Weights that it reads, by name.
         matrix: weight_hr, which `torch.nn.functional.linear` reads; None for none.
         device: Index of the GPU; -1 for the CPU.
+        held: Tensors to keep alive, see `let_go`.
     """
 
-    __slots__ = ("cell", "device", "features", "fixed", "matrix", "own", "step", "units", "weights", "width")
+    __slots__ = ("cell", "device", "features", "fixed", "held", "matrix", "own", "step", "units", "weights", "width")
 
     def __init__(
-        self, cell: Cell, step: Compiled, weights: Mapping[str, Read], matrix: Tensor | None, device: int
+        self,
+        cell: Cell,
+        step: Compiled,
+        weights: Mapping[str, Read],
+        matrix: Tensor | None,
+        device: int,
+        held: Iterable[Tensor],
     ) -> None:
         (height, self.width), self.features = weights["weight_hh"].shape, weights["weight_ih"].shape[1]
-        self.cell, self.step, self.matrix, self.device = cell, step, matrix, device
+        self.cell, self.step, self.device, self.held = cell, step, device, list(held)
+        self.matrix = None if matrix is None else ref(matrix)
         self.units, self.weights = height // step.blocks, list(weights.values())
         self.fixed = [weights[name].address if name in weights else 0 for name in FIXED]
         self.own = [weights[name].address for name in step.own]
@@ -96,9 +108,11 @@ class Bound:
             weights: The weights.
             suffix: What their names have at the end.
         """
-        for name, weight, address, shape in self.weights:
+        for name, checked, address, shape in self.weights:
+            weight = weights.get(name + suffix)
             if (
-                weights.get(name + suffix) is not weight
+                weight is None
+                or weight is not checked()
                 or weight.data_ptr() != address
                 or weight.shape != shape
                 or weight.dtype is not torch.float32
@@ -106,17 +120,19 @@ class Bound:
                 or weight.is_neg()
             ):
                 return False
-        matrix = self.matrix
-        return matrix is None or (
-            weights.get("weight_hr" + suffix) is matrix
+        if self.matrix is None:
+            return True
+        matrix = weights.get("weight_hr" + suffix)
+        return (
+            matrix is not None
+            and matrix is self.matrix()
             and matrix.shape == (self.width, self.units)
             and matrix.dtype is torch.float32
         )
 
-    def has_parameters(self) -> bool:
-        """Whether all weights are parameters. Others are not kept: they may hold a graph and outlive their use."""
-        matrix = () if self.matrix is None else (self.matrix,)
-        return all(isinstance(weight, Parameter) for weight in (*(read.weight for read in self.weights), *matrix))
+    def let_go(self) -> None:
+        """Keep the weights alive no longer. Before every step, `reads` then has to find them in the module."""
+        self.held.clear()
 
     def run(self, inputs: Tensor, state: State | None, dt: Tensor | None, copied: bool = False) -> State | None:
         """The state after a step; None if compiled code cannot read these tensors, or their sizes do not fit.
@@ -128,6 +144,14 @@ class Bound:
             copied: Whether to append a copy of the hidden state.
         """
         step, features, width, units = self.step, self.features, self.width, self.units
+        if state is not None and any(step.single):
+            if len(state) != step.parts or any(part.shape[:-1] != inputs.shape[:-1] for part in state):
+                return None
+            own = step.parts - len(step.single)
+            widths = [width, *[units] * (own - 1), *(1 if one else units for one in step.single)]
+            if [part.shape[-1] for part in state] != widths:
+                return None
+            state = tuple(part.contiguous() for part in for_every_unit(step.single, state))
         given = [inputs] if state is None else [inputs, *state]
         if dt is not None:
             given.append(dt)
@@ -153,9 +177,14 @@ class Bound:
             addresses.append(0)
         step.start(StepSizes(rows, features, units, width), addresses)
         if self.matrix is not None:
-            after[0] = linear(after[0], self.matrix)
+            matrix = self.matrix()
+            assert matrix is not None
+            after[0] = linear(after[0], matrix)
             if copied:
                 after[-1] = after[0].clone()
+        if any(step.single):
+            found = one_a_sequence(step.single, tuple(after[: step.parts]))
+            return (*(part.contiguous() for part in found), *after[step.parts :])
         return tuple(after)
 
 

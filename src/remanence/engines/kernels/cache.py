@@ -2,7 +2,8 @@
 
 Cached files are executed with the user's permissions when they are loaded. So the folder is private, and a folder that
 others may write to is not used. File names end with the digest of the content: truncated or damaged files are removed,
-and two processes that write the same file at once never see half of it.
+and two processes that write the same file at once never see half of it. Where the folder cannot be used, or not be
+written, a temporary one takes new files, so that a process compiles nothing twice.
 """
 
 from __future__ import annotations
@@ -22,22 +23,36 @@ from pathlib import Path
 from ...files import cache_folder, whole
 
 UNKEPT = (OSError, RuntimeError)
-"""Errors for a read-only or missing home folder. Kernels are then not cached and are compiled again the next time."""
+"""Errors if no folder can be written, not even a temporary one. Kernels are then not cached."""
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 """Write permission for group or others."""
 DIGITS = 40
 
 
 def folder() -> Path:
-    """The private cache folder of this user, or a temporary folder of this process if that one is not private."""
-    place = cache_folder() / "kernels"
-    reason = _exposed_above(place)  # before anything is created there
-    if reason is None:
-        place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            place.mkdir(mode=0o700)
-        reason = _exposed_above(place) or _exposed(place)
+    """The private cache folder of this user, or a temporary folder of this process if that one cannot be used."""
+    try:
+        place = cache_folder() / "kernels"
+    except RuntimeError as error:
+        return _private(Path("~"), f"it is unknown ({error})")
+    try:
+        reason = _exposed_above(place)  # before anything is created there
+        if reason is None:
+            place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                place.mkdir(mode=0o700)
+            reason = _exposed_above(place) or _exposed(place)
+    except OSError as error:
+        reason = f"it cannot be created ({error.strerror or error})"
     return place if reason is None else _private(place, reason)
+
+
+def is_temporary() -> bool:
+    """Whether files of this process were lost or went to a temporary folder, where no other process finds them."""
+    with suppress(*UNKEPT):
+        place = folder()
+        return place in _own or place in _own.values()
+    return True
 
 
 def file_name(parts: Iterable[str], suffix: str) -> str:
@@ -56,13 +71,22 @@ def read(name: str) -> bytes | None:
 
 
 def keep(name: str, content: bytes) -> Path:
-    """Write a file to the cache, atomically.
+    """Write a file to the cache, atomically; to a temporary folder if the cache cannot be written.
 
     Raises:
-        OSError, RuntimeError: if the cache cannot be written, see `UNKEPT`.
+        OSError: if neither can be written, see `UNKEPT`.
     """
     stem, _, suffix = name.rpartition(".")
-    path = folder() / f"{stem}.{_digest(content)}.{suffix}"
+    place, file = folder(), f"{stem}.{_digest(content)}.{suffix}"
+    try:
+        return _written(place / file, content)
+    except OSError as error:
+        if place in _own.values():
+            raise
+        return _written(_private(place, f"it cannot be written ({error.strerror or error})") / file, content)
+
+
+def _written(path: Path, content: bytes) -> Path:
     with whole(path) as temporary:
         temporary.touch(0o600)
         temporary.write_bytes(content)
@@ -79,17 +103,30 @@ def count(*suffixes: str) -> int:
 def _whole_files(name: str) -> Iterator[tuple[Path, bytes]]:
     stem, _, suffix = name.rpartition(".")
     with suppress(*UNKEPT):
-        for path in sorted(folder().glob(f"{stem}.{'?' * DIGITS}.{suffix}")):
-            content = _content(path)
-            if content is None or _digest(content) != path.name.split(".")[-2]:
-                path.unlink()
-            else:
-                yield path, content
+        place = folder()
+        for each in (place, _own[place]) if place in _own else (place,):
+            for path in sorted(each.glob(f"{stem}.{'?' * DIGITS}.{suffix}")):
+                content = _whole_file(path)
+                if content is not None:
+                    yield path, content
+
+
+def _whole_file(path: Path) -> bytes | None:
+    """The content of an intact file. Anything else in its place is removed, if that is possible."""
+    with suppress(*UNKEPT):
+        content = _content(path)
+        if content is not None and _digest(content) == path.name.split(".")[-2]:
+            return content
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return None
 
 
 def _content(path: Path) -> bytes | None:
-    """The content of a file, or None if another user could have written it."""
-    if path.is_symlink():
+    """The content of a file, or None if it is a link or folder, or another user could have written it."""
+    if path.is_symlink() or path.is_dir():
         return None
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
@@ -147,8 +184,8 @@ def _private(place: Path, reason: str) -> Path:
         made = _own[place] = Path(tempfile.mkdtemp(prefix="remanence-"))
     atexit.register(_remove, made, os.getpid())
     warnings.warn(
-        f"expected {place} to be a folder that only this user can write to, but {reason}: every process will recompile "
-        "its kernels until you remove it or set REMANENCE_CACHE to another folder",
+        f"expected {place} to be a folder that only this user can write to, but {reason}: kernels are compiled "
+        "for this process only until you change that or set REMANENCE_CACHE to another folder",
         stacklevel=2,
     )
     return made

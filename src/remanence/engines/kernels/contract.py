@@ -111,17 +111,22 @@ def derivation(cell: PointwiseCell) -> Derivation:
     return found
 
 
-def for_every_unit(known: Derivation, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """A state with the scalars per sequence broadcast to all units."""
-    own = len(state) - len(known.single)
-    copies = (p.expand_as(state[0]) if one else p for p, one in zip(state[own:], known.single, strict=True))
+def for_every_unit(single: tuple[bool, ...], state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """A state with the scalars per sequence broadcast to all units.
+
+    Args:
+        single: As in `Derivation`.
+        state: The state.
+    """
+    own = len(state) - len(single)
+    copies = (p.expand_as(state[0]) if one else p for p, one in zip(state[own:], single, strict=True))
     return (*state[:own], *copies)
 
 
-def one_a_sequence(known: Derivation, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def one_a_sequence(single: tuple[bool, ...], state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The inverse of `for_every_unit`."""
-    own = len(state) - len(known.single)
-    return (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], known.single, strict=True)))
+    own = len(state) - len(single)
+    return (*state[:own], *(p[..., :1] if one else p for p, one in zip(state[own:], single, strict=True)))
 
 
 def no_formula(cell: PointwiseCell, dtype: torch.dtype, has_dt: bool) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial
 from typing import NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -75,7 +76,10 @@ def bind(cell: Cell, find: Callable[[], Weights], inputs: Tensor, has_dt: bool) 
     addresses = addresses_of((weight for _, weight in named), device)
     if addresses is None:
         return None
-    read = {each[0]: Read(*each, address, each[1].shape) for each, address in zip(named, addresses, strict=True)}
+    read = {
+        name: Read(name, ref(weight), address, weight.shape)
+        for (name, weight), address in zip(named, addresses, strict=True)
+    }
     matrix, matrices = weights.get("weight_hr"), (read["weight_hh"].shape, read["weight_ih"].shape)
     if any(len(shape) != 2 for shape in matrices):
         return None
@@ -88,7 +92,7 @@ def bind(cell: Cell, find: Callable[[], Weights], inputs: Tensor, has_dt: bool) 
     sizes = {"bias_ih": height, "bias_hh": height} | dict.fromkeys(step.own, units)
     if any(read[name].shape.numel() != size for name, size in sizes.items() if name in read):
         return None  # compiled code reads this many elements without checking
-    return Bound(cell, step, read, matrix, device)
+    return Bound(cell, step, read, matrix, device, weights.values())
 
 
 def one_step(cell: Cell, weights: Weights, inputs: Tensor, state: State | None, dt: Tensor | None) -> State | None:
@@ -142,7 +146,7 @@ def _step_of(cell: Cell, device: torch.device, has_dt: bool) -> Compiled | None:
     if maker.lacks(device) is not None:
         return None
     known = derivation(cell)
-    if (has_dt and not cell.takes_dt) or known.float32[has_dt] is not None or any(known.single):
+    if (has_dt and not cell.takes_dt) or known.float32[has_dt] is not None:
         return None
     key = kind_of(cell, False, "tf32", device.type), device, has_dt
     if key not in _known:
@@ -156,7 +160,7 @@ def _compiled(maker: Maker, cell: PointwiseCell, kind: Kind, device: torch.devic
         start = maker.make(kind, known, has_dt, device)
     except CompilerError:
         return None
-    step = Compiled(start, kind.blocks, len(cell.widths(1, 1)), known.own, known.twice, has_dt)
+    step = Compiled(start, kind.blocks, len(cell.widths(1, 1)), known.own, known.twice, has_dt, known.single)
     if _agrees(step, cell, device, has_dt):
         return step
     warnings.warn(f"a compiled step of {cell} disagrees with the loop engine and is not used", stacklevel=2)

@@ -152,9 +152,9 @@ def _outputs_of_loop(kind: Kind, cell: PointwiseCell, given: Fields) -> tuple[Te
     state: tuple[Tensor, ...] | Zeros = Zeros(tuple(cell.widths(units, units).values()))
     if of.hidden is not None:
         parts = (of.hidden, None if known.twice else of.cell, *_apart(of.carried, len(known.single), -3))
-        state = one_a_sequence(known, tuple(part for part in parts if part is not None))
+        state = one_a_sequence(known.single, tuple(part for part in parts if part is not None))
     result = by_the_loop(EngineTask(cell, weights, of.inputs, state, of.dt, of.lengths, kind.reverse))
-    hidden, *others = for_every_unit(known, result.state)
+    hidden, *others = for_every_unit(known.single, result.state)
     last = None if known.twice else others.pop(0)
     return result.output, hidden, last, several(tuple(others), -3)
 

@@ -61,7 +61,7 @@ def run_with(kernels: str, task: EngineTask) -> EngineResult:
     if outputs.shape[-1] != units:
         outputs, state = outputs[..., :units], tuple(part[..., :units] for part in state)
     if any(known.single):
-        state = one_a_sequence(known, state)
+        state = one_a_sequence(known.single, state)
     return EngineResult(ended(task, outputs), state)
 
 
@@ -110,7 +110,7 @@ def operands_of(task: EngineTask) -> Operands:
     if not isinstance(state, Zeros):
         hidden = state[0].to(task.inputs.dtype)
         cell = hidden if known.twice else state[1]
-        carried = several(for_every_unit(known, state)[len(state) - len(known.single) :], -3)
+        carried = several(for_every_unit(known.single, state)[len(state) - len(known.single) :], -3)
     return Operands(
         task.inputs,
         weights["weight_ih"],
