@@ -16,6 +16,7 @@ from remanence.cli.main import app
 def small(monkeypatch):
     """Sizes that run in milliseconds."""
     monkeypatch.setattr(streaming, "UNITS", (4,))
+    monkeypatch.setattr(streaming, "SEQUENCES", (2,))
     monkeypatch.setattr(streaming, "GATES", ("sigmoid", "power_law"))
     monkeypatch.setattr(streaming, "ROUNDS", 2)
     monkeypatch.setattr(streaming, "REPEATS", 3)
@@ -23,10 +24,11 @@ def small(monkeypatch):
 
 def test_every_gate_is_measured_against_torchs_own(small):
     rows = list(streaming.streaming_steps(torch.device("cpu"), lambda words: None))
-    gates = ["", "sigmoid", "power_law"]
+    gates = ["", "sigmoid", "power_law", "power_law with dt"]
     assert [(row.what, row.gate) for row in rows] == [
         (what, gate) for what in ("layer", "step module") for gate in gates
     ]
+    assert {(row.units, row.sequences) for row in rows} == {(4, 2)}
     for row in rows:
         (theirs,) = (other.step_us for other in rows if other.what == row.what and not other.gate)
         assert row.torch_us == theirs
@@ -48,7 +50,7 @@ def test_the_command_measures_them(small, tmp_path):
     path = tmp_path / "found.json"
     result = CliRunner().invoke(app, ["bench", "--streaming", "--device", "cpu", "--json", str(path)])
     assert result.exit_code == 0
-    assert "Inference latency of one step of one sequence" in result.stdout.replace("\n", " ")
+    assert "Inference latency of one step of one or a few sequences" in result.stdout.replace("\n", " ")
     assert "torch.nn.LSTMCell" in result.stdout
-    assert len(json.loads(path.read_text())["streaming"]) == 6
+    assert len(json.loads(path.read_text())["streaming"]) == 8
     assert bench.load(path).streaming[1].ratio == pytest.approx(json.loads(path.read_text())["streaming"][1]["ratio"])

@@ -92,7 +92,7 @@ def run_language(plan: BenchPlan, command: str, say: Say = lambda _: None) -> Be
 
 
 def run_streaming(plan: BenchPlan, command: str, say: Say = lambda _: None) -> BenchReport:
-    """Measure the latency of single steps of one sequence instead."""
+    """Measure the latency of single steps instead."""
     machine, start = describe(plan.device), time.perf_counter()
     with conditions(plan):
         found = list(streaming_steps(plan.device, say))

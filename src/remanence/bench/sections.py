@@ -171,12 +171,12 @@ def streaming_table(rows: list[StreamingStep]) -> Table:
     """Latency of single steps."""
     theirs = {"layer": TORCH, "step module": f"{TORCH}Cell"}
     return Table(
-        "one step of one sequence",
-        ("what", "gate", "units", "microseconds", "ratio"),
+        "one step",
+        ("what", "gate", "units", "sequences", "microseconds", "ratio"),
         [
             (
                 *((row.what, row.gate) if row.gate else (theirs[row.what], "")),
-                *(str(row.units), number(row.step_us, 1), number(row.ratio)),
+                *(str(row.units), str(row.sequences), number(row.step_us, 1), number(row.ratio)),
             )
             for row in rows
         ],
@@ -252,8 +252,8 @@ SECTIONS = (
         StreamingStep,
         streaming_table,
         ("ratio",),
-        "Inference latency of one step of one sequence, with as many inputs as units, in microseconds. Each step "
-        "starts from the state of the previous one. Layers are compared with torch.nn.LSTM, step modules with "
+        "Inference latency of one step of one or a few sequences, with as many inputs as units, in microseconds. Each "
+        "step starts from the state of the previous one. Layers are compared with torch.nn.LSTM, step modules with "
         "torch.nn.LSTMCell. Ratios are torch's time over ours: above 1, ours is faster.",
     ),
     BenchSection(

@@ -1,9 +1,10 @@
-"""Latency of one step of one sequence: layers against `torch.nn.LSTM`, step modules against `torch.nn.LSTMCell`."""
+"""Latency of a step of a few sequences: layers against `torch.nn.LSTM`, step modules against `torch.nn.LSTMCell`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
 import torch
@@ -15,7 +16,10 @@ from .program import elapsed
 from .timings import Say
 
 UNITS = (64, 256)
+SEQUENCES = (1, 8)
 GATES = ("sigmoid", "fast", "power_law")
+TIMED = "power_law with dt"
+"""The gate that uses the time between steps, with random ones."""
 ROUNDS = 25
 """Measurements of each module, interleaved."""
 REPEATS = 100
@@ -33,6 +37,7 @@ class StreamingStep:
     units: int
     step_us: float
     torch_us: float
+    sequences: int = 1
 
     @property
     def ratio(self) -> float:
@@ -42,33 +47,35 @@ class StreamingStep:
 
 def streaming_steps(device: torch.device, say: Say) -> Iterator[StreamingStep]:
     """Measure every gate at every size. Each step starts from the state of the previous one."""
-    for units in UNITS:
-        say(f"one step of one sequence: {units} units")
+    for units, sequences in product(UNITS, SEQUENCES):
+        say(f"one step: {units} units, sequences: {sequences}")
         layers: dict[str, nn.Module] = {"": nn.LSTM(units, units)}
         layers |= {gate: LSTM(units, units, gate=gate) for gate in GATES}
         modules: dict[str, nn.Module] = {"": nn.LSTMCell(units, units)}
         modules |= {gate: LSTMCell(units, units, gate=gate) for gate in GATES}
-        one = torch.randn(1, units, device=device)
-        calls = {("layer", gate): stream(layer.to(device), one.unsqueeze(0)) for gate, layer in layers.items()}
-        calls |= {("step module", gate): stream(module.to(device), one) for gate, module in modules.items()}
+        inputs, dt = torch.randn(sequences, units, device=device), torch.rand(sequences, device=device)
+        calls = {("layer", gate): stream(layer.to(device), inputs[None]) for gate, layer in layers.items()}
+        calls["layer", TIMED] = stream(LSTM(units, units, gate="power_law", device=device), inputs[None], dt[None])
+        calls |= {("step module", gate): stream(module.to(device), inputs) for gate, module in modules.items()}
+        calls["step module", TIMED] = stream(LSTMCell(units, units, gate="power_law", device=device), inputs, dt)
         times: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
         for _ in range(ROUNDS + 1):
             for key, call in calls.items():
                 times[key].append(elapsed(call, REPEATS, device) * 1e3)
         found = {key: median(values[1:]) for key, values in times.items()}
         for (what, gate), step_us in found.items():
-            yield StreamingStep(what, gate, units, step_us, found[what, ""])
+            yield StreamingStep(what, gate, units, step_us, found[what, ""], sequences)
 
 
-def stream(module: nn.Module, inputs: torch.Tensor) -> Call:
+def stream(module: nn.Module, inputs: torch.Tensor, dt: torch.Tensor | None = None) -> Call:
     """A call that advances a module by one step."""
     module.eval()
-    state = None
+    state, times = None, () if dt is None else (dt,)
 
     def step() -> None:
         nonlocal state
         with torch.no_grad():
-            found = module(inputs, state)
+            found = module(inputs, state, *times)
         state = found if isinstance(module, nn.LSTMCell | LSTMCell) else found[1]
 
     return step

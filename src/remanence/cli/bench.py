@@ -66,9 +66,7 @@ def command(
     language: Annotated[
         bool, typer.Option("--language", help="Measure word-level language models against torch.nn.LSTM instead.")
     ] = False,
-    streaming: Annotated[
-        bool, typer.Option("--streaming", help="Measure single steps of one sequence against torch instead.")
-    ] = False,
+    streaming: Annotated[bool, typer.Option("--streaming", help="Measure single steps against torch instead.")] = False,
     first_use: Annotated[
         bool, typer.Option("--first-use", help="Measure the first call in a new process against torch instead.")
     ] = False,
