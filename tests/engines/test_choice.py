@@ -64,6 +64,15 @@ def test_cudnn_is_tried_before_triton_where_it_is_faster(units, tf32, several, s
         assert [engine.name for engine in choice._preferred(task, several)][:2] == ["cuda", second]
 
 
+@pytest.mark.parametrize(("steps", "training", "single"), [(1, False, True), (2, False, False), (1, True, False)])
+def test_a_single_step_in_inference_sets_up_no_engine_on_a_cpu(steps, training, single):
+    inputs = torch.zeros(steps, 40, 4, requires_grad=training)
+    names = [
+        engine.name for engine in choice._preferred(EngineTask(GRUCell(Sigmoid()), {}, inputs, Zeros((9,))), False)
+    ]
+    assert (names == ["torch", "loop"]) is single
+
+
 @pytest.mark.parametrize(
     ("x86", "units", "training", "dtype", "first"),
     [

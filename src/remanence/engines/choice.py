@@ -92,11 +92,11 @@ def _can_run(engine: Engine, task: EngineTask) -> bool:
 def _preferred(task: EngineTask, several: bool) -> list[Engine]:
     """Engines in the order in which "auto" tries them."""
     engines = list(KNOWN.values())
-    if _is_single_step(task):  # setting up an engine takes longer than the step
-        return [KNOWN["torch"], KNOWN["loop"]]
     if isinstance(task.cell, SRUCell):  # the loop is as fast as twice as many steps on the cpu engine
         engines.remove(KNOWN["cpu"])
     if not task.inputs.is_cuda:
+        if _is_single_step(task):  # setting up an engine takes longer than the step
+            return [KNOWN["torch"], KNOWN["loop"]]
         return [KNOWN["torch"], *engines] if _onednn_wins(task) or _torch_projects(task) else engines
     units = task.weights["weight_hr"].shape[-1] if is_projected(task) else task.width
     if units > TRITON_WINS and not several and not is_projected(task) and _triton_wins(task):
@@ -107,8 +107,8 @@ def _preferred(task: EngineTask, several: bool) -> list[Engine]:
 
 
 def _is_single_step(task: EngineTask) -> bool:
-    """Whether it is one step in inference on a CPU that `streaming` does not support: many sequences, or float64."""
-    return task.inputs.device.type == "cpu" and task.inputs.shape[0] == 1 and not tracked(task)
+    """Whether it is one step in inference, which `streaming` has not taken: of many sequences, or in float64."""
+    return task.inputs.shape[0] == 1 and not tracked(task)
 
 
 def _onednn_wins(task: EngineTask) -> bool:
