@@ -20,7 +20,7 @@ from .biases import ForgetBias
 from .dropout import drop
 from .expect import expect_count, expect_probability, expect_size
 from .place import Place
-from .sequence import Inputs, Sequences, refuse_proxy
+from .sequence import Inputs, Sequences, expect_times, is_ready, refuse_proxy
 from .times import between, warn_if_absolute
 from .weighted import Weighted
 
@@ -276,7 +276,10 @@ class Recurrent(Weighted, Pretrained):
         if (state is None and self._learns_start) or (self.training and self.dropout + self.weight_drop > 0):
             return None
         times = None
-        if dt is not None:
+        if is_ready(dt, values) and dt.shape == input.shape[:-1]:
+            self._expect_use_of_dt(dt)
+            times = expect_times(dt.view(values.shape[:-1]))
+        elif dt is not None:
             times = self._expect_dt(Sequences.arrange(input, self.input_size, self.batch_first), dt, values.dtype)
         cell, after, outputs = self._cell_now(), [], []
         values = values.contiguous()

@@ -16,7 +16,7 @@ from .keywords import StepKeywords, completed
 from .lstm import LSTM, InputGate, PowerLawLSTM, shown_gates
 from .place import Place
 from .recurrent import DEFAULTS, Recurrent, State
-from .sequence import as_times, expect_features, expect_state, expect_times
+from .sequence import as_times, expect_features, expect_state, expect_times, is_ready
 from .weighted import Weighted
 
 
@@ -160,6 +160,8 @@ class RecurrentCell(Weighted):
 
     def _expect_dt(self, dt: Any, values: Tensor) -> Tensor:
         """dt as `(B,)`."""
+        if is_ready(dt, values) and dt.shape == values.shape[:1]:
+            return expect_times(dt)
         times = as_times(dt).to(values.device, wide(values.dtype))
         if tuple(times.shape) not in ((), (len(values),)):
             raise ValueError(f"expected dt of shape ({len(values)},) or a number, got {tuple(times.shape)}")
