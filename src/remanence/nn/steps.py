@@ -118,7 +118,7 @@ class RecurrentCell(Weighted):
             if fits and (given is None or isinstance(given, tuple)):
                 self._expect_use_of_dt(dt)
                 times = None if dt is None else self._expect_dt(dt, input if input.dim() == 2 else input.unsqueeze(0))
-                values = input if input.is_contiguous() else input.contiguous()
+                values = input.contiguous()
                 state = self._quick.step(self.cell, self._parameters, self._weights_now, values, given, times)
         if state is None:
             state = self._step(input, hx, dt)

@@ -107,5 +107,5 @@ class Text(Classification):
 
     @property
     def note(self) -> str:
-        """The note of the corpus."""
-        return corpus_of(self.corpus, self.level, self.markov).note
+        """The note of the corpus; that a Markov text was made from it is a setting of the task."""
+        return corpus_of(self.corpus, self.level, None).note

@@ -81,7 +81,10 @@ class Bound:
         held: Tensors to keep alive, see `let_go`.
     """
 
-    __slots__ = ("cell", "device", "features", "fixed", "held", "matrix", "own", "step", "units", "weights", "width")
+    __slots__ = (
+        *("cell", "device", "features", "fixed", "has_singles", "held", "matrix", "own", "step", "units", "weights"),
+        "width",
+    )
 
     def __init__(
         self,
@@ -98,6 +101,7 @@ class Bound:
         self.units, self.weights = height // step.blocks, list(weights.values())
         self.fixed = [weights[name].address if name in weights else 0 for name in FIXED]
         self.own = [weights[name].address for name in step.own]
+        self.has_singles = any(step.single)
 
     def reads(self, weights: Mapping[str, Tensor | None], suffix: str) -> bool:
         """Whether these weights by name are the checked ones: the same objects, with the same memory, shape and layout.
@@ -144,7 +148,7 @@ class Bound:
             copied: Whether to append a copy of the hidden state.
         """
         step, features, width, units = self.step, self.features, self.width, self.units
-        if state is not None and any(step.single):
+        if state is not None and self.has_singles:
             if len(state) != step.parts or any(part.shape[:-1] != inputs.shape[:-1] for part in state):
                 return None
             own = step.parts - len(step.single)
@@ -182,7 +186,7 @@ class Bound:
             after[0] = linear(after[0], matrix)
             if copied:
                 after[-1] = after[0].clone()
-        if any(step.single):
+        if self.has_singles:
             found = one_a_sequence(step.single, tuple(after[: step.parts]))
             return (*(part.contiguous() for part in found), *after[step.parts :])
         return tuple(after)
