@@ -27,11 +27,12 @@ test-all: $(STAMP)
 	$(TESTS) -n $(MORE) -m "long and not slow"
 	TRITON_INTERPRET=1 $(TESTS) -n auto tests/engines -k interpreted
 
-# Tests that need a GPU, side by side: minutes. GPU_PYTHON has torch for CUDA, pytest, pytest-xdist and hypothesis.
+# Tests that need a GPU, side by side: minutes. GPU_PYTHON has torch for CUDA, pytest, pytest-xdist and hypothesis. If it
+# has pytest-benchmark, that warns next to xdist, and warnings are errors.
 GPU_PYTHON ?= python3
 WORKERS ?= 12
 test-gpu:
-	PYTHONPATH=src:$$PYTHONPATH OMP_NUM_THREADS=1 $(GPU_PYTHON) -m pytest -q --dist worksteal -m gpu -n $(WORKERS)
+	PYTHONPATH=src:$$PYTHONPATH OMP_NUM_THREADS=1 $(GPU_PYTHON) -m pytest -q --dist worksteal -p no:benchmark -m gpu -n $(WORKERS)
 
 # Attacks: random layers on every engine, kills at random moments, random damage to the files of runs, the C++ engine
 # under sanitizers, gradients of long sequences. Two hours or so on two cores.

@@ -10,7 +10,8 @@ write to runs/campaign, stop cleanly when the time budget is spent, and resume t
 a line starts next to others only if it can finish: its minutes times the number of concurrent processes, divided by a
 gain of about 2 from sharing the device, must fit in the remaining budget. A line that is too long for that waits until
 nothing else runs and then has the device to itself; if its turn does not come, that is reported. `collect` copies
-finished runs, and what analyses of them found, to results/, beside findings about other seeds (collecting.py).
+finished runs, and what analyses of them found, to results/, beside findings about other seeds (collecting.py); with
+`--unfinished` interrupted runs, too, which later slices still have to finish.
 """
 
 from __future__ import annotations
@@ -194,6 +195,7 @@ def main(words: Sequence[str] | None = None) -> None:
     keep = actions.add_parser("collect", help="copy finished runs to results/")
     keep.add_argument("work", type=Path, nargs="?", default=WORK)
     keep.add_argument("--into", type=Path, default=RESULTS, help="default %(default)s")
+    keep.add_argument("--unfinished", action="store_true", help="also interrupted runs, as they are, marked unfinished")
     state = actions.add_parser("pack", help="pack unfinished runs into a tar file, to resume elsewhere")
     state.add_argument("file", type=Path)
     state.add_argument("--work", type=Path, default=WORK)
@@ -207,7 +209,7 @@ def main(words: Sequence[str] | None = None) -> None:
         left = carry_out(lines, given.work, given.budget, given.together, given.device, [RESULTS], flushed)
         print(f"{len(left)} of {len(lines)} lines are unfinished")
     elif given.action == "collect":
-        collect(given.work, given.into, lines)
+        collect(given.work, given.into, lines, unfinished=given.unfinished)
     elif given.action == "pack":
         print(f"{len(pack(given.work, given.file, lines, int(given.most * 1e6)))} unfinished runs packed")
     else:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..report.difference import Difference, Sample, difference
 from ..report.section import Verdict
 from ..training.schedule import lower_is_better
-from .results import FAILED, Outcome
+from .results import FAILED, UNFINISHED, Outcome
 from .schema import Experiment
 
 ERROR = 0.05
@@ -48,6 +48,10 @@ class Evidence:
         """Whether a lower score is better."""
         task = next(iter(self.experiment.models.values())).task
         return lower_is_better(task, self.experiment.report.score)
+
+    def unfinished(self, models: Sequence[str]) -> bool:
+        """Whether a run of these models is unfinished, so that its score may still change."""
+        return any(run.status == UNFINISHED for name in models for run in self.found.get(name, ()))
 
     def missing(self, models: Sequence[str]) -> list[str]:
         """Models without a finished run."""
@@ -233,12 +237,13 @@ def rank_test(first: Sequence[int | None], second: Sequence[int | None]) -> tupl
 def learn(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     """Whether every run of these models reaches the level.
 
-    If the paper does not say how long it trained, a run that has not failed may still have been about to.
+    An unfinished run may still reach it; so may one that has not failed, if the paper does not say how long it trained.
     """
     missed = [run for name in part["learn"] for run in evidence.found[name] if run.updates_to_reach is None]
     if not missed:
         return "holds", counted(part["learn"], evidence)
-    undecided = part.get("length") == "unknown" and all(run.status == "not converged" for run in missed)
+    may = (UNFINISHED, *(["not converged"] if part.get("length") == "unknown" else []))
+    undecided = all(run.status in may for run in missed)
     return ("open" if evidence.changed or undecided else "does not hold"), counted(part["learn"], evidence)
 
 
@@ -247,12 +252,14 @@ def fail(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     runs = [run for name in part["fail"] for run in evidence.found[name]]
     if any(run.updates_to_reach is not None for run in runs):
         return "does not hold", counted(part["fail"], evidence)
-    return ("open" if evidence.changed else "holds"), counted(part["fail"], evidence)
+    may = evidence.changed or evidence.unfinished(part["fail"])
+    return ("open" if may else "holds"), counted(part["fail"], evidence)
 
 
 def not_always(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     """Whether some run of these models does not reach the level. If all do, that may be luck and decides nothing."""
-    missed = any(run.updates_to_reach is None for name in part["not_always"] for run in evidence.found[name])
+    runs = [run for name in part["not_always"] for run in evidence.found[name]]
+    missed = any(run.updates_to_reach is None and run.status != UNFINISHED for run in runs)
     return ("holds" if missed and not evidence.changed else "open"), counted(part["not_always"], evidence)
 
 
@@ -368,6 +375,8 @@ KNOWN: dict[str, Test] = {
     "above": above,
 }
 """Tests by their field in claims.yaml."""
+OF_ENDED = ("best", "alike", "never_fails")
+"""Tests that decide nothing while runs are unfinished."""
 OF_DATA = ("rising", "near", "above")
 """Tests on the findings of an analysis or simulation, not on models."""
 

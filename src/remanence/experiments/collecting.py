@@ -1,4 +1,4 @@
-"""Copy finished runs and findings of analyses to results/: no checkpoints, fewer lines of metrics, shorter numbers."""
+"""Copy runs and findings of analyses to results/: no checkpoints, fewer lines of metrics, shorter numbers."""
 
 from __future__ import annotations
 
@@ -9,40 +9,56 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..training.directory import read_result
+from ..training.directory import Directory, read_result
+from ..training.evaluation import content_of
+from ..training.files import as_json, read_lines
 from ..training.files import read as read_verified
-from ..training.files import read_lines
+from ..training.schedule import best_of
 from . import reset_times, results
 from .analyses.words import rounded
 from .findings import with_earlier_seeds
+from .models import build_model
 from .registry import IDS, find
-from .runs_to_do import Line, is_finished
+from .runs import plan
+from .runs_to_do import Line, is_current, is_finished
 from .schema import Experiment, Model, ReportedNumber
 
-COPIED = ("config.yaml", "machine.json", "result.json")
+COPIED = ("config.yaml", "machine.json")
 """Files of a run that are copied unchanged."""
 LINES, TIMES = 100, 20
 """Lines of metrics and of times to keep, if a run has more than twice as many."""
 
 
-def collect(work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], None] = print) -> None:
+def collect(
+    work: Path, into: Path, lines: Sequence[Line], say: Callable[[str], None] = print, unfinished: bool = False
+) -> None:
     """Copy finished runs and findings, and remove what they replace: runs of another configuration, and other presets.
 
     Other presets of an experiment are removed once all its runs in the list have finished.
+
+    Args:
+        work: working folder of the runs.
+        into: folder to copy to.
+        lines: the runs to copy.
+        say: receives progress messages.
+        unfinished: also copy interrupted runs, as they are, with the status `results.UNFINISHED`.
     """
     for id, preset in dict.fromkeys((line.id, line.preset) for line in lines):
         own = [line for line in lines if (line.id, line.preset) == (id, preset)]
         experiment = own[0].experiment
-        done = [
-            (model, seed) for line in own for model, seed in line.runs() if is_finished(work, experiment, model, seed)
-        ]
-        if not done:
+        runs = [(model, seed) for line in own for model, seed in line.runs()]
+        done = {(model.name, seed): ended(work, experiment, model, seed) for model, seed in runs}
+        if unfinished:
+            rest = [run for run in runs if not (done[run[0].name, run[1]] or is_finished(into, experiment, *run))]
+            done |= {(model.name, seed): so_far(work, experiment, model, seed) for model, seed in rest}
+        if not any(done.values()):
             continue
         for stale in different(into, experiment):
             shutil.rmtree(stale)
-        for model, seed in done:
-            where = (experiment, model.name, seed)
-            copy_run(results.run_folder(work, *where), results.run_folder(into, *where), experiment.report, model)
+        for (name, seed), result in done.items():
+            if result is not None:
+                source, target = (results.run_folder(place, experiment, name, seed) for place in (work, into))
+                copy_run(source, target, result, experiment.report, experiment.models[name])
         folder = results.folder_of(into, experiment)
         closing = read_result(results.folder_of(work, experiment))
         if closing is not None:
@@ -85,18 +101,48 @@ def different(into: Path, experiment: Experiment) -> list[Path]:
     found = [path for path in folder.glob("*") if path.is_dir() and path.name not in experiment.models]
     for name, model in experiment.models.items():
         for seed, path in results.finished(into, experiment, name).items():
-            if not is_finished(into, experiment, model, seed):
+            if not is_current(into, experiment, model, seed):
                 found.append(path)
     return found
 
 
-def copy_run(source: Path, target: Path, report: ReportedNumber, model: Model) -> None:
-    """Copy a finished run, with thinned metrics and times; without digests and checks, which hold for all lines."""
+def ended(work: Path, experiment: Experiment, model: Model, seed: int) -> bytes | None:
+    """The result.json of a finished run; None for others."""
+    if not is_finished(work, experiment, model, seed):
+        return None
+    return read_verified(results.run_folder(work, experiment, model.name, seed), "result.json")
+
+
+def so_far(work: Path, experiment: Experiment, model: Model, seed: int) -> bytes | None:
+    """What result.json would say of an interrupted run if it ended at its latest evaluation; None if there is none.
+
+    Raises:
+        ValueError: The reported score is that of the test set, which only a finished run has.
+    """
+    folder = results.run_folder(work, experiment, model.name, seed)
+    lines = read_lines(folder, "metrics.jsonl") if Directory(folder).begun else []
+    if not lines or not is_current(work, experiment, model, seed):
+        return None
+    if experiment.report.split == "test":
+        raise ValueError(
+            f"expected finished runs of {experiment.id}, which reports test scores, got {folder} without a result"
+        )
+    [run] = plan(experiment, work, [model.name], [seed])[model.name]
+    parameters = sum(parameter.numel() for parameter in build_model(model, "meta").parameters())
+    update, epochs = lines[-1]["update"], lines[-1]["epoch"]
+    best = best_of(lines, run.task, run.config.best_by)
+    content = content_of(run, lines, results.UNFINISHED, update, epochs, parameters, best, scores=None)
+    return as_json(content)
+
+
+def copy_run(source: Path, target: Path, result: bytes, report: ReportedNumber, model: Model) -> None:
+    """Copy a run, with thinned metrics and times; without digests and checks, which hold for all lines."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for name in COPIED:
         files.write(target / name, read_verified(source, name) or b"")
-    metrics = thinned(read_lines(source, "metrics.jsonl"), told(source, report, model))
+    files.write(target / "result.json", result)
+    metrics = thinned(read_lines(source, "metrics.jsonl"), told(source, json.loads(result), report, model))
     times = summed(read_lines(source, "times.jsonl"))
     for name, lines in (("metrics.jsonl", metrics), ("times.jsonl", times)):
         files.write(target / name, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
@@ -114,9 +160,8 @@ def spacing(count: int, most: int) -> int:
     return 1 if count <= 2 * most else -(-count // most)
 
 
-def told(folder: Path, report: ReportedNumber, model: Model) -> set[int]:
+def told(folder: Path, result: dict[str, Any], report: ReportedNumber, model: Model) -> set[int]:
     """The updates of a run that its result refers to: the best, the last, the first at a level."""
-    result = read_result(folder) or {}
     found = {(result.get(name) or {}).get("update") for name in ("best", "last")}
     found |= {*(result.get("updates_to") or {}).values(), results.first_reaching(folder, report, model)}
     return {update for update in found if update is not None}

@@ -20,13 +20,16 @@ SWEEP = "sweep.yaml"
 """File that marks the folder of a sweep. Its runs are reported by the sweep, not one by one."""
 FAILED = ("failed", "diverged")
 """Final statuses that count as failures."""
+UNFINISHED = "unfinished"
+"""Status of a run that was kept in results/ before its end (collecting.py)."""
+UNFINISHED_NOTE = "Unfinished runs (~) count with their best evaluation so far."
 LATE = "mean of the last fifth"
 """Heading of the mean validation score over the last fifth of a run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One finished run."""
+    """One run with a result."""
 
     seed: int
     status: str
@@ -50,7 +53,7 @@ def run_folder(out: Path, experiment: Experiment, model: str, seed: int) -> Path
 
 
 def finished(out: Path, experiment: Experiment, model: str) -> dict[int, Path]:
-    """Folders of the finished runs of a model by seed."""
+    """Folders of the runs of a model that have a result, by seed."""
     found = {}
     for path in (folder_of(out, experiment) / model).glob("seed-*/result.json"):
         seed = path.parent.name.removeprefix("seed-")
@@ -60,7 +63,7 @@ def finished(out: Path, experiment: Experiment, model: str) -> dict[int, Path]:
 
 
 def outcome(directory: Path, seed: int, report: ReportedNumber, model: Model) -> Outcome:
-    """The outcome of one finished run."""
+    """The outcome of one run with a result."""
     result = read_result(directory)
     assert result is not None
     best = result.get("best") or {}
@@ -76,7 +79,7 @@ def outcome(directory: Path, seed: int, report: ReportedNumber, model: Model) ->
         updates=int(result["updates"]),
         score=score,
         updates_to_reach=first_reaching(directory, report, model),
-        failed=worse or score is None or result["status"] in FAILED,
+        failed=result["status"] != UNFINISHED and (worse or score is None or result["status"] in FAILED),
         late=late(directory, report.score) if report.late else None,
     )
 
@@ -147,6 +150,8 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
     notes = []
     if any(run.failed for runs in found.values() for run in runs):
         notes.append("Failed runs (!) are counted and left out of the mean.")
+    if any(run.status == UNFINISHED for runs in found.values() for run in runs):
+        notes.append(UNFINISHED_NOTE)
     last = report.split == "test" and all(model.training.report == "last" for model in experiment.models.values())
     which = f"{report.split} {report.score} of the {'last weights' if last else 'weights that were best in validation'}"
     title = f"{experiment.id}, preset {experiment.preset}: {which}"
@@ -184,7 +189,7 @@ def single(run: Outcome, report: ReportedNumber) -> str:
     """One run in the table."""
     if run.score is None and run.status in FAILED:
         return f"{run.status}!"
-    return shown(run.score, report) + ("!" if run.failed else "")
+    return shown(run.score, report) + ("!" if run.failed else "~" if run.status == UNFINISHED else "")
 
 
 def published(number: Number | None, digits: int) -> str:

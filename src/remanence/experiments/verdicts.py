@@ -10,8 +10,9 @@ from typing import Any
 from ..report.difference import Sample, difference
 from ..report.section import Claim, Verdict
 from . import text
-from .claim_tests import ERROR, FEWEST, KNOWN, Evidence, models_of
+from .claim_tests import ERROR, FEWEST, KNOWN, OF_ENDED, Evidence, models_of
 
+NOT_ENDED = "Some of these runs are unfinished."
 UNTESTED = "No test on numbers decides this; see the tables and figures."
 
 
@@ -44,7 +45,10 @@ def decide_part(part: Mapping[str, Any], evidence: Evidence) -> Claim:
     if missing:
         return Claim(words, "not tested here", f"No run of {', '.join(missing)} has finished.")
     try:
-        return Claim(words, *KNOWN[kind](part, evidence))
+        verdict, because = KNOWN[kind](part, evidence)
+        if kind in OF_ENDED and evidence.unfinished(models_of(part)):
+            return Claim(words, "open", f"{because} {NOT_ENDED}")
+        return Claim(words, verdict, because)
     except ValueError as error:
         return Claim(words, "not tested here", f"{error}.")
 
@@ -69,18 +73,22 @@ def level(evidence: Evidence) -> Claim:
     }
     values = ", ".join(f"{name} {evidence.shown(one.value, '+')}" for name, one in compared.items())
     clear = [name for name, one in compared.items() if one.is_clear]
+    unfinished = evidence.unfinished(measured)
+    unsure = unfinished or evidence.changed
     missing = [name for name in published if name in experiment.usual and name not in measured]
     if clear:
-        verdict: Verdict = "open" if evidence.changed else "does not hold"
+        verdict: Verdict = "open" if unsure else "does not hold"
         because = f"Here minus published: {values}; beyond the spread of the runs for {', '.join(clear)}."
     else:
         few = any(len(evidence.scores(name)) < FEWEST for name in measured)
-        verdict = "open" if few or missing or evidence.changed else "holds"
+        verdict = "open" if few or missing or unsure else "holds"
         because = f"Here minus published: {values}; all within the spread of the runs."
         if missing:
             because += f" There is no score of {', '.join(missing)} yet."
         if few:
             because += " There are too few runs to conclude more."
+    if unfinished:
+        because += f" {NOT_ENDED}"
     return Claim(words, verdict, because)
 
 

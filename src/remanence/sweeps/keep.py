@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..experiments import results
-from ..experiments.collecting import copy_run
-from ..experiments.runs_to_do import is_finished
+from ..experiments.collecting import copy_run, ended
 from .folder import Sweep
 
 
@@ -39,10 +38,11 @@ def keep(folder: Path, into: Path) -> int:
             continue
         model = unit.experiment.models[unit.model]
         for seed in unit.seeds:
-            if is_finished(sweep.out(unit), unit.experiment, model, seed):
+            result = ended(sweep.out(unit), unit.experiment, model, seed)
+            if result is not None:
                 where = (unit.experiment, unit.model, seed)
                 source, target = (results.run_folder(one.out(unit), *where) for one in (sweep, copied))
-                copy_run(source, target, unit.experiment.report, model)
+                copy_run(source, target, result, unit.experiment.report, model)
                 count += 1
     return count
 

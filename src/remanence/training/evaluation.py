@@ -14,7 +14,7 @@ from ..models import LanguageModel
 from ..models.states import each, narrowed, width
 from ..tasks.base import Batch, Source, Task, side_by_side
 from ..tasks.sources import FixedSet, together
-from .config import Training
+from .config import Run, Training
 from .forward import Forward
 from .population import Replica
 from .schedule import Line, updates_to
@@ -184,7 +184,22 @@ def result_of(
         best: Line of its best evaluation.
         scores: Test scores.
     """
-    run, lines = replica.run, replica.directory.lines
+    parameters = sum(parameter.numel() for parameter in replica.model.parameters())
+    lines = replica.directory.lines
+    return content_of(replica.run, lines, status, updates, updates / epoch, parameters, best, scores)
+
+
+def content_of(
+    run: Run,
+    lines: Sequence[Line],
+    status: str,
+    updates: int,
+    epochs: float,
+    parameters: int,
+    best: Line | None,
+    scores: dict[str, float] | None,
+) -> dict[str, Any]:
+    """The content of result.json, from the lines of metrics.jsonl."""
     weights = "best" if run.config.report == "best" and best is not None else "last"
     has_weights = weights == "best" or status != "diverged"
     return {
@@ -193,8 +208,8 @@ def result_of(
         "seed": run.seed,
         "status": status,
         "updates": updates,
-        "epochs": updates / epoch,
-        "parameters": sum(parameter.numel() for parameter in replica.model.parameters()),
+        "epochs": epochs,
+        "parameters": parameters,
         "last": _summary(lines[-1] if lines else None),
         "best": _summary(best),
         "test": None if scores is None or not has_weights else {name: _finite(value) for name, value in scores.items()},

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ..figure import Axis, Figure, Panel
 from ..files import ResultFiles, RunFiles
-from .shared import guessing, in_sight, titled, with_mean
+from ..look import MARKERS
+from .shared import guessing, in_sight, spread, titled, with_mean
 
 TIMED = "-time"
 """Suffix of the names of models that get time as an input."""
@@ -79,13 +80,14 @@ def by_inputs(runs: Groups) -> list[tuple[dict[str, Sequence[RunFiles]], str]]:
 def panel(
     files: ResultFiles, runs: Groups, score: str, words: str = "", *, split: str = "validation", axis: str = "update"
 ) -> Panel:
-    """One score of several models."""
+    """One score of several models. More models than there are markers get the shades of a colour scale, in order."""
     own = score == files.score
     scale, unit = (files.scale, files.unit) if own else (1.0, "")
+    shades = spread(len(runs)) if len(runs) > len(MARKERS) else [None] * len(runs)
     series = [
         one
-        for name, group in runs.items()
-        for one in with_mean(name, [run.over(axis, score, split) for run in group], scale)
+        for (name, group), shade in zip(runs.items(), shades, strict=True)
+        for one in with_mean(name, [run.over(axis, score, split) for run in group], scale, shade)
     ]
     return Panel(
         title=words,
