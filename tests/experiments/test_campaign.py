@@ -1,6 +1,7 @@
 """Running a list of runs in time slices, and collecting the results."""
 
 import json
+import shutil
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -280,6 +281,63 @@ def test_only_what_is_to_be_kept_is_collected(work, tmp_path):
     collecting.collect(tmp_path, again, [COPY, FREQUENCY], say=lambda words: None)  # what was collected elsewhere
     for path in files:
         assert (again / path.relative_to(tmp_path)).read_bytes() == path.read_bytes()
+
+
+@pytest.fixture
+def interrupted(work, tmp_path):
+    """The folder of a campaign in which the pLSTM has not come to its end, and its experiment."""
+    folder = shutil.copytree(work, tmp_path / "interrupted")
+    experiment = find("plstm/copy-200", "smoke")
+    (results.run_folder(folder, experiment, "plstm", 1) / "result.json").unlink()
+    return folder, experiment
+
+
+def test_interrupted_runs_are_kept_as_they_are_if_asked(work, interrupted, tmp_path):
+    folder, experiment = interrupted
+    into, quiet = tmp_path / "into", lambda words: None
+    collecting.collect(folder, into, [COPY], quiet)
+    assert list(results.outcomes(into, experiment)) == ["lstm"]
+    collecting.collect(folder, into, [COPY], quiet, unfinished=True)
+    place = results.run_folder(into, experiment, "plstm", 1)
+    ended = json.loads((results.run_folder(work, experiment, "plstm", 1) / "result.json").read_text())
+    assert ended["status"] != results.UNFINISHED
+    assert json.loads((place / "result.json").read_text()) == {**ended, "status": "unfinished", "test": None}
+    assert {path.name for path in place.iterdir()} == KEPT
+    (run,) = results.outcomes(into, experiment)["plstm"]
+    assert (run.status, run.failed, run.score) == ("unfinished", False, ended["best"]["accuracy"])
+    table = results.table(experiment, results.outcomes(into, experiment))
+    assert [row[-1].endswith("~") for row in table.rows] == [False, True]
+    assert results.UNFINISHED_NOTE in table.notes
+
+    assert COPY.left([into]) == 1  # it still has to be finished
+    collecting.collect(work, into, [COPY], quiet)
+    assert COPY.left([into]) == 0
+    collecting.collect(folder, into, [COPY], quiet, unfinished=True)  # what has finished stays
+    assert COPY.left([into]) == 0
+
+
+def test_a_run_that_saved_nothing_is_not_kept(tmp_path):
+    experiment = find("plstm/copy-200", "smoke")
+    Directory(results.run_folder(tmp_path, experiment, "lstm", 1)).path.mkdir(parents=True)
+    collecting.collect(tmp_path, tmp_path / "into", [COPY], unfinished=True)
+    assert not (tmp_path / "into").exists()
+
+
+def test_an_interrupted_run_has_no_test_score(tmp_path):
+    line = Line("plstm/imdb", 1, ["lstm"], [1], "smoke")
+    (model, seed), experiment = next(line.runs()), line.experiment
+    folder = results.run_folder(tmp_path, experiment, model.name, seed)
+    describe_run(folder, experiment, model, seed, {})
+    (folder / "result.json").unlink()
+    (folder / "checkpoints/step-00000003.safetensors").touch()
+    scores = {"loss": 0.5, "accuracy": 0.7}
+    written = {"update": 3, "epoch": 0.5, "lr": 0.1, "train": {"loss": 0.5}, "validation": scores}
+    (folder / "metrics.jsonl").write_text(json.dumps(written) + "\n")
+    with pytest.raises(
+        ValueError, match=r"expected finished runs of plstm/imdb, which reports test scores, got .*seed-1"
+    ):
+        collecting.collect(tmp_path, tmp_path / "into", [line], unfinished=True)
+    assert not (tmp_path / "into").exists()
 
 
 def test_other_presets_stay_until_everything_is_there(work, tmp_path):

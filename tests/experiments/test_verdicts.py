@@ -14,7 +14,7 @@ from remanence.experiments import find
 from remanence.experiments.claim_tests import KNOWN, OF_DATA, Evidence, models_of, number_at, rank_test
 from remanence.experiments.judgements import judgements
 from remanence.experiments.registry import every
-from remanence.experiments.results import Outcome
+from remanence.experiments.results import UNFINISHED, Outcome
 from remanence.experiments.sections import gather
 from remanence.experiments.verdicts import decide, decide_part, parts_of_claims
 
@@ -110,6 +110,52 @@ def test_a_run_that_has_not_failed_may_have_been_about_to_learn(status, expected
     missed = [dataclasses.replace(run, status=status) for run in runs(updates=[10, None])]
     assert verdict({"learn": ["lstm"], "length": "unknown"}, COPY, lstm=missed) == expected
     assert verdict({"learn": ["lstm"]}, COPY, lstm=missed) == "does not hold"
+
+
+def unfinished(found):
+    return [*found[:-1], dataclasses.replace(found[-1], status=UNFINISHED)]
+
+
+@pytest.mark.parametrize(
+    ("part", "found", "ended"),
+    [
+        (BEST, {"plstm": runs(CLEAR), "lstm": runs([0.5, 0.51, 0.52])}, "holds"),
+        (BEST, {"lstm": runs(CLEAR), "plstm": runs([0.5, 0.51, 0.52])}, "does not hold"),
+        ({"alike": ["lstm"], "within": 9}, {"lstm": runs(CLEAR)}, "holds"),
+        ({"learn": ["lstm"]}, {"lstm": runs(updates=[10, None])}, "does not hold"),
+        ({"fail": ["lstm"]}, {"lstm": runs(updates=[None, None])}, "holds"),
+        ({"not_always": ["lstm"]}, {"lstm": runs(updates=[10, None])}, "holds"),
+        (
+            {"never_fails": "plstm", "others": ["lstm"]},
+            {"plstm": runs([0.9] * 5), "lstm": runs([0.9] * 5, failed=True)},
+            "holds",
+        ),
+    ],
+    ids=lambda one: next(iter(one)) if isinstance(one, dict) else one,
+)
+def test_an_unfinished_run_may_still_change_its_score(part, found, ended):
+    assert verdict(part, COPY, **found) == ended
+    for name in found:
+        assert verdict(part, COPY, **found | {name: unfinished(found[name])}) == "open"
+
+
+def test_what_has_been_decided_stays_decided():
+    reached, missed = unfinished(runs(updates=[10, 20])), unfinished(runs(updates=[None, None]))
+    assert verdict({"learn": ["lstm"]}, COPY, lstm=reached) == "holds"
+    assert verdict({"learn": ["lstm"]}, COPY, lstm=missed) == "does not hold"  # one of them has ended
+    assert verdict({"fail": ["lstm"]}, COPY, lstm=reached) == "does not hold"
+    assert verdict({"not_always": ["lstm"]}, COPY, lstm=missed) == "holds"
+
+
+def test_scores_of_unfinished_runs_are_not_held_against_published_ones():
+    def level(found):
+        evidence = Evidence(find("plstm/pmnist-256", "paper"), {"plstm": found})
+        return next(claim for claim in decide(evidence) if claim.text == "The scores match the published ones.")
+
+    low = runs([0.5, 0.51, 0.52])
+    assert level(low).verdict == "does not hold"
+    assert level(unfinished(low)).verdict == "open"
+    assert level(unfinished(low)).because.endswith("Some of these runs are unfinished.")
 
 
 def test_a_run_that_was_shorter_than_the_other_needed_proves_nothing():

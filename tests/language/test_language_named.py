@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from remanence import data, language
 from remanence.data import DataError
@@ -109,7 +110,11 @@ def test_otherwise_text8_is_made_from_enwik8_and_the_note_says_so(accepted):
     assert corpus.vocabulary.text(corpus.train) == " a b one" * 22 + " a b"
     assert [len(part) for part in (corpus.train, corpus.validation, corpus.test)] == [180, 10, 10]
     assert language.load("text8-from-enwik8").note == corpus.note  # also when it comes from the cache folder
-    assert Text(corpus="text8").note == corpus.note
+    task = Text(corpus="text8", chunk=2)
+    assert task.note == ""  # it does not read the corpus
+    used = task.source("test", 1, torch.device("cpu"))
+    assert used.size == 5
+    assert task.note == corpus.note
 
 
 def test_without_either_text8_is_missing(own):

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 import yaml
-from small_runs import CONFIG, TASK, content, run, weights
+from small_runs import CONFIG, TASK, content, run, weights, words_run
 
 from remanence.tasks import make
 from remanence.tasks.copy import Copy
@@ -44,6 +44,11 @@ def test_a_result_says_if_the_data_are_unusual(tmp_path, monkeypatch):
     monkeypatch.setattr(type(TASK), "note", property(lambda task: "half of it"))
     (result,) = train([run(tmp_path)])
     assert result["data"] == "half of it"
+
+
+def test_a_task_with_a_text_of_its_own_reads_no_corpus(own, tmp_path):
+    (result,) = train([words_run(tmp_path, epochs=1)])  # its task has the name of a corpus, as every text task
+    assert "data" not in result
 
 
 def test_the_result_and_the_files(tmp_path):

@@ -116,6 +116,8 @@ def ended(work: Path, experiment: Experiment, model: Model, seed: int) -> bytes 
 def so_far(work: Path, experiment: Experiment, model: Model, seed: int) -> bytes | None:
     """What result.json would say of an interrupted run if it ended at its latest evaluation; None if there is none.
 
+    It does not say what is unusual about the data, which is not read here.
+
     Raises:
         ValueError: The reported score is that of the test set, which only a finished run has.
     """

@@ -19,9 +19,11 @@ from .sources import refusal
 class Stream:
     """The token ids of a text, shared by all seeds that are trained in parallel."""
 
-    def __init__(self, tokens: Tensor) -> None:
+    def __init__(self, tokens: Tensor, note: str = "") -> None:
         self.tokens = tokens
         """`(N,)`, int32."""
+        self.note = note
+        """What is unusual about the corpus it was read or, as a Markov text, generated from."""
 
 
 _STREAMS: WeakValueDictionary[tuple[str, str | None, int | None, str, str], Stream] = WeakValueDictionary()
@@ -30,20 +32,30 @@ _STREAMS: WeakValueDictionary[tuple[str, str | None, int | None, str, str], Stre
 
 def corpus_of(name: str, level: Level | None, markov: int | None) -> Corpus:
     """Load a corpus, or, with a seed, the Markov text generated from it."""
-    corpus = language.load(name, level)
-    return corpus if markov is None else language.markov(corpus, markov)
+    return or_markov(language.load(name, level), markov)
+
+
+def or_markov(corpus: Corpus, seed: int | None) -> Corpus:
+    """A corpus, or, with a seed, the Markov text generated from it."""
+    return corpus if seed is None else language.markov(corpus, seed)
 
 
 def stream_of(name: str, level: Level | None, markov: int | None, split: Split, device: torch.device) -> Stream:
-    """A split of a corpus. It is not read again while it is in use."""
+    """A split of a corpus, or, with a seed, of the Markov text generated from it. It is not read again while in use."""
     key = (name, level, markov, split, str(device))
     stream = _STREAMS.get(key)
     if stream is None:
-        tokens = np.array(
-            corpus_of(name, level, markov).split(split), np.int32
-        )  # a copy, because torch needs a writable array
-        stream = _STREAMS[key] = Stream(torch.from_numpy(tokens).to(device))
+        corpus = language.load(name, level)
+        read = or_markov(corpus, markov).split(split)
+        tokens = np.array(read, np.int32)  # a copy, because torch needs a writable array
+        stream = _STREAMS[key] = Stream(torch.from_numpy(tokens).to(device), corpus.note)
     return stream
+
+
+def note_of(name: str, level: Level | None, markov: int | None) -> str:
+    """The note of the streams of a corpus that are in use; empty if none are. It reads nothing."""
+    notes = (stream.note for key, stream in _STREAMS.items() if key[:3] == (name, level, markov))
+    return next(notes, "")
 
 
 class Chunks:

@@ -13,12 +13,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from .. import language
 from ..nn.expect import expect_size
 from . import metrics
 from .base import Batch, Readout, Score, Source, Split
 from .classification import Classification
 from .expect import expect_flag, expect_one_of, expect_size_or_none
-from .streams import Chunks, corpus_of, stream_of
+from .streams import Chunks, note_of, stream_of
 
 SYMBOLS = {"ptb-char": 50, "text8": 27, "text8-from-enwik8": 27, "ptb": 10_000, "wikitext-2": 33_278}
 """Vocabulary sizes that are known without reading the corpus."""
@@ -66,7 +67,7 @@ class Text(Classification):
     def symbols(self) -> int:
         """Vocabulary size of the corpus."""
         known = SYMBOLS.get(self.corpus) if self.level in (None, self.usual_level) else None
-        return known if known is not None else len(corpus_of(self.corpus, self.level, None).vocabulary)
+        return known if known is not None else len(language.load(self.corpus, self.level).vocabulary)
 
     @property
     def usual_level(self) -> str:
@@ -107,5 +108,5 @@ class Text(Classification):
 
     @property
     def note(self) -> str:
-        """The note of the corpus; that a Markov text was made from it is a setting of the task."""
-        return corpus_of(self.corpus, self.level, None).note
+        """The note of the corpus, while it is in use; that a Markov text was made from it is a setting of the task."""
+        return note_of(self.corpus, self.level, self.markov)
