@@ -23,26 +23,33 @@ from remanence.gates import Fast, PowerLaw
 CPU = torch.device("cpu")
 
 WARM = """
+import sys
 from typer.testing import CliRunner
 from remanence.cells import JANETCell, PhasedLSTMCell, SRUCell
 from remanence.cli.main import app
 from remanence.engines import warm
 from remanence.gates import Fast
 
-warm._cells = lambda gate, units: [JANETCell(Fast()), PhasedLSTMCell(Fast()), SRUCell(20, 6)]
-result = CliRunner().invoke(app, ["check", "--warm", "--device", "cpu", "--engines", "c++"])
+device, engine = sys.argv[1:3]
+warm._cells = lambda gate, units: [JANETCell(Fast()), PhasedLSTMCell(Fast()), SRUCell(units, 10)]
+sizes = ["--units", "32", "--batch", "4", "--inputs", "16"]
+result = CliRunner().invoke(app, ["check", "--warm", "--device", device, "--engines", engine, *sizes])
 assert result.exit_code == 0, result.output
 """
 USE = """
+import importlib
 import json
+import sys
 import torch
 import remanence as rm
-from remanence.engines.cpp import compiler
 
-compiled, compile_ = [], compiler._compile
-compiler._compile = lambda *rest: compiled.append(now) or compile_(*rest)
-x, dt = torch.randn(5, 4, 3), torch.ones(5, 4)
-layers = [rm.JANET(3, 8, gate="fast"), rm.PhasedLSTM(3, 8, gate="fast"), rm.SRU(3, 12)]
+device, _, folder, name = sys.argv[1:]
+compiler = importlib.import_module(f"remanence.engines.{folder}.compiler")
+compiled, compile_ = [], getattr(compiler, name)
+setattr(compiler, name, lambda *rest: compiled.append(now) or compile_(*rest))
+torch.set_default_device(device)
+x, dt = torch.randn(5, 4, 16), torch.ones(5, 4)
+layers = [rm.JANET(16, 32, gate="fast"), rm.PhasedLSTM(16, 32, gate="fast"), rm.SRU(16, 32)]
 steps = [rm.JANETCell.of(layers[0])]
 chosen = [rm.engines.explain(layer).engine for layer in layers]
 for layer in layers:
@@ -63,19 +70,31 @@ print(json.dumps({"compiled": compiled, "chosen": chosen}))
 """
 
 
-def said(program, folder):
+def said(program, folder, *words):
     folders = os.pathsep.join([str(Path(rm.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"REMANENCE_CACHE": str(folder), "PYTHONPATH": folders}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.long
-@pytest.mark.skipif(engine.lacks() is not None, reason="no C++ compiler")
-def test_a_later_process_compiles_nothing_for_training_inference_and_single_steps(tmp_path):
-    said(WARM, tmp_path)
-    assert json.loads(said(USE, tmp_path)) == {"compiled": [], "chosen": ["c++"] * 3}
+ON_CPU = pytest.param(
+    ("cpu", "c++", "cpp", "_compile"),
+    marks=[pytest.mark.long, pytest.mark.skipif(engine.lacks() is not None, reason="no C++ compiler")],
+    id="cpu",
+)
+ON_CUDA = pytest.param(
+    ("cuda", "cuda", "cuda", "compiled"),
+    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")],
+    id="cuda",
+)
+"""Device, engine, its folder, and the function in its module `compiler` that compiles."""
+
+
+@pytest.mark.parametrize("words", [ON_CPU, ON_CUDA])
+def test_a_later_process_compiles_nothing_for_training_inference_and_single_steps(words, tmp_path):
+    said(WARM, tmp_path, *words)
+    assert json.loads(said(USE, tmp_path, *words)) == {"compiled": [], "chosen": [words[1]] * 3}
 
 
 LAYERS = {
