@@ -76,7 +76,9 @@ class Run:
         return statistics.fmean(value for at, value in self.curve.items() if at > 0.8 * max(self.curve))
 
     def score_at(self, update: int) -> float | None:
-        """The latest score up to an update; after the end of the run, its last score."""
+        """The latest score up to an update; after the end of the run its last score, or None if it is unfinished."""
+        if self.result["status"] == results.UNFINISHED and update > max(self.curve):
+            return None
         return next((self.curve[at] for at in sorted(self.curve, reverse=True) if at <= update), None)
 
 
@@ -147,7 +149,7 @@ def sections(folder: Path) -> list[Section]:
             if experiment.kind == "training" and outcomes:
                 score = experiment.report.score
                 runs = {
-                    name: [Run.read(path, score) for path in results.finished(folder, experiment, name).values()]
+                    name: [Run.read(path, score) for path in results.with_result(folder, experiment, name).values()]
                     for name in outcomes
                 }
                 closing = read(folder / id / preset / "result.json") or {}
@@ -243,7 +245,7 @@ def in_bins(section: Section, folder: Path) -> str:
     """Test scores binned by a property of the sequence, with the difference between two models; empty without bins."""
     experiment, report = section.experiment, section.experiment.report
     runs = {
-        name: [RunFiles(path, name, seed) for seed, path in results.finished(folder, experiment, name).items()]
+        name: [RunFiles(path, name, seed) for seed, path in results.with_result(folder, experiment, name).items()]
         for name in section.runs
     }
     rows = []
@@ -288,6 +290,8 @@ def progress(section: Section) -> str:
     text = markdown((f"mean validation {report.score}{unit}, after updates", *headings), rows)
     early = any(max(run.curve, default=0) < marks[-1] for run in section.every_run)
     note = "Runs that ended earlier count with their last value; the last fifth is that of the updates of each run."
+    if any(run.result["status"] == results.UNFINISHED for run in section.every_run):
+        note += " There is no mean after the update at which a run was interrupted."
     return text + (f"\n{note}\n" if early else "")
 
 

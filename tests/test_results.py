@@ -173,7 +173,9 @@ def test_scores_in_the_table_are_those_in_the_files(path):
         assert row["parameters"].replace(",", "") == str(found[0]["parameters"])
         assert (row["runs"], row["failed"]) == (str(len(found)), str(sum(failed)))
         assert row[heading] == mean_and_std(good, report.digits)
-        marked = [shown(score) + "!" * bad for score, bad in zip(scores, failed, strict=True)]
+        kept = [each["status"] == "unfinished" for each in found]
+        marks = ["!" * bad + "~" * early for bad, early in zip(failed, kept, strict=True)]
+        marked = [shown(score) + mark for score, mark in zip(scores, marks, strict=True)]
         assert row["single runs"] == ", ".join(marked)
         number = experiment.published.get(report.score, {}).get(experiment.published_of(model))
         assert row["published"].split(" +- ")[0] == (shown(number.mean) if number else "-")
@@ -205,14 +207,20 @@ def test_scores_on_the_way_are_those_in_the_files(path):
     report = registry.find(*identity(path)).report
     for row in tables(section(path))[1]:
         (_, model), *marks = row.items()
-        curves = [validation(run, report.score) for run in runs(path, model.strip("`"))]
+        folders = runs(path, model.strip("`"))
+        curves = [validation(run, report.score) for run in folders]
+        going = [json.loads((run / "result.json").read_text("utf-8"))["status"] == "unfinished" for run in folders]
         for mark, shown in marks:
             if mark == "mean of the last fifth":
                 here = [
                     statistics.fmean(value for at, value in curve.items() if at > 0.8 * max(curve)) for curve in curves
                 ]
             else:
-                here = [curve[max(at for at in curve if at <= int(mark.replace(",", "")))] for curve in curves]
+                update = int(mark.replace(",", ""))
+                if any(one and update > max(curve) for one, curve in zip(going, curves, strict=True)):
+                    assert shown == "-"  # what an interrupted run would have scored there is not known
+                    continue
+                here = [curve[max(at for at in curve if at <= update)] for curve in curves]
             assert shown == f"{statistics.fmean(here) * (100 if report.unit == '%' else 1):.{report.digits}f}"
 
 

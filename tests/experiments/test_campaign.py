@@ -14,6 +14,7 @@ from remanence.experiments import IDS, Way, campaign, collecting, find, results,
 from remanence.experiments.analyses import Findings
 from remanence.experiments.models import describe
 from remanence.experiments.runs_to_do import Line
+from remanence.experiments.sections import gather
 from remanence.training.directory import Directory
 from remanence.training.interruption import Budget
 
@@ -316,6 +317,41 @@ def test_interrupted_runs_are_kept_as_they_are_if_asked(work, interrupted, tmp_p
     assert COPY.left([into]) == 0
 
 
+def test_a_shorter_run_does_not_replace_a_longer_one(interrupted, tmp_path):
+    folder, experiment = interrupted
+    into, quiet = tmp_path / "into", lambda words: None
+    collecting.collect(folder, into, [COPY], quiet, unfinished=True)
+    kept = (results.run_folder(into, experiment, "plstm", 1) / "result.json").read_bytes()
+    directory = Directory(results.run_folder(folder, experiment, "plstm", 1))
+    metrics = directory.path / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().partition("\n")[0] + "\n")
+    (directory.path / "SHA256SUMS").unlink()
+    assert collecting.so_far(folder, tmp_path / "none", experiment, experiment.models["plstm"], 1, quiet) is not None
+    collecting.collect(folder, into, [COPY], quiet, unfinished=True)
+    assert (results.run_folder(into, experiment, "plstm", 1) / "result.json").read_bytes() == kept
+
+
+def test_training_does_not_take_an_unfinished_run_for_a_finished_one(interrupted, tmp_path):
+    folder, experiment = interrupted
+    into = tmp_path / "into"
+    collecting.collect(folder, into, [COPY], lambda words: None, unfinished=True)
+    with pytest.raises(ValueError, match="got one that was kept unfinished, without weights; remove it"):
+        runs.train_models(experiment, Way(into, torch.device("cpu")), ["lstm", "plstm"], [1])
+    assert runs.train_models(experiment, Way(into, torch.device("cpu")), ["lstm"], [1])
+
+
+def test_the_page_tells_unfinished_runs_from_finished_ones(interrupted, tmp_path):
+    folder, experiment = interrupted
+    into = tmp_path / "into"
+    collecting.collect(folder, into, [COPY], lambda words: None, unfinished=True)
+    (section,) = gather([results.folder_of(into, experiment)])
+    assert (section.done, section.status) == (1, "part")
+    (note,) = (note for note in section.notes if "not finished" in note)
+    assert note.startswith("1 run has not finished: plstm, seed 1, at update ")
+    assert note.endswith("tables count them (~) with their best evaluation.")
+    assert len(section.tables[0].rows) == 2
+
+
 def test_a_run_that_saved_nothing_is_not_kept(tmp_path):
     experiment = find("plstm/copy-200", "smoke")
     Directory(results.run_folder(tmp_path, experiment, "lstm", 1)).path.mkdir(parents=True)
@@ -323,7 +359,7 @@ def test_a_run_that_saved_nothing_is_not_kept(tmp_path):
     assert not (tmp_path / "into").exists()
 
 
-def test_an_interrupted_run_has_no_test_score(tmp_path):
+def test_an_interrupted_run_without_a_test_score_is_left_out(work, tmp_path):
     line = Line("plstm/imdb", 1, ["lstm"], [1], "smoke")
     (model, seed), experiment = next(line.runs()), line.experiment
     folder = results.run_folder(tmp_path, experiment, model.name, seed)
@@ -333,11 +369,13 @@ def test_an_interrupted_run_has_no_test_score(tmp_path):
     scores = {"loss": 0.5, "accuracy": 0.7}
     written = {"update": 3, "epoch": 0.5, "lr": 0.1, "train": {"loss": 0.5}, "validation": scores}
     (folder / "metrics.jsonl").write_text(json.dumps(written) + "\n")
-    with pytest.raises(
-        ValueError, match=r"expected finished runs of plstm/imdb, which reports test scores, got .*seed-1"
-    ):
-        collecting.collect(tmp_path, tmp_path / "into", [line], unfinished=True)
-    assert not (tmp_path / "into").exists()
+    said = []
+    shutil.copytree(work, tmp_path, dirs_exist_ok=True)
+    collecting.collect(tmp_path, tmp_path / "into", [line, COPY], said.append, unfinished=True)
+    place = "plstm/imdb/smoke/lstm/seed-1"
+    assert said[0] == f"{place}: left out, it has no test score, which plstm/imdb reports"
+    assert not (tmp_path / "into/plstm/imdb").exists()
+    assert COPY.left([tmp_path / "into"]) == 0
 
 
 def test_other_presets_stay_until_everything_is_there(work, tmp_path):

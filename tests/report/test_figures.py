@@ -11,7 +11,7 @@ from remanence.experiments import IDS, find
 from remanence.experiments.figures import figures_of, latest, statement_of, with_results
 from remanence.report.figure import Series
 from remanence.report.figures import KNOWN
-from remanence.report.figures.learning_curves import ENDED, SEEDS
+from remanence.report.figures.learning_curves import ENDED, SEEDS, shades_of
 from remanence.report.figures.shared import few, in_sight, mean, mean_and_band, mean_curve, short
 from remanence.report.files import NotYetRun, ResultFiles
 
@@ -214,7 +214,14 @@ def test_exponents_are_shades_in_order_and_updates_to_learn_are_those_of_runs_th
     (points,) = learned.series
     assert list(zip(points.x, points.y, strict=True)) == [(0.1, 10), (0.3, 20)]
     assert learned.y.title == "updates to 99 %"
-    assert figure.note == "1 of 3 runs did not reach 99 %."
+    assert figure.note == "1 of 3 runs have not reached 99 %."
+
+
+def test_many_values_of_a_quantity_are_shades_and_many_other_models_are_not():
+    values = [f"p-{number / 10}" for number in range(1, 10)]
+    assert shades_of(values) == [number / 8 for number in range(9)]
+    assert shades_of(values[:8]) == [None] * 8
+    assert shades_of([*values, "lstm"]) == shades_of([*values, "q-1"]) == [None] * 10
 
 
 def test_where_no_run_learned_it_there_is_no_empty_panel(tmp_path):

@@ -30,7 +30,7 @@ class Evidence:
 
     experiment: Experiment
     found: Mapping[str, list[Outcome]]
-    """Finished runs, by model."""
+    """Runs with a result, by model."""
     changed: str = ""
     """How these runs differ from the published setup, in words."""
     published_runs: int = 1
@@ -54,7 +54,7 @@ class Evidence:
         return any(run.status == UNFINISHED for name in models for run in self.found.get(name, ()))
 
     def missing(self, models: Sequence[str]) -> list[str]:
-        """Models without a finished run."""
+        """Models without a result."""
         return [name for name in models if not self.found.get(name)]
 
     def shown(self, value: float, sign: str = "") -> str:
@@ -130,7 +130,7 @@ def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     first, others = part["fewest"], part["of"]
     converged = part.get("until") == "converged"
     found = {name: [Reached.of(run, converged) for run in evidence.found[name]] for name in (first, *others)}
-    words = "; ".join(f"{name} {reached([run.updates for run in runs])}" for name, runs in found.items())
+    words = "; ".join(f"{name} {reached(runs)}" for name, runs in found.items())
     goal = "the stopping rule of the authors" if converged else f"a validation {level_of(evidence)}"
     because = f"Updates to {goal}: {words}."
     compared = {name: earlier(found[first], found[name]) for name in others}
@@ -152,6 +152,8 @@ def fewest(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 def ahead_without_reaching(name: str, first: str, evidence: Evidence, limit: float) -> bool:
     """Whether neither reached the level, and a model scored clearly better than the first after as many updates."""
+    if evidence.unfinished([name, first]):
+        return False
     runs = [*evidence.found[first], *evidence.found[name]]
     theirs, ours = evidence.scores(name), evidence.scores(first)
     if len({run.updates for run in runs}) > 1 or any(run.updates_to_reach for run in runs):
@@ -170,14 +172,16 @@ class Reached(NamedTuple):
     """None for never."""
     trained: float
     """Updates for which it was trained; infinite if it has failed, as more would not help it."""
+    ended: bool = True
 
     @classmethod
     def of(cls, run: Outcome, converged: bool) -> Reached:
         """When a run converged by its stopping rule, or reached the level of the experiment."""
         trained = math.inf if run.status in FAILED else run.updates
+        reached = run.updates_to_reach
         if converged:
-            return cls(run.updates if run.status == "converged" else None, trained)
-        return cls(run.updates_to_reach, trained)
+            reached = run.updates if run.status == "converged" else None
+        return cls(reached, trained, run.status != UNFINISHED)
 
 
 class Earlier(NamedTuple):
@@ -242,9 +246,9 @@ def learn(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     missed = [run for name in part["learn"] for run in evidence.found[name] if run.updates_to_reach is None]
     if not missed:
         return "holds", counted(part["learn"], evidence)
-    may = (UNFINISHED, *(["not converged"] if part.get("length") == "unknown" else []))
-    undecided = all(run.status in may for run in missed)
-    return ("open" if evidence.changed or undecided else "does not hold"), counted(part["learn"], evidence)
+    undecided = (UNFINISHED, "not converged") if part.get("length") == "unknown" else (UNFINISHED,)
+    may = evidence.changed or all(run.status in undecided for run in missed)
+    return ("open" if may else "does not hold"), counted(part["learn"], evidence)
 
 
 def fail(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
@@ -282,7 +286,8 @@ def never_fails(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, s
     runs = len(evidence.found[first])
     by_chance = max(chance_that_all_are(failed[name], runs, len(evidence.found[name])) for name in others)
     because = f"Failed: {because}; if all fail equally often, such a difference has a probability of {by_chance:.2g}."
-    return ("holds" if by_chance <= ERROR else "open"), because
+    sure = by_chance <= ERROR and not evidence.unfinished([first])
+    return ("holds" if sure else "open"), because
 
 
 def chance_that_all_are(failed: int, runs: int, others: int) -> float:
@@ -345,11 +350,13 @@ def numbers_at(data: Any, path: str) -> list[float]:
         raise ValueError(f"expected a number at {path} of the result, got none; run it again") from None
 
 
-def reached(updates: Sequence[int | None]) -> str:
+def reached(runs: Sequence[Reached]) -> str:
     """Updates to reach the level, for every run."""
-    never = sum(update is None for update in updates)
-    there = [f"{update:,}" for update in updates if update is not None]
-    return ", ".join([*there, *([f"never in {never} run{'s' if never > 1 else ''}"] if never else [])])
+    words = [f"{run.updates:,}" for run in runs if run.updates is not None]
+    for word, ended in (("never", True), ("not yet", False)):
+        count = sum(run.updates is None and run.ended is ended for run in runs)
+        words += [f"{word} in {count} run{'s' if count > 1 else ''}"] if count else []
+    return ", ".join(words)
 
 
 def level_of(evidence: Evidence) -> str:
@@ -375,7 +382,7 @@ KNOWN: dict[str, Test] = {
     "above": above,
 }
 """Tests by their field in claims.yaml."""
-OF_ENDED = ("best", "alike", "never_fails")
+OF_ENDED = ("best", "alike")
 """Tests that decide nothing while runs are unfinished."""
 OF_DATA = ("rising", "near", "above")
 """Tests on the findings of an analysis or simulation, not on models."""

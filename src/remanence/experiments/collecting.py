@@ -47,15 +47,15 @@ def collect(
         own = [line for line in lines if (line.id, line.preset) == (id, preset)]
         experiment = own[0].experiment
         runs = [(model, seed) for line in own for model, seed in line.runs()]
-        done = {(model.name, seed): ended(work, experiment, model, seed) for model, seed in runs}
+        found = {(model.name, seed): ended(work, experiment, model, seed) for model, seed in runs}
         if unfinished:
-            rest = [run for run in runs if not (done[run[0].name, run[1]] or is_finished(into, experiment, *run))]
-            done |= {(model.name, seed): so_far(work, experiment, model, seed) for model, seed in rest}
-        if not any(done.values()):
+            for model, seed in runs:
+                found[model.name, seed] = found[model.name, seed] or so_far(work, into, experiment, model, seed, say)
+        if not any(found.values()):
             continue
         for stale in different(into, experiment):
             shutil.rmtree(stale)
-        for (name, seed), result in done.items():
+        for (name, seed), result in found.items():
             if result is not None:
                 source, target = (results.run_folder(place, experiment, name, seed) for place in (work, into))
                 copy_run(source, target, result, experiment.report, experiment.models[name])
@@ -63,10 +63,10 @@ def collect(
         closing = read_result(results.folder_of(work, experiment))
         if closing is not None:
             results.save(folder / "result.json", with_earlier_seeds(closing, into, experiment))
-        found = results.outcomes(into, experiment)
-        results.save(folder / "summary.json", results.summary(experiment, found))
+        outcomes = results.outcomes(into, experiment)
+        results.save(folder / "summary.json", results.summary(experiment, outcomes))
         reset_times.keep(experiment, work, into)
-        say(f"{id}, preset {preset}: {sum(map(len, found.values()))} runs of {', '.join(found)}")
+        say(f"{id}, preset {preset}: {sum(map(len, outcomes.values()))} runs of {', '.join(outcomes)}")
         if not any(line.left([into]) for line in own):
             remove_other_presets(folder, say)
     for preset in dict.fromkeys(line.preset for line in lines):
@@ -100,7 +100,7 @@ def different(into: Path, experiment: Experiment) -> list[Path]:
     folder = results.folder_of(into, experiment)
     found = [path for path in folder.glob("*") if path.is_dir() and path.name not in experiment.models]
     for name, model in experiment.models.items():
-        for seed, path in results.finished(into, experiment, name).items():
+        for seed, path in results.with_result(into, experiment, name).items():
             if not is_current(into, experiment, model, seed):
                 found.append(path)
     return found
@@ -113,27 +113,40 @@ def ended(work: Path, experiment: Experiment, model: Model, seed: int) -> bytes 
     return read_verified(results.run_folder(work, experiment, model.name, seed), "result.json")
 
 
-def so_far(work: Path, experiment: Experiment, model: Model, seed: int) -> bytes | None:
-    """What result.json would say of an interrupted run if it ended at its latest evaluation; None if there is none.
+def so_far(
+    work: Path, into: Path, experiment: Experiment, model: Model, seed: int, say: Callable[[str], None]
+) -> bytes | None:
+    """What result.json would say of an interrupted run if it ended at its latest evaluation.
 
     It does not say what is unusual about the data, which is not read here.
 
-    Raises:
-        ValueError: The reported score is that of the test set, which only a finished run has.
+    Returns:
+        None if there is no such run, it is not longer than what is kept, or the experiment reports test scores, which
+        only finished runs have.
     """
     folder = results.run_folder(work, experiment, model.name, seed)
     lines = read_lines(folder, "metrics.jsonl") if Directory(folder).begun else []
     if not lines or not is_current(work, experiment, model, seed):
         return None
-    if experiment.report.split == "test":
-        raise ValueError(
-            f"expected finished runs of {experiment.id}, which reports test scores, got {folder} without a result"
-        )
-    [run] = plan(experiment, work, [model.name], [seed])[model.name]
-    parameters = sum(parameter.numel() for parameter in build_model(model, "meta").parameters())
     update, epochs = lines[-1]["update"], lines[-1]["epoch"]
-    best = best_of(lines, run.task, run.config.best_by)
-    content = content_of(run, lines, results.UNFINISHED, update, epochs, parameters, best, scores=None)
+    kept = read_result(results.run_folder(into, experiment, model.name, seed)) or {"updates": 0}
+    longer = kept["updates"] >= update and is_current(into, experiment, model, seed)
+    if longer or is_finished(into, experiment, model, seed):
+        return None
+    if experiment.report.split == "test":
+        say(f"{folder.relative_to(work)}: left out, it has no test score, which {experiment.id} reports")
+        return None
+    [run] = plan(experiment, work, [model.name], [seed])[model.name]
+    content = content_of(
+        run,
+        lines,
+        results.UNFINISHED,
+        updates=update,
+        epochs=epochs,
+        parameters=sum(parameter.numel() for parameter in build_model(model, "meta").parameters()),
+        best=best_of(lines, run.task, run.config.best_by),
+        scores=None,
+    )
     return as_json(content)
 
 

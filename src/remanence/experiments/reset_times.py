@@ -13,7 +13,7 @@ from ..models import SequenceModel
 from ..report.files import read
 from ..training.directory import read_result
 from .loading import load_model
-from .results import FAILED, finished, folder_of
+from .results import FAILED, folder_of, with_result
 from .schema import Experiment
 
 SHOWN = ("plstm/copy-variable-200-500", "plstm/copy-variable-200-1000")
@@ -32,7 +32,7 @@ def reset_maps(experiment: Experiment, out: Path) -> Mapping[str, Any] | None:
         The maps, or None if there are neither weights nor a file.
     """
     for name, model in experiment.models.items():
-        for seed, folder in finished(out, experiment, name).items():
+        for seed, folder in with_result(out, experiment, name).items():
             result = read_result(folder) or {}
             if result.get("status") in FAILED or not has_weights(folder):
                 continue

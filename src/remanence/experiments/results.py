@@ -1,10 +1,11 @@
-"""Results of finished runs, next to the published numbers."""
+"""Results of runs, next to the published numbers."""
 
 from __future__ import annotations
 
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from ..table import Table, mean_and_std
 from ..training import files
 from ..training.directory import read_result
+from ..training.files import RunError
 from ..training.schedule import lower_is_better
 from .models import count_parameters
 from .schema import Experiment, Model, Number, ReportedNumber
@@ -52,7 +54,14 @@ def run_folder(out: Path, experiment: Experiment, model: str, seed: int) -> Path
     return folder_of(out, experiment) / model / f"seed-{seed}"
 
 
-def finished(out: Path, experiment: Experiment, model: str) -> dict[int, Path]:
+def is_unfinished(folder: Path) -> bool:
+    """Whether a folder has the result of a run that was kept before its end; False for a damaged result."""
+    with suppress(RunError):
+        return (read_result(folder) or {}).get("status") == UNFINISHED
+    return False
+
+
+def with_result(out: Path, experiment: Experiment, model: str) -> dict[int, Path]:
     """Folders of the runs of a model that have a result, by seed."""
     found = {}
     for path in (folder_of(out, experiment) / model).glob("seed-*/result.json"):
@@ -115,10 +124,10 @@ def curve(directory: Path, score: str) -> dict[int, float | None]:
 
 
 def outcomes(out: Path, experiment: Experiment) -> dict[str, list[Outcome]]:
-    """Outcomes of all finished runs of an experiment and preset, by model."""
+    """Outcomes of all runs of an experiment and preset that have a result, by model."""
     found = {}
     for name, model in experiment.models.items():
-        runs = finished(out, experiment, name)
+        runs = with_result(out, experiment, name)
         if runs:
             found[name] = [outcome(path, seed, experiment.report, model) for seed, path in runs.items()]
     return found

@@ -140,6 +140,7 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
     everything = [run for runs in groups.values() for run in runs]
     ranks.told(lambda: expect_enough([run.config for run in everything], ranks))
     ranks.told(lambda: expect_one_configuration(experiment, way.out))
+    ranks.told(lambda: expect_ended(everything))
     unfinished = ranks.told(lambda: [number for number, run in enumerate(everything) if not has_result(run)])
     kept: list[Source | None] = []
 
@@ -178,8 +179,18 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
 def expect_one_configuration(experiment: Experiment, out: Path) -> None:
     """Refuse a folder with finished runs of another configuration: they would end up in one table with the new ones."""
     for name, model in experiment.models.items():
-        for seed, path in results.finished(out, experiment, name).items():
+        for seed, path in results.with_result(out, experiment, name).items():
             Directory(path).expect_configuration(describe(experiment, model, seed))
+
+
+def expect_ended(runs: Sequence[Run]) -> None:
+    """Refuse runs that were kept unfinished: they have no weights to continue with."""
+    for run in runs:
+        if results.is_unfinished(run.directory):
+            raise ValueError(
+                f"expected a finished run, or one that can be resumed, in {run.directory}, got one that was kept "
+                "unfinished, without weights; remove it or choose another --out"
+            )
 
 
 def expect_training(experiment: Experiment, ranks: Ranks) -> None:
@@ -246,7 +257,7 @@ def own(experiment: Experiment, way: Way) -> list[Trained]:
     found = [
         Trained(path, experiment.id, name, seed, read_result(path) or {}, way.device)
         for name in experiment.models
-        for seed, path in results.finished(way.out, experiment, name).items()
+        for seed, path in results.with_result(way.out, experiment, name).items()
     ]
     return [run for run in found if run.result.get("status") != "diverged"]
 

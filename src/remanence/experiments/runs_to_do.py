@@ -122,15 +122,14 @@ def to_do(lines: Sequence[Line], folders: Sequence[Path]) -> list[Line]:
 
 
 def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
-    """Whether a folder has the result of a run with its current configuration, and the run had come to its end."""
+    """Whether a folder has the result of a run with its current configuration that had come to its end."""
     folder = results.run_folder(place, experiment, model.name, seed)
-    if not (folder / "result.json").exists() or not is_current(place, experiment, model, seed):
-        return False
-    return (read_result(folder) or {}).get("status") != results.UNFINISHED
+    there = (folder / "result.json").exists() and is_current(place, experiment, model, seed)
+    return there and not results.is_unfinished(folder)
 
 
 def is_current(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:
-    """Whether a folder has a run with its current configuration."""
+    """Whether a folder has no run of another configuration."""
     directory = Directory(results.run_folder(place, experiment, model.name, seed))
     try:
         directory.expect_configuration(describe(experiment, model, seed))

@@ -186,13 +186,23 @@ def result_of(
     """
     parameters = sum(parameter.numel() for parameter in replica.model.parameters())
     lines = replica.directory.lines
-    return content_of(replica.run, lines, status, updates, updates / epoch, parameters, best, scores)
+    return content_of(
+        replica.run,
+        lines,
+        status,
+        updates=updates,
+        epochs=updates / epoch,
+        parameters=parameters,
+        best=best,
+        scores=scores,
+    )
 
 
 def content_of(
     run: Run,
     lines: Sequence[Line],
     status: str,
+    *,
     updates: int,
     epochs: float,
     parameters: int,

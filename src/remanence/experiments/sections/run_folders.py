@@ -17,7 +17,7 @@ from ...training import RunError
 from ...training.directory import Directory
 from ...training.files import read_lines
 from ..models import read_description
-from ..results import SWEEP
+from ..results import SWEEP, UNFINISHED
 
 SKIPPED = ("checkpoints",)
 """Folders that are not searched for runs, besides hidden ones."""
@@ -83,9 +83,14 @@ class RunFolder:
         return RunFiles(self.path, self.model, self.seed)
 
     @property
+    def has_result(self) -> bool:
+        """Whether it is in the tables: it has finished, or was kept unfinished."""
+        return self.files.result is not None
+
+    @property
     def ended(self) -> bool:
         """Whether it has finished."""
-        return self.files.result is not None
+        return self.files.result is not None and self.files.result.get("status") != UNFINISHED
 
     @cached_property
     def machine(self) -> dict[str, Any]:

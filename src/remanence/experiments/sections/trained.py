@@ -47,7 +47,7 @@ def of_runs(
     found: dict[str, list[results.Outcome]] = {}
     for name, group in groups.items():
         for run in group:
-            if run.ended:
+            if run.has_result:
                 try:
                     outcome = results.outcome(run.path, run.seed, experiment.report, experiment.models[name])
                 except UNREADABLE as error:
@@ -66,14 +66,7 @@ def of_runs(
         tables.append(replace(published_table(replace(experiment, published=rest)), title="Also published"))
     planned = {(name, seed) for name in experiment.usual for seed in experiment.seeds}
     there = {(run.model, run.seed) for run in runs}
-    going = [run for run in runs if not run.ended]
-    if going:
-        notes.append(
-            f"{len(going)} run{'s have' if len(going) > 1 else ' has'} not finished: "
-            + "; ".join(how_far(run) for run in going[:6])
-            + ("; and others" if len(going) > 6 else "")
-            + ". Their curves are drawn so far; tables and verdicts use finished runs only."
-        )
+    notes += not_finished([run for run in runs if not run.ended])
     return Section(
         id=id,
         preset=preset,
@@ -120,6 +113,24 @@ def by_model(experiment: Experiment, runs: Iterable[RunFolder]) -> dict[str, lis
     for run in sorted(runs, key=lambda run: run.seed):
         groups[run.model].append(run)
     return {name: group for name, group in groups.items() if group}
+
+
+def not_finished(runs: Sequence[RunFolder]) -> list[str]:
+    """Notes about runs that have not finished: in progress or interrupted, and kept as they were."""
+    kept, going = ([run for run in runs if run.has_result is there] for there in (True, False))
+    notes = []
+    for group, what in (
+        (going, "Their curves are drawn so far; tables and verdicts leave them out."),
+        (kept, "They were kept as they were: tables count them (~) with their best evaluation."),
+    ):
+        if group:
+            notes.append(
+                f"{len(group)} run{'s have' if len(group) > 1 else ' has'} not finished: "
+                + "; ".join(how_far(run) for run in group[:6])
+                + ("; and others" if len(group) > 6 else "")
+                + f". {what}"
+            )
+    return notes
 
 
 def how_far(run: RunFolder) -> str:

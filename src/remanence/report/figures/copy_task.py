@@ -173,7 +173,7 @@ def fixed_exponent(files: ResultFiles, statement: str) -> list[Figure]:
         if points:
             panels.append(by_exponent(points, level, max(exponents.values())))
         if len(points) < all_of_them:
-            notes.append(f"{all_of_them - len(points)} of {all_of_them} runs did not reach {level}.")
+            notes.append(f"{all_of_them - len(points)} of {all_of_them} runs have not reached {level}.")
     title = f"{files.title} ({files.place})"
     return [Figure(files.id, title, panels, statement, (files.place,), columns=2, note=" ".join(notes))]
 

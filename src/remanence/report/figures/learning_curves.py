@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from ..figure import Axis, Figure, Panel
@@ -13,6 +14,8 @@ TIMED = "-time"
 """Suffix of the names of models that get time as an input."""
 SEEDS = "Thick: mean over seeds. Thin: single seeds."
 ENDED = "In a mean, a run that ended earlier counts with its last value."
+NUMBERED = re.compile(r"(.*)-\d+(?:\.\d+)?")
+"""Names of models for a value of a quantity."""
 Groups = Mapping[str, Sequence[RunFiles]]
 
 
@@ -77,13 +80,20 @@ def by_inputs(runs: Groups) -> list[tuple[dict[str, Sequence[RunFiles]], str]]:
     return [(group, words) for group, words in found if group]
 
 
+def shades_of(names: Sequence[str]) -> Sequence[float | None]:
+    """Shades of a colour scale for more values of one quantity than there are markers, such as p-0.1; else None."""
+    numbers = [NUMBERED.fullmatch(name) for name in names]
+    ordered = all(numbers) and len({number[1] for number in numbers if number}) == 1
+    return spread(len(names)) if ordered and len(names) > len(MARKERS) else [None] * len(names)
+
+
 def panel(
     files: ResultFiles, runs: Groups, score: str, words: str = "", *, split: str = "validation", axis: str = "update"
 ) -> Panel:
-    """One score of several models. More models than there are markers get the shades of a colour scale, in order."""
+    """One score of several models."""
     own = score == files.score
     scale, unit = (files.scale, files.unit) if own else (1.0, "")
-    shades = spread(len(runs)) if len(runs) > len(MARKERS) else [None] * len(runs)
+    shades = shades_of(list(runs))
     series = [
         one
         for (name, group), shade in zip(runs.items(), shades, strict=True)
