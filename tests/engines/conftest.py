@@ -1,11 +1,13 @@
 """Engines are compared in full float32 unless a test says otherwise; simulated kernels are compiled once."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import simulation
 import torch
+from interpreting import replace_builtins_once
 
 from remanence.engines.cuda import memos, plan, recurrence
 
@@ -19,6 +21,14 @@ def full_float32() -> Iterator[None]:
     yield
     for setting, precision in zip(settings, before, strict=True):
         setting.fp32_precision = precision
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_interpreter() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            replace_builtins_once(patch)
+        yield
 
 
 @pytest.fixture(scope="session")
