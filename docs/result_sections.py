@@ -226,7 +226,7 @@ def scores(section: Section) -> str:
         note = f"One seed, for {of}."
     if any(run.failed for outcomes in section.outcomes.values() for run in outcomes):
         note += " Failed runs (!) are counted but excluded from the mean."
-    if any(run.status == results.UNFINISHED for outcomes in section.outcomes.values() for run in outcomes):
+    if any(run.unfinished for outcomes in section.outcomes.values() for run in outcomes):
         note += f" {results.UNFINISHED_NOTE}"
     return f"{text}\n{note}\n"
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..report.difference import Difference, Sample, difference
 from ..report.section import Verdict
 from ..training.schedule import lower_is_better
-from .results import FAILED, UNFINISHED, Outcome
+from .results import FAILED, Outcome
 from .schema import Experiment
 
 ERROR = 0.05
@@ -51,7 +51,7 @@ class Evidence:
 
     def unfinished(self, models: Sequence[str]) -> bool:
         """Whether a run of these models is unfinished, so that its score may still change."""
-        return any(run.status == UNFINISHED for name in models for run in self.found.get(name, ()))
+        return any(run.unfinished for name in models for run in self.found.get(name, ()))
 
     def missing(self, models: Sequence[str]) -> list[str]:
         """Models without a result."""
@@ -181,7 +181,7 @@ class Reached(NamedTuple):
         reached = run.updates_to_reach
         if converged:
             reached = run.updates if run.status == "converged" else None
-        return cls(reached, trained, run.status != UNFINISHED)
+        return cls(reached, trained, not run.unfinished)
 
 
 class Earlier(NamedTuple):
@@ -246,9 +246,9 @@ def learn(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     missed = [run for name in part["learn"] for run in evidence.found[name] if run.updates_to_reach is None]
     if not missed:
         return "holds", counted(part["learn"], evidence)
-    undecided = (UNFINISHED, "not converged") if part.get("length") == "unknown" else (UNFINISHED,)
-    may = evidence.changed or all(run.status in undecided for run in missed)
-    return ("open" if may else "does not hold"), counted(part["learn"], evidence)
+    short = part.get("length") == "unknown"
+    undecided = all(run.unfinished or (short and run.status == "not converged") for run in missed)
+    return ("open" if evidence.changed or undecided else "does not hold"), counted(part["learn"], evidence)
 
 
 def fail(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
@@ -256,14 +256,14 @@ def fail(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     runs = [run for name in part["fail"] for run in evidence.found[name]]
     if any(run.updates_to_reach is not None for run in runs):
         return "does not hold", counted(part["fail"], evidence)
-    may = evidence.changed or evidence.unfinished(part["fail"])
-    return ("open" if may else "holds"), counted(part["fail"], evidence)
+    undecided = evidence.unfinished(part["fail"])
+    return ("open" if evidence.changed or undecided else "holds"), counted(part["fail"], evidence)
 
 
 def not_always(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     """Whether some run of these models does not reach the level. If all do, that may be luck and decides nothing."""
     runs = [run for name in part["not_always"] for run in evidence.found[name]]
-    missed = any(run.updates_to_reach is None and run.status != UNFINISHED for run in runs)
+    missed = any(run.updates_to_reach is None and not run.unfinished for run in runs)
     return ("holds" if missed and not evidence.changed else "open"), counted(part["not_always"], evidence)
 
 

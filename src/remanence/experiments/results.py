@@ -43,6 +43,11 @@ class Outcome:
     late: float | None = None
     """Mean validation score over the last fifth of the updates, if the report includes it."""
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether it was kept before its end, so that its score may still change."""
+        return self.status == UNFINISHED
+
 
 def folder_of(out: Path, experiment: Experiment) -> Path:
     """Folder of the runs of an experiment and preset."""
@@ -159,7 +164,7 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
     notes = []
     if any(run.failed for runs in found.values() for run in runs):
         notes.append("Failed runs (!) are counted and left out of the mean.")
-    if any(run.status == UNFINISHED for runs in found.values() for run in runs):
+    if any(run.unfinished for runs in found.values() for run in runs):
         notes.append(UNFINISHED_NOTE)
     last = report.split == "test" and all(model.training.report == "last" for model in experiment.models.values())
     which = f"{report.split} {report.score} of the {'last weights' if last else 'weights that were best in validation'}"
@@ -198,7 +203,7 @@ def single(run: Outcome, report: ReportedNumber) -> str:
     """One run in the table."""
     if run.score is None and run.status in FAILED:
         return f"{run.status}!"
-    return shown(run.score, report) + ("!" if run.failed else "~" if run.status == UNFINISHED else "")
+    return shown(run.score, report) + ("!" if run.failed else "~" if run.unfinished else "")
 
 
 def published(number: Number | None, digits: int) -> str:
