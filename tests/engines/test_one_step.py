@@ -120,6 +120,36 @@ def test_any_number_of_sequences_is_right(rows: int, place: torch.device) -> Non
     assert_near(found, loop.run(widened(task)).state)
 
 
+@pytest.mark.parametrize("name", ["lstm power_law", "gru power_law"])
+def test_times_that_are_none_become_nan(name: str, place: torch.device) -> None:
+    cell = CELLS[name]
+    task = make_task(cell, Sizes(1, 6, 4, 9), torch.float32, place, irregular=True)
+    dt = torch.tensor([-1.0, 0.5, torch.nan, torch.inf, 0.0, -torch.inf], device=place)
+    kept = torch.tensor([1, 4], device=place)
+    found = steps.one_step(by_kernel(cell, True, place), task.weights, task.inputs[0], task.first_state, dt)
+    valid = torch.where((dt >= 0) & (dt < torch.inf), dt, torch.nan)
+    truth = loop.run(widened(replace(task, dt=valid.unsqueeze(0)))).state
+    assert found is not None
+    for one, other in zip(found, truth, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=2e-5, atol=2e-5, equal_nan=True)
+        assert torch.equal(one.isnan().all(-1).logical_not().nonzero().flatten(), kept)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_step_treats_times_as_a_sequence_does() -> None:
+    layer = rm.LSTM(4, 9, gate="power_law", device="cuda")
+    cell, x = rm.LSTMCell.of(layer), torch.randn(3, 4, device="cuda")
+    for times in ([0.5, -1.0, torch.nan], torch.tensor([torch.inf, 0.0, 2.0], device="cuda")):
+        dt = torch.as_tensor(times)
+        sequence = layer(x.unsqueeze(0), dt=dt.unsqueeze(0))[0][0]
+        with torch.no_grad():
+            found = cell(x, dt=times)[0], layer(x.unsqueeze(0), dt=dt.cuda().unsqueeze(0))[0][0]
+        for one in found:
+            torch.testing.assert_close(one, sequence, rtol=1e-4, atol=1e-4, equal_nan=True)
+            assert torch.equal(one.isnan().any(-1).cpu(), ~((dt >= 0) & (dt < torch.inf)).cpu())
+
+
 COMPILES = pytest.mark.skipif(cpp.engine.lacks() is not None, reason="no C++ compiler")
 WIDTHS = [(1, 1), (5, 3), (16, 8), (17, 33), (70, 100), (600, 34)]  # inputs, units: with and without a remainder
 

@@ -20,7 +20,7 @@ from .biases import ForgetBias
 from .dropout import drop
 from .expect import expect_count, expect_probability, expect_size
 from .place import Place
-from .sequence import Inputs, Sequences, expect_times, is_ready, refuse_proxy
+from .sequence import Inputs, Sequences, expect_times_of_step, is_ready, refuse_proxy
 from .times import between, warn_if_absolute
 from .weighted import Weighted
 
@@ -278,7 +278,7 @@ class Recurrent(Weighted, Pretrained):
         times = None
         if is_ready(dt, values) and dt.shape == input.shape[:-1]:
             self._expect_use_of_dt(dt)
-            times = expect_times(dt.view(values.shape[:-1]))
+            times = expect_times_of_step(dt.view(values.shape[:-1]))
         elif dt is not None:
             times = self._expect_dt(Sequences.arrange(input, self.input_size, self.batch_first), dt, values.dtype)
         cell, after, outputs = self._cell_now(), [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self, Unpack
 
 import torch
@@ -16,7 +17,7 @@ from .keywords import StepKeywords, completed
 from .lstm import LSTM, InputGate, PowerLawLSTM, shown_gates
 from .place import Place
 from .recurrent import DEFAULTS, Recurrent, State
-from .sequence import as_times, expect_features, expect_state, expect_times, is_ready
+from .sequence import as_times, expect_features, expect_state, expect_times, expect_times_of_step, is_ready
 from .weighted import Weighted
 
 
@@ -117,7 +118,10 @@ class RecurrentCell(Weighted):
             fits = type(input) is Tensor and 0 < input.dim() < 3 and input.shape[-1] == self.input_size
             if fits and (given is None or isinstance(given, tuple)):
                 self._expect_use_of_dt(dt)
-                times = None if dt is None else self._expect_dt(dt, input if input.dim() == 2 else input.unsqueeze(0))
+                times = None
+                if dt is not None:
+                    rows = input if input.dim() == 2 else input.unsqueeze(0)
+                    times = self._expect_dt(dt, rows, expect_times_of_step)
                 values = input.contiguous()
                 state = self._quick.step(self.cell, self._parameters, self._weights_now, values, given, times)
         if state is None:
@@ -158,14 +162,14 @@ class RecurrentCell(Weighted):
             after = step(self.cell, self._weights(self._place, dtype), *given)
         return after if input.dim() == 2 else tuple(part.squeeze(0) for part in after)
 
-    def _expect_dt(self, dt: Any, values: Tensor) -> Tensor:
-        """dt as `(B,)`."""
+    def _expect_dt(self, dt: Any, values: Tensor, expect: Callable[[Tensor], Tensor] = expect_times) -> Tensor:
+        """dt as `(B,)`; `expect` refuses values that are no time."""
         if is_ready(dt, values) and dt.shape == values.shape[:1]:
-            return expect_times(dt)
+            return expect(dt)
         times = as_times(dt).to(values.device, wide(values.dtype))
         if tuple(times.shape) not in ((), (len(values),)):
             raise ValueError(f"expected dt of shape ({len(values)},) or a number, got {tuple(times.shape)}")
-        return expect_times(times.expand(len(values)).contiguous())
+        return expect(times.expand(len(values)).contiguous())
 
     def extra_repr(self) -> str:
         shown = [f"{self.input_size}, {self.hidden_size}"]

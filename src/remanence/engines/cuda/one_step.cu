@@ -54,6 +54,9 @@ __device__ __forceinline__ float summed(float sum) {
     return sum;
 }
 
+// The time since the previous step. Values that are no time become NaN, because the host would have to wait for the GPU to refuse them.
+__device__ __forceinline__ float as_time(float dt) { return dt >= 0.0f && dt < infinity() ? dt : infinity() - infinity(); }
+
 // One unit of MANY sequences, from sequence `first` on.
 template <int MANY>
 __device__ __forceinline__ void some_rows(const OneStep& s, int unit, int lane, int first) {
@@ -87,7 +90,7 @@ __device__ __forceinline__ void some_rows(const OneStep& s, int unit, int lane, 
     gate_fixed(own, fixed);
     State state = {0.0f, before[CELLS] == nullptr ? 0.0f : before[CELLS][at]};
     for (int i = 0; i < CARRIED; ++i) state.carried[i] = before[1 + CELLS + i] == nullptr ? 0.0f : before[1 + CELLS + i][at];
-    state = CELL_FORWARD(z, hn, state, fixed, HAS_DT ? s.dt[row] : 1.0f, s.beta);
+    state = CELL_FORWARD(z, hn, state, fixed, HAS_DT ? as_time(s.dt[row]) : 1.0f, s.beta);
     s.after[0][at] = state.hidden;
     if (s.copy != nullptr) s.copy[at] = state.hidden;
     if (CELLS) s.after[CELLS][at] = state.cell;
