@@ -257,6 +257,38 @@ def test_what_has_finished_is_not_started_again(work, tmp_path):
     assert said == []
 
 
+def test_runs_that_are_kept_elsewhere_are_copied_instead_of_trained_again(work, tmp_path):
+    line, kept = replace(COPY, models=["lstm", "plstm", "lstm-chrono"]), tmp_path / "kept"
+    collecting.collect(work, kept, [COPY], say=lambda words: None)
+    experiment = line.experiment
+    here, there = (
+        {name: results.run_folder(place, experiment, name, 1) for name in line.models} for place in (tmp_path, kept)
+    )
+    here["lstm"].mkdir(parents=True)
+    (here["lstm"] / "lock").touch()  # it began and saved nothing
+    campaign.bring(line, tmp_path, [kept], {(line.id, "smoke", "plstm", 1)})
+    assert {path.name: path.read_bytes() for path in here["lstm"].iterdir()} == {
+        path.name: path.read_bytes() for path in there["lstm"].iterdir()
+    }
+    assert not here["plstm"].exists()  # an analysis needs its checkpoint
+    assert sorted(path.name for path in here["lstm"].parents[1].iterdir()) == ["lstm"]
+    (here["lstm"] / "result.json").write_text("{}")
+    campaign.bring(line, tmp_path, [kept], set())
+    assert (here["lstm"] / "result.json").read_text() == "{}"  # what is there stays
+    assert here["plstm"].exists()
+
+
+@pytest.mark.long
+def test_a_slice_trains_only_what_is_left_of_a_line(work, tmp_path):
+    line, kept = replace(COPY, models=["lstm", "lstm-chrono"]), tmp_path / "kept"
+    collecting.collect(work, kept, [COPY], say=lambda words: None)
+    here = tmp_path / "here"
+    assert campaign.carry_out([line], here, Budget(500), 1, "cpu", [kept], lambda words: None) == []
+    trained = [path.parts[-3] for path in here.rglob("checkpoints")]
+    assert trained == ["lstm-chrono"]
+    assert sorted(results.outcomes(here, line.experiment)) == ["lstm", "lstm-chrono"]
+
+
 def test_a_run_of_another_configuration_is_not_finished(work, monkeypatch):
     assert COPY.left([work]) == 0
     monkeypatch.setattr(runs_to_do, "find", lambda id, preset: find(id, preset, ["train.lr=3e-4"]))

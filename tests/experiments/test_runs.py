@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from remanence.experiments import Way, find, load_model, plan, results, run
 from remanence.experiments.models import build_model
+from remanence.experiments.runs import train_models
 from remanence.experiments.schema import ReportedNumber
 from remanence.experiments.sections import gather
 from remanence.experiments.way import NARROW, TURNS, evenly
@@ -301,3 +303,28 @@ def test_a_folder_without_a_run_is_answered(tmp_path, content, answer):
         (tmp_path / "config.yaml").write_text(content)
     with pytest.raises(ValueError, match=answer):
         load_model(tmp_path)
+
+
+class Forgetful(Listener):
+    """Removes a folder as soon as a run has been evaluated."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def evaluated(self, run, line):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(("id", "model"), [("plstm/text8-500", "lstm"), ("mts/ptb", "baseline")])
+def test_data_that_is_gone_at_the_end_of_training_is_not_missed(id, model, tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for name, words in (("train", 400), ("valid", 40), ("test", 40)):
+        (folder / f"{name}.txt").write_text("to be or not to be\n" * words)
+    experiment = find(id, "smoke", [f"task.corpus={folder}", "train.epochs=1"])
+    way = Way(tmp_path / "runs", torch.device("cpu"), progress=Forgetful(folder))
+    train_models(experiment, way, [model], [1])
+    assert not folder.exists()
+    result = json.loads((results.run_folder(tmp_path / "runs", experiment, model, 1) / "result.json").read_text())
+    assert result["test"]["loss"] > 0

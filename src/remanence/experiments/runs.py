@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import torch
 
@@ -164,7 +164,6 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
                 at_once=turns,
             )
     finally:
-        kept.clear()
         found = results.outcomes(way.out, experiment) if ranks.first else {}
         if found:
             try:
@@ -173,6 +172,7 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
                 )
             except RunError as error:  # on a read-only disk the table can still be shown
                 way.progress.say(f"remanence: {error}")
+        kept.clear()
     return [results.table(experiment, found)] if ranks.first else []
 
 
@@ -247,9 +247,11 @@ def has_result(run: Run) -> bool:
 def read_data(tasks: Iterable[Task], device: torch.device) -> list[Source | None]:
     """Find, download, verify and read the data files of tasks, before anything is written.
 
-    Tasks share loaded data as long as a reference to it exists: keep the result, and all runs share one copy.
+    Test data, too, so that files that are gone after hours of training are not missed. Tasks share loaded data as long
+    as a reference to it exists: keep the result, and all runs share one copy.
     """
-    return [task.source("train", 0, device) for task in tasks if isinstance(task, Pixels | IMDB | Text)]
+    stored = [task for task in tasks if isinstance(task, Pixels | IMDB | Text)]
+    return [task.source(split, 0, device) for task in stored for split in get_args(Split)]
 
 
 def own(experiment: Experiment, way: Way) -> list[Trained]:

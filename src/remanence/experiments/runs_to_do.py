@@ -111,7 +111,7 @@ def read(path: Path = LIST) -> list[Line]:
 def to_do(lines: Sequence[Line], folders: Sequence[Path]) -> list[Line]:
     """The lines with something left, and those whose checkpoints an analysis needs in the first folder."""
     left = [line for line in lines if line.left(folders)]
-    needed = {(other.id, other.preset, model.name, seed) for line in left for _, other, model, seed in line.needs()}
+    needed = read_by(left)
     again = [
         line
         for line in lines
@@ -119,6 +119,11 @@ def to_do(lines: Sequence[Line], folders: Sequence[Path]) -> list[Line]:
         and line.left(folders[:1])
     ]
     return [line for line in lines if line in left or line in again]
+
+
+def read_by(lines: Sequence[Line]) -> set[tuple[str, str, str, int]]:
+    """The runs that analyses among these lines read: experiment, preset, model and seed."""
+    return {(other.id, other.preset, model.name, seed) for line in lines for _, other, model, seed in line.needs()}
 
 
 def is_finished(place: Path, experiment: Experiment, model: Model, seed: int) -> bool:

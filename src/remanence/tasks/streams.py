@@ -19,11 +19,13 @@ from .sources import refusal
 class Stream:
     """The token ids of a text, shared by all seeds that are trained in parallel."""
 
-    def __init__(self, tokens: Tensor, note: str = "") -> None:
+    def __init__(self, tokens: Tensor, symbols: int = 0, note: str = "") -> None:
         self.tokens = tokens
         """`(N,)`, int32."""
+        self.symbols = symbols
+        """Vocabulary size of the corpus it was read or, as a Markov text, generated from."""
         self.note = note
-        """What is unusual about the corpus it was read or, as a Markov text, generated from."""
+        """What is unusual about that corpus."""
 
 
 _STREAMS: WeakValueDictionary[tuple[str, str | None, int | None, str, str], Stream] = WeakValueDictionary()
@@ -47,15 +49,14 @@ def stream_of(name: str, level: Level | None, markov: int | None, split: Split, 
     if stream is None:
         corpus = language.load(name, level)
         read = or_markov(corpus, markov).split(split)
-        tokens = np.array(read, np.int32)  # a copy, because torch needs a writable array
-        stream = _STREAMS[key] = Stream(torch.from_numpy(tokens).to(device), corpus.note)
+        tokens = torch.from_numpy(np.array(read, np.int32))  # a copy, because torch needs a writable array
+        stream = _STREAMS[key] = Stream(tokens.to(device), len(corpus.vocabulary), corpus.note)
     return stream
 
 
-def note_of(name: str, level: Level | None, markov: int | None) -> str:
-    """The note of the streams of a corpus that are in use; empty if none are. It reads nothing."""
-    notes = (stream.note for key, stream in _STREAMS.items() if key[:3] == (name, level, markov))
-    return next(notes, "")
+def in_use(name: str, level: Level | None, markov: int | None) -> Stream | None:
+    """A stream of a corpus that is in use, of any split; None if none is. It reads nothing."""
+    return next((stream for key, stream in _STREAMS.items() if key[:3] == (name, level, markov)), None)
 
 
 class Chunks:

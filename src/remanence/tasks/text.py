@@ -19,7 +19,7 @@ from . import metrics
 from .base import Batch, Readout, Score, Source, Split
 from .classification import Classification
 from .expect import expect_flag, expect_one_of, expect_size_or_none
-from .streams import Chunks, note_of, stream_of
+from .streams import Chunks, in_use, stream_of
 
 SYMBOLS = {"ptb-char": 50, "text8": 27, "text8-from-enwik8": 27, "ptb": 10_000, "wikitext-2": 33_278}
 """Vocabulary sizes that are known without reading the corpus."""
@@ -65,9 +65,12 @@ class Text(Classification):
 
     @property
     def symbols(self) -> int:
-        """Vocabulary size of the corpus."""
+        """Vocabulary size of the corpus, which is read only if it is not a known one and not in use."""
         known = SYMBOLS.get(self.corpus) if self.level in (None, self.usual_level) else None
-        return known if known is not None else len(language.load(self.corpus, self.level).vocabulary)
+        if known is not None:
+            return known
+        stream = in_use(self.corpus, self.level, self.markov)
+        return len(language.load(self.corpus, self.level).vocabulary) if stream is None else stream.symbols
 
     @property
     def usual_level(self) -> str:
@@ -109,4 +112,5 @@ class Text(Classification):
     @property
     def note(self) -> str:
         """The note of the corpus, while it is in use; that a Markov text was made from it is a setting of the task."""
-        return note_of(self.corpus, self.level, self.markov)
+        stream = in_use(self.corpus, self.level, self.markov)
+        return "" if stream is None else stream.note
