@@ -227,7 +227,7 @@ def scores(section: Section) -> str:
     if any(run.failed for outcomes in section.outcomes.values() for run in outcomes):
         note += " Failed runs (!) are counted but excluded from the mean."
     if any(run.unfinished for outcomes in section.outcomes.values() for run in outcomes):
-        note += f" {results.UNFINISHED_NOTE}"
+        note += f" {results.unfinished_note(report)}"
     return f"{text}\n{note}\n"
 
 

@@ -60,7 +60,7 @@ READ = """## How to read the table
 * **seeds** and **epochs**: how many of those of the preset `paper` were run. That preset has the published settings
   where the papers give them, and else a choice of ours, which `remanence show ID` lists: the longest training of copy
   and pixel tasks, for example, and most numbers of seeds. Runs that meet their stopping rule, or break down, end
-  earlier; a run that was interrupted (~ in the details) counts as it was then.
+  earlier; a run that was interrupted (~ in the details) counts as it was then, and has no test score.
 * **verdict**: the number of claims that these runs confirm (**holds**), contradict (**does not hold**) or leave
   undecided (**open**). That the scores match the published ones is a claim of ours, the others are those of the
   papers.

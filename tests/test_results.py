@@ -159,27 +159,29 @@ def test_scores_in_the_table_are_those_in_the_files(path):
         model = row["model"].strip("`")
         found = [json.loads((run / "result.json").read_text("utf-8")) for run in runs(path, model)]
         scale = 100 if report.unit == "%" else 1
-        scores = [(each["test"] if report.split == "test" else each["best"])[report.score] * scale for each in found]
+        measured = [each["test"] or {} if report.split == "test" else each["best"] for each in found]
+        scores = [each[report.score] * scale if each else None for each in measured]
         failed = [
             each["status"] in ("failed", "diverged") or each["best"][report.score] < (report.failed or -math.inf)
             for each in found
         ]
-        good = [score for score, bad in zip(scores, failed, strict=True) if not bad]
+        good = [score for score, bad in zip(scores, failed, strict=True) if score is not None and not bad]
         (heading,) = (name for name in row if name.startswith(report.split))
 
         def shown(value):
-            return f"{value:.{report.digits}f}"
+            return "-" if value is None else f"{value:.{report.digits}f}"
 
         assert row["parameters"].replace(",", "") == str(found[0]["parameters"])
         assert (row["runs"], row["failed"]) == (str(len(found)), str(sum(failed)))
         assert row[heading] == mean_and_std(good, report.digits)
         kept = [each["status"] == "unfinished" for each in found]
+        assert all(early for score, early in zip(scores, kept, strict=True) if score is None)
         marks = ["!" * bad + "~" * early for bad, early in zip(failed, kept, strict=True)]
         marked = [shown(score) + mark for score, mark in zip(scores, marks, strict=True)]
         assert row["single runs"] == ", ".join(marked)
         number = experiment.published.get(report.score, {}).get(experiment.published_of(model))
         assert row["published"].split(" +- ")[0] == (shown(number.mean) if number else "-")
-        if number:
+        if number and good:
             assert float(row["difference"]) == pytest.approx(statistics.fmean(good) - number.mean, abs=0.006)
         curves = [validation(run, report.score) for run in runs(path, model)]
         if report.late:

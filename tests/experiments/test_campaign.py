@@ -340,7 +340,7 @@ def test_interrupted_runs_are_kept_as_they_are_if_asked(work, interrupted, tmp_p
     assert (run.status, run.failed, run.score) == ("unfinished", False, ended["best"]["accuracy"])
     table = results.table(experiment, results.outcomes(into, experiment))
     assert [row[-1].endswith("~") for row in table.rows] == [False, True]
-    assert results.UNFINISHED_NOTE in table.notes
+    assert results.unfinished_note(experiment.report) in table.notes
 
     assert COPY.left([into]) == 1  # it still has to be finished
     collecting.collect(work, into, [COPY], quiet)
@@ -358,7 +358,7 @@ def test_a_shorter_run_does_not_replace_a_longer_one(interrupted, tmp_path):
     metrics = directory.path / "metrics.jsonl"
     metrics.write_text(metrics.read_text().partition("\n")[0] + "\n")
     (directory.path / "SHA256SUMS").unlink()
-    assert collecting.so_far(folder, tmp_path / "none", experiment, experiment.models["plstm"], 1, quiet) is not None
+    assert collecting.so_far(folder, tmp_path / "none", experiment, experiment.models["plstm"], 1) is not None
     collecting.collect(folder, into, [COPY], quiet, unfinished=True)
     assert (results.run_folder(into, experiment, "plstm", 1) / "result.json").read_bytes() == kept
 
@@ -380,7 +380,7 @@ def test_the_page_tells_unfinished_runs_from_finished_ones(interrupted, tmp_path
     assert (section.done, section.status) == (1, "part")
     (note,) = (note for note in section.notes if "not finished" in note)
     assert note.startswith("1 run has not finished: plstm, seed 1, at update ")
-    assert note.endswith("tables count them (~) with their best evaluation.")
+    assert note.endswith("They were kept as they were, and count in the tables (~).")
     assert len(section.tables[0].rows) == 2
 
 
@@ -391,23 +391,36 @@ def test_a_run_that_saved_nothing_is_not_kept(tmp_path):
     assert not (tmp_path / "into").exists()
 
 
-def test_an_interrupted_run_without_a_test_score_is_left_out(work, tmp_path):
+def test_metrics_without_a_checkpoint_are_kept_if_they_are_of_this_configuration(interrupted, tmp_path):
+    folder, experiment = interrupted
+    run, into = results.run_folder(folder, experiment, "plstm", 1), tmp_path / "into"
+    shutil.rmtree(run / "checkpoints")
+    collecting.collect(folder, into, [COPY], lambda words: None, unfinished=True)
+    assert list(results.outcomes(into, experiment)) == ["lstm", "plstm"]
+    (run / "SHA256SUMS").unlink()
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("batch: ", "batch: 1"))
+    assert collecting.so_far(folder, tmp_path / "none", experiment, experiment.models["plstm"], 1) is None
+    config.unlink()
+    assert collecting.so_far(folder, tmp_path / "none", experiment, experiment.models["plstm"], 1) is None
+
+
+def test_an_interrupted_run_of_an_experiment_that_reports_test_scores_has_none(tmp_path):
     line = Line("plstm/imdb", 1, ["lstm"], [1], "smoke")
     (model, seed), experiment = next(line.runs()), line.experiment
     folder = results.run_folder(tmp_path, experiment, model.name, seed)
     describe_run(folder, experiment, model, seed, {})
     (folder / "result.json").unlink()
-    (folder / "checkpoints/step-00000003.safetensors").touch()
     scores = {"loss": 0.5, "accuracy": 0.7}
     written = {"update": 3, "epoch": 0.5, "lr": 0.1, "train": {"loss": 0.5}, "validation": scores}
     (folder / "metrics.jsonl").write_text(json.dumps(written) + "\n")
-    said = []
-    shutil.copytree(work, tmp_path, dirs_exist_ok=True)
-    collecting.collect(tmp_path, tmp_path / "into", [line, COPY], said.append, unfinished=True)
-    place = "plstm/imdb/smoke/lstm/seed-1"
-    assert said[0] == f"{place}: left out, it has no test score, which plstm/imdb reports"
-    assert not (tmp_path / "into/plstm/imdb").exists()
-    assert COPY.left([tmp_path / "into"]) == 0
+    collecting.collect(tmp_path, tmp_path / "into", [line], lambda words: None, unfinished=True)
+    [[found]] = results.outcomes(tmp_path / "into", experiment).values()
+    assert (found.score, found.unfinished, found.failed) == (None, True, False)
+    table = results.table(experiment, {"lstm": [found]})
+    assert table.rows[0][3] == "-"
+    assert table.rows[0][-1] == "-~"
+    assert table.notes == ["Unfinished runs (~) have no test score."]
 
 
 def test_other_presets_stay_until_everything_is_there(work, tmp_path):

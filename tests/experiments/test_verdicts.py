@@ -168,6 +168,18 @@ def test_scores_of_unfinished_runs_are_not_held_against_published_ones():
     assert level(unfinished(low)).because.endswith("Some of these runs are unfinished.")
 
 
+@pytest.mark.parametrize("test", [BEST, {"alike": ["plstm", "lstm"], "within": 0.1}])
+def test_a_test_without_scores_says_whether_there_may_be_some_later(test):
+    def because(ours):
+        evidence = Evidence(find("plstm/pmnist-256"), {"plstm": ours, "lstm": runs([0.8, 0.81])})
+        return decide_part({"claim": "", **test}, evidence).because
+
+    (run,) = runs([0.9])
+    without = dataclasses.replace(run, score=None)
+    assert "There is no score of plstm yet: runs are unfinished." in because(unfinished([without]))
+    assert "have failed" in because([dataclasses.replace(without, failed=True)])
+
+
 def test_a_run_that_was_shorter_than_the_other_needed_proves_nothing():
     reached, never = runs(updates=[800, 810, 820, 830, 840]), runs(updates=[None] * 5, length=500)
     assert verdict(FEWEST, COPY, plstm=reached, lstm=never) == "open"

@@ -68,7 +68,7 @@ def best(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     others = part["of"]
     sign = -1 if evidence.lower_is_better() else 1
     if not all(map(evidence.scores, (*firsts, *others))):
-        return "open", "All runs of one of these models have failed, so there is no mean to compare."
+        return "open", no_mean((*firsts, *others), evidence)
     samples = {name: Sample.of(evidence.scores(name)) for name in (*firsts, *others)}
     compared = {(first, name): difference(samples[first], samples[name]) for first in firsts for name in others}
     words = [
@@ -82,11 +82,19 @@ def best(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     return ordered(tested, limit), "; ".join(words) + "."
 
 
+def no_mean(names: Sequence[str], evidence: Evidence) -> str:
+    """Why one of these models has no mean score."""
+    without = [name for name in names if not evidence.scores(name)]
+    if evidence.unfinished(without):
+        return f"There is no score of {', '.join(without)} yet: runs are unfinished."
+    return "All runs of one of these models have failed, so there is no mean to compare."
+
+
 def alike(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     """Whether the mean scores of these models differ by at most `within`, pairwise."""
     names, within = part["alike"], part["within"]
     if not all(map(evidence.scores, names)):
-        return "open", "All runs of one of these models have failed, so there is no mean to compare."
+        return "open", no_mean(names, evidence)
     samples = {name: Sample.of(evidence.scores(name)) for name in names}
     pairs = list(combinations(names, 2))
     compared = [difference(samples[one], samples[other], 1 - ERROR / len(pairs)) for one, other in pairs]

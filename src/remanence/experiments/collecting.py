@@ -11,13 +11,13 @@ from typing import Any
 from .. import files
 from ..training.directory import Directory, read_result
 from ..training.evaluation import content_of
-from ..training.files import as_json, read_lines
+from ..training.files import RunError, as_json, read_lines
 from ..training.files import read as read_verified
 from ..training.schedule import best_of
 from . import reset_times, results
 from .analyses.words import rounded
 from .findings import with_earlier_seeds
-from .models import build_model
+from .models import build_model, describe
 from .registry import IDS, find
 from .runs import plan
 from .runs_to_do import Line, is_current, is_finished
@@ -50,7 +50,7 @@ def collect(
         found = {(model.name, seed): ended(work, experiment, model, seed) for model, seed in runs}
         if unfinished:
             for model, seed in runs:
-                found[model.name, seed] = found[model.name, seed] or so_far(work, into, experiment, model, seed, say)
+                found[model.name, seed] = found[model.name, seed] or so_far(work, into, experiment, model, seed)
         if not any(found.values()):
             continue
         for stale in different(into, experiment):
@@ -113,28 +113,22 @@ def ended(work: Path, experiment: Experiment, model: Model, seed: int) -> bytes 
     return read_verified(results.run_folder(work, experiment, model.name, seed), "result.json")
 
 
-def so_far(
-    work: Path, into: Path, experiment: Experiment, model: Model, seed: int, say: Callable[[str], None]
-) -> bytes | None:
-    """What result.json would say of an interrupted run if it ended at its latest evaluation.
+def so_far(work: Path, into: Path, experiment: Experiment, model: Model, seed: int) -> bytes | None:
+    """What result.json would say of an interrupted run if it ended at its latest evaluation. It has no test scores.
 
     It does not say what is unusual about the data, which is not read here.
 
     Returns:
-        None if there is no such run, it is not longer than what is kept, or the experiment reports test scores, which
-        only finished runs have.
+        None if there is no such run, or it is not longer than what is kept.
     """
     folder = results.run_folder(work, experiment, model.name, seed)
-    lines = read_lines(folder, "metrics.jsonl") if Directory(folder).begun else []
-    if not lines or not is_current(work, experiment, model, seed):
+    lines = read_lines(folder, "metrics.jsonl")
+    if not lines or not has_configuration(folder, experiment, model, seed):
         return None
     update, epochs = lines[-1]["update"], lines[-1]["epoch"]
     kept = read_result(results.run_folder(into, experiment, model.name, seed)) or {"updates": 0}
     longer = kept["updates"] >= update and is_current(into, experiment, model, seed)
     if longer or is_finished(into, experiment, model, seed):
-        return None
-    if experiment.report.split == "test":
-        say(f"{folder.relative_to(work)}: left out, it has no test score, which {experiment.id} reports")
         return None
     [run] = plan(experiment, work, [model.name], [seed])[model.name]
     content = content_of(
@@ -148,6 +142,15 @@ def so_far(
         scores=None,
     )
     return as_json(content)
+
+
+def has_configuration(folder: Path, experiment: Experiment, model: Model, seed: int) -> bool:
+    """Whether a folder has the configuration of a run; it need not have a checkpoint."""
+    try:
+        Directory(folder).expect_written(describe(experiment, model, seed))
+    except RunError:
+        return False
+    return (folder / "config.yaml").exists()
 
 
 def copy_run(source: Path, target: Path, result: bytes, report: ReportedNumber, model: Model) -> None:

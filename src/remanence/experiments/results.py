@@ -24,7 +24,6 @@ FAILED = ("failed", "diverged")
 """Final statuses that count as failures."""
 UNFINISHED = "unfinished"
 """Status of a run that was kept in results/ before its end (collecting.py)."""
-UNFINISHED_NOTE = "Unfinished runs (~) count with their best evaluation so far."
 LATE = "mean of the last fifth"
 """Heading of the mean validation score over the last fifth of a run."""
 
@@ -165,11 +164,18 @@ def table(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> Table:
     if any(run.failed for runs in found.values() for run in runs):
         notes.append("Failed runs (!) are counted and left out of the mean.")
     if any(run.unfinished for runs in found.values() for run in runs):
-        notes.append(UNFINISHED_NOTE)
+        notes.append(unfinished_note(report))
     last = report.split == "test" and all(model.training.report == "last" for model in experiment.models.values())
     which = f"{report.split} {report.score} of the {'last weights' if last else 'weights that were best in validation'}"
     title = f"{experiment.id}, preset {experiment.preset}: {which}"
     return Table(title, headings, rows, words=1, text=1, notes=notes)
+
+
+def unfinished_note(report: ReportedNumber) -> str:
+    """What the scores of unfinished runs are."""
+    if report.split == "test":
+        return "Unfinished runs (~) have no test score."
+    return "Unfinished runs (~) count with their best evaluation so far."
 
 
 def late_scores(runs: Sequence[Outcome], report: ReportedNumber) -> list[float]:

@@ -58,10 +58,15 @@ class Directory:
 
     def expect_configuration(self, description: dict[str, Any]) -> None:
         """Refuse a folder with a run of another configuration, unless that run saved nothing."""
+        if self.begun:
+            self.expect_written(description)
+
+    def expect_written(self, description: dict[str, Any]) -> None:
+        """Refuse a config.yaml of another configuration."""
         import yaml
 
         path = self.path / "config.yaml"
-        if not self.begun or files.known_digests(self.path).get(path.name) == files.digest(as_yaml(description)):
+        if files.known_digests(self.path).get(path.name) == files.digest(as_yaml(description)):
             return  # the digest matches, even if the file itself is damaged
         content = files.read(self.path, path.name)
         if content is None:

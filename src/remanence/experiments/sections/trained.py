@@ -121,7 +121,7 @@ def not_finished(runs: Sequence[RunFolder]) -> list[str]:
     notes = []
     for group, what in (
         (going, "Their curves are drawn so far; tables and verdicts leave them out."),
-        (kept, "They were kept as they were: tables count them (~) with their best evaluation."),
+        (kept, "They were kept as they were, and count in the tables (~)."),
     ):
         if group:
             notes.append(
