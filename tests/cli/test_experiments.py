@@ -183,6 +183,18 @@ def test_run_runs_a_simulation(tmp_path):
         ),
         (["run", "plstm/fig1-decay", "--models", "lstm"], "expected no models for plstm/fig1-decay, which trains none"),
         (["run", "plstm/fig1-decay", "--set", "arguments.rate=2"], "expected rate between 0 and 1, got 2"),
+        (
+            ["run", "plstm/kt-and-p", "--unless-in", "results"],
+            "expected --unless-in only where no analysis reads the weights, got plstm/kt-and-p",
+        ),
+        (
+            ["run", "mts/ptb", "--unless-in", "results"],
+            "expected --unless-in only where no analysis reads the weights, got mts/ptb",
+        ),
+        (
+            ["run", "plstm/copy-200", "--unless-in", "results", "--devices", "cpu,cpu"],
+            "expected --devices only with a training experiment, got it with --unless-in",
+        ),
     ],
 )
 def test_bad_input_is_answered_by_one_sentence_and_exit_code_2(words, answer, tmp_path):
@@ -219,6 +231,15 @@ def test_another_configuration_in_the_same_folder_is_exit_code_2(tmp_path):
     assert other.exit_code == 2
     assert other.stderr.count("\n") == 1
     assert "expected training.optimiser.lr to be 0.001 as in" in other.stderr
+
+
+def test_what_has_finished_in_another_folder_is_left_out(tmp_path):
+    words = ["run", "plstm/copy-200", *TINY]
+    assert call(*words, "--out", str(tmp_path / "one")).exit_code == 0
+    again = call(*words, "--out", str(tmp_path / "two"), "--unless-in", str(tmp_path / "one"))
+    assert again.exit_code == 0
+    assert f"left out, because they have finished in {tmp_path / 'one'}: 1" in again.stderr
+    assert not (tmp_path / "two").exists()
 
 
 @pytest.mark.parametrize(

@@ -257,36 +257,45 @@ def test_what_has_finished_is_not_started_again(work, tmp_path):
     assert said == []
 
 
-def test_runs_that_are_kept_elsewhere_are_copied_instead_of_trained_again(work, tmp_path):
-    line, kept = replace(COPY, models=["lstm", "plstm", "lstm-chrono"]), tmp_path / "kept"
-    collecting.collect(work, kept, [COPY], say=lambda words: None)
-    experiment = line.experiment
-    here, there = (
-        {name: results.run_folder(place, experiment, name, 1) for name in line.models} for place in (tmp_path, kept)
-    )
-    here["lstm"].mkdir(parents=True)
-    (here["lstm"] / "lock").touch()  # it began and saved nothing
-    campaign.bring(line, tmp_path, [kept], {(line.id, "smoke", "plstm", 1)})
-    assert {path.name: path.read_bytes() for path in here["lstm"].iterdir()} == {
-        path.name: path.read_bytes() for path in there["lstm"].iterdir()
-    }
-    assert not here["plstm"].exists()  # an analysis needs its checkpoint
-    assert sorted(path.name for path in here["lstm"].parents[1].iterdir()) == ["lstm"]
-    (here["lstm"] / "result.json").write_text("{}")
-    campaign.bring(line, tmp_path, [kept], set())
-    assert (here["lstm"] / "result.json").read_text() == "{}"  # what is there stays
-    assert here["plstm"].exists()
+@pytest.fixture
+def kept(work, tmp_path):
+    """A folder with the results of the campaign."""
+    collecting.collect(work, tmp_path / "kept", [COPY], say=lambda words: None)
+    return tmp_path / "kept"
 
 
 @pytest.mark.long
-def test_a_slice_trains_only_what_is_left_of_a_line(work, tmp_path):
-    line, kept = replace(COPY, models=["lstm", "lstm-chrono"]), tmp_path / "kept"
-    collecting.collect(work, kept, [COPY], say=lambda words: None)
-    here = tmp_path / "here"
+def test_a_slice_trains_only_what_is_left_of_a_line(kept, tmp_path):
+    line, here = replace(COPY, models=["lstm", "lstm-chrono"]), tmp_path / "here"
+    (results.run_folder(here, line.experiment, "lstm", 1)).mkdir(parents=True)  # it began, and saved nothing
     assert campaign.carry_out([line], here, Budget(500), 1, "cpu", [kept], lambda words: None) == []
-    trained = [path.parts[-3] for path in here.rglob("checkpoints")]
-    assert trained == ["lstm-chrono"]
-    assert sorted(results.outcomes(here, line.experiment)) == ["lstm", "lstm-chrono"]
+    assert list(results.outcomes(here, line.experiment)) == ["lstm-chrono"]
+    assert "remanence: runs left out, because they have finished in" in next((here / "logs").iterdir()).read_text()
+
+
+def test_what_an_analysis_needs_is_trained_although_it_is_kept_elsewhere():
+    assert not COPY.trains_all({("plstm/copy-200", "smoke", "plstm", 2)})
+    assert COPY.trains_all({("plstm/copy-200", "smoke", "plstm", 1)})
+    assert Line("mts/ptb", 1, ["mts"], [1], "smoke").trains_all(set())  # its closing analysis reads weights
+    words = COPY.command(Path("runs"), "cuda", 500.4, [Path("results")])
+    assert words[words.index("--unless-in") + 1] == "results"
+
+
+def test_runs_that_have_finished_elsewhere_are_left_out(work, kept, tmp_path):
+    experiment, said = COPY.experiment, []
+    listener = SimpleNamespace(say=said.append)
+    way = Way(tmp_path, torch.device("cpu"), unless_in=[tmp_path / "none", kept])
+    way.progress = listener
+    assert runs.train_models(experiment, way, ["lstm", "plstm"], [1])[0].rows == []
+    place = tmp_path / "none"
+    assert said == [f"remanence: runs left out, because they have finished in {place}, {kept}: 2"]
+    assert not (tmp_path / "plstm").exists()
+    here = replace(way, out=work)
+    assert len(runs.train_models(experiment, here, ["lstm", "plstm"], [1])[0].rows) == 2  # with a result here
+    shutil.rmtree(results.run_folder(kept, experiment, "lstm", 1))
+    groups = runs.plan(experiment, tmp_path, ["lstm", "plstm"], [1])
+    assert runs.finished_elsewhere(experiment, way, groups) == [("plstm", 1)]
+    assert list(runs.without(groups, [("plstm", 1)])) == ["lstm"]
 
 
 def test_a_run_of_another_configuration_is_not_finished(work, monkeypatch):

@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy
 import pytest
@@ -135,6 +135,18 @@ def test_reference_times_outlive_the_weights(out, tmp_path):
     for one, other in zip(kept.panels, resets.panels, strict=True):
         assert one.heat.values == [[round(k) for k in unit] for unit in other.heat.values]
         assert (one.title, one.references) == (other.title, other.references)
+
+
+def test_reference_times_of_an_earlier_seed_are_kept(out, tmp_path):
+    experiment, line = find("plstm/copy-variable-200-500", "smoke"), Line("plstm/copy-variable-200-500", 1, seeds=[1])
+    collect(out, tmp_path / "kept", [replace(line, preset="smoke")])
+    folder = tmp_path / "kept" / line.id / "smoke"
+    kept = json.loads((folder / reset_times.FILE).read_text())
+    assert not reset_times.is_later(kept, experiment, tmp_path / "kept")
+    assert reset_times.is_later({**kept, "seed": 2}, experiment, tmp_path / "kept")
+    assert not reset_times.is_later({**kept, "seed": 2}, experiment, tmp_path / "none")
+    (folder / reset_times.FILE).write_text(json.dumps({**kept, "update": -1}))  # its run was replaced
+    assert not reset_times.is_later({**kept, "seed": 2}, experiment, tmp_path / "kept")
 
 
 def test_reference_times_are_not_those_of_a_run_that_failed(out, tmp_path):

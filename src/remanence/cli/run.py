@@ -73,6 +73,15 @@ def command(
             show_default=False,
         ),
     ] = None,
+    unless_in: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--unless-in",
+            help="Leave out runs that have finished in this folder, such as results.",
+            metavar="DIR",
+            show_default=False,
+        ),
+    ] = None,
     logger: Annotated[
         list[str] | None,
         typer.Option(help="Also log metrics to mlflow or wandb.", metavar="NAME,..", show_default=False),
@@ -107,17 +116,20 @@ def command(
             "--budget": budget,
             "--logger": logger,
             "--engine": engine,
+            "--unless-in": unless_in,
             f"the {experiment.kind} {id}": experiment.kind != "training",
             "torchrun": not ranks.alone,
         }
         unfit = next((name for name, there in others.items() if there), None)
         if several and unfit is not None:
             raise ValueError(f"expected --devices only with a training experiment, got it with {unfit}")
+        if unless_in and (experiment.kind != "training" or experiment.function is not None):
+            raise ValueError(f"expected --unless-in only where no analysis reads the weights, got {id}")
         place = ranks.device(device or (several[0] if several else None))
         experiments.check(experiment, chosen)
         also = [loggers.make(name) for name in split(logger)] if ranks.first else []
         progress = Silent() if not ranks.first else Quiet() if quiet else Progress()
-        way = experiments.Way(out, place, limit, together, progress, also, ranks, engine)
+        way = experiments.Way(out, place, limit, together, progress, also, ranks, engine, unless_in or ())
         return experiment, way, chosen, numbers, several
 
     with exit_on_bad_input(ranks):

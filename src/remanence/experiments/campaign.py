@@ -6,8 +6,8 @@
 
 The list is results/campaign.yaml. Each line is one process: `remanence run` with some models of an experiment, all
 seeds at once, or an analysis, which starts when the runs that it reads have finished in the working folder. Processes
-write to runs/campaign, stop cleanly when the time budget is spent, and resume there the next time. Runs of a line that
-results/ has already are copied from there before it starts, so that they are not trained again. With `--together N`
+write to runs/campaign, stop cleanly when the time budget is spent, and resume there the next time. Runs that
+results/ has already are left out, unless an analysis needs their weights. With `--together N`
 a line starts next to others only if it can finish: its minutes times the number of concurrent processes, divided by a
 gain of about 2 from sharing the device, must fit in the remaining budget. A line that is too long for that waits until
 nothing else runs and then has the device to itself; if its turn does not come, that is reported. `collect` copies
@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import tarfile
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,7 @@ from ..training.files import DIGESTS
 from ..training.interruption import Budget, stop_processes
 from . import results
 from .collecting import collect
-from .runs_to_do import LIST, Line, is_finished, read, read_by, to_do
+from .runs_to_do import LIST, Line, read, read_by, to_do
 
 WORK = Path("runs/campaign")
 RESULTS = Path("results")
@@ -120,9 +119,9 @@ def carry_out(
                 waiting.remove(line)
                 ready.remove(line)
                 started.append(line)
-                bring(line, work, before, needed)
                 log = work / "logs" / f"{str(line).replace('/', '_').replace(' ', '_')}.log"
-                command = line.command(work, device, budget.left - GRACE)
+                kept = () if line.trains_all(needed) else before
+                command = line.command(work, device, budget.left - GRACE, kept)
                 with log.open("ab") as file:
                     process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
                 running.append(Started(line, process, log, time.monotonic(), alone))
@@ -140,28 +139,6 @@ def carry_out(
             minutes = f"{line.minutes:g} minutes alone, about {line.shared(count):g} as one of {count}"
             say(f"{line}: needs a slice of its own: {minutes}, of {whole / 60:.1f}")
     return [line for line in lines if line.left(places)]
-
-
-def bring(line: Line, work: Path, places: Sequence[Path], needed: Collection[tuple[str, str, str, int]]) -> None:
-    """Copy finished runs of a line to the working folder, where its process leaves them alone.
-
-    Args:
-        line: the line.
-        work: working folder of the process.
-        places: folders with finished runs, without checkpoints.
-        needed: runs whose checkpoints an analysis needs: experiment, preset, model and seed. They are not copied.
-    """
-    experiment = line.experiment
-    for model, seed in line.runs():
-        folder = results.run_folder(work, experiment, model.name, seed)
-        found = next((place for place in places if is_finished(place, experiment, model, seed)), None)
-        if found is None or Directory(folder).begun or (line.id, line.preset, model.name, seed) in needed:
-            continue
-        shutil.rmtree(folder, ignore_errors=True)  # a run that saved nothing
-        unnamed = folder.with_name(f".{folder.name}")
-        shutil.rmtree(unnamed, ignore_errors=True)
-        shutil.copytree(results.run_folder(found, experiment, model.name, seed), unnamed)
-        unnamed.rename(folder)
 
 
 def pack(work: Path, file: Path, lines: Sequence[Line], most: int, say: Callable[[str], None] = print) -> list[Path]:

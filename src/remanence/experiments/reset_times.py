@@ -49,10 +49,20 @@ def has_weights(folder: Path) -> bool:
     return any((folder / "checkpoints").glob("*.safetensors"))
 
 
+def is_later(found: Mapping[str, Any], experiment: Experiment, into: Path) -> bool:
+    """Whether there are already maps of an earlier seed, whose run is still there."""
+    kept = read(folder_of(into, experiment) / FILE)
+    if kept is None or kept["seed"] >= found["seed"]:
+        return False
+    folder = with_result(into, experiment, kept["model"]).get(kept["seed"])
+    result = None if folder is None else read_result(folder)
+    return result is not None and (result.get("best") or {}).get("update") == kept["update"]
+
+
 def keep(experiment: Experiment, work: Path, into: Path) -> None:
     """Write the maps of a run in `work` to `into`, where weights are not kept; to whole steps, which a figure shows."""
     found = reset_maps(experiment, work) if experiment.id in SHOWN else None
-    if found is None:
+    if found is None or is_later(found, experiment, into):
         return
     maps = [{**one, "k": [[round(k) for k in step] for step in one["k"]]} for one in found["maps"]]
     content = json.dumps({**found, "maps": maps}, separators=(",", ":"))

@@ -23,6 +23,7 @@ from .analyses import Findings, Trained
 from .build import convert, expect_known
 from .models import build_model, count_parameters, describe
 from .registry import find
+from .runs_to_do import is_finished
 from .schema import Experiment
 from .way import Way
 
@@ -137,6 +138,11 @@ def run(experiment: Experiment, way: Way, models: Sequence[str] = (), seeds: Seq
 def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds: Sequence[int]) -> list[Table]:
     """Train all unfinished runs and write the summary of the finished ones, also when training is stopped."""
     groups, ranks = plan(experiment, way.out, models, seeds), way.ranks
+    elsewhere = ranks.told(lambda: finished_elsewhere(experiment, way, groups))
+    if elsewhere:
+        places = ", ".join(map(str, way.unless_in))
+        way.progress.say(f"remanence: runs left out, because they have finished in {places}: {len(elsewhere)}")
+        groups = without(groups, elsewhere)
     everything = [run for runs in groups.values() for run in runs]
     ranks.told(lambda: expect_enough([run.config for run in everything], ranks))
     ranks.told(lambda: expect_one_configuration(experiment, way.out))
@@ -174,6 +180,23 @@ def train_models(experiment: Experiment, way: Way, models: Sequence[str], seeds:
                 way.progress.say(f"remanence: {error}")
         kept.clear()
     return [results.table(experiment, found)] if ranks.first else []
+
+
+def without(groups: dict[str, list[Run]], out: Sequence[tuple[str, int]]) -> dict[str, list[Run]]:
+    """Runs by model, without some of them and without models that then have none."""
+    left = {name: [run for run in runs if (name, run.seed) not in out] for name, runs in groups.items()}
+    return {name: runs for name, runs in left.items() if runs}
+
+
+def finished_elsewhere(experiment: Experiment, way: Way, groups: dict[str, list[Run]]) -> list[tuple[str, int]]:
+    """Model and seed of the runs without a result here that have finished in one of the folders of `way.unless_in`."""
+    return [
+        (name, run.seed)
+        for name, runs in groups.items()
+        for run in runs
+        if not has_result(run)
+        and any(is_finished(place, experiment, experiment.models[name], run.seed) for place in way.unless_in)
+    ]
 
 
 def expect_one_configuration(experiment: Experiment, out: Path) -> None:
@@ -247,8 +270,8 @@ def has_result(run: Run) -> bool:
 def read_data(tasks: Iterable[Task], device: torch.device) -> list[Source | None]:
     """Find, download, verify and read the data files of tasks, before anything is written.
 
-    Test data, too, so that files that are gone after hours of training are not missed. Tasks share loaded data as long
-    as a reference to it exists: keep the result, and all runs share one copy.
+    Test data, too, so that a run does not miss files that are gone after hours of training. Tasks share loaded data as
+    long as a reference to it exists: keep the result, and all runs share one copy.
     """
     stored = [task for task in tasks if isinstance(task, Pixels | IMDB | Text)]
     return [task.source(split, 0, device) for task in stored for split in get_args(Split)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,12 +92,29 @@ class Line:
             not any(is_finished(place, experiment, model, seed) for place in folders) for model, seed in self.runs()
         )
 
-    def command(self, out: Path, device: str, seconds: float) -> list[str]:
-        """The command line of the process."""
+    def trains_all(self, needed: Collection[tuple[str, str, str, int]]) -> bool:
+        """Whether the process must train runs that have finished elsewhere, too, since weights are not kept there.
+
+        Args:
+            needed: Runs that analyses read: experiment, preset, model and seed.
+        """
+        concludes = self.experiment.function is not None
+        return concludes or any((self.id, self.preset, model.name, seed) in needed for model, seed in self.runs())
+
+    def command(self, out: Path, device: str, seconds: float, kept: Sequence[Path] = ()) -> list[str]:
+        """The command line of the process.
+
+        Args:
+            out: Folder for the results.
+            device: Device to train on.
+            seconds: Time limit.
+            kept: Folders whose finished runs are left out.
+        """
         words = ["run", self.id, "--preset", self.preset]
         words += ["--models", ",".join(self.models)] if self.models else []
         words += ["--seeds", ",".join(map(str, self.seeds))] if self.seeds else []
         words += ["--budget", f"{seconds:.0f}s"] if math.isfinite(seconds) else []
+        words += [word for folder in kept for word in ("--unless-in", str(folder))]
         words += ["--device", device, "--quiet", "--out", str(out)]
         return [sys.executable, "-m", "remanence", *words]
 

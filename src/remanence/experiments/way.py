@@ -40,6 +40,8 @@ class Way:
     """The processes that train together. Rank 0 writes files and shows tables."""
     engine: str | None = None
     """Engine of the models; None for the engine that a run started with, or the fastest."""
+    unless_in: Sequence[Path] = ()
+    """Further folders with results. Runs that have finished there are left out."""
 
     def batches(self, models: Iterable[Sequence[Run]]) -> Iterator[tuple[Sequence[Run], int]]:
         """Split the runs of some models into groups that train at once, each with the most stacks that take turns.
