@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from .. import files
-from ..training.directory import Directory, read_result
+from ..training.directory import read_result
 from ..training.evaluation import content_of
-from ..training.files import RunError, as_json, read_lines
+from ..training.files import as_json, read_lines
 from ..training.files import read as read_verified
 from ..training.schedule import best_of
 from . import reset_times, results
 from .analyses.words import rounded
 from .findings import with_earlier_seeds
-from .models import build_model, describe
+from .models import build_model
 from .registry import IDS, find
 from .runs import plan
 from .runs_to_do import Line, is_current, is_finished
@@ -123,7 +123,7 @@ def so_far(work: Path, into: Path, experiment: Experiment, model: Model, seed: i
     """
     folder = results.run_folder(work, experiment, model.name, seed)
     lines = read_lines(folder, "metrics.jsonl")
-    if not lines or not has_configuration(folder, experiment, model, seed):
+    if not lines or not (folder / "config.yaml").exists() or not is_current(work, experiment, model, seed):
         return None
     update, epochs = lines[-1]["update"], lines[-1]["epoch"]
     kept = read_result(results.run_folder(into, experiment, model.name, seed)) or {"updates": 0}
@@ -142,15 +142,6 @@ def so_far(work: Path, into: Path, experiment: Experiment, model: Model, seed: i
         scores=None,
     )
     return as_json(content)
-
-
-def has_configuration(folder: Path, experiment: Experiment, model: Model, seed: int) -> bool:
-    """Whether a folder has the configuration of a run; it need not have a checkpoint."""
-    try:
-        Directory(folder).expect_written(describe(experiment, model, seed))
-    except RunError:
-        return False
-    return (folder / "config.yaml").exists()
 
 
 def copy_run(source: Path, target: Path, result: bytes, report: ReportedNumber, model: Model) -> None:

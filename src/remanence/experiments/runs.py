@@ -194,8 +194,8 @@ def finished_elsewhere(experiment: Experiment, way: Way, groups: dict[str, list[
         (name, run.seed)
         for name, runs in groups.items()
         for run in runs
-        if not has_result(run)
-        and any(is_finished(place, experiment, experiment.models[name], run.seed) for place in way.unless_in)
+        if any(is_finished(place, experiment, experiment.models[name], run.seed) for place in way.unless_in)
+        and not has_result(run)
     ]
 
 

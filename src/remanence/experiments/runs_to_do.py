@@ -98,8 +98,11 @@ class Line:
         Args:
             needed: Runs that analyses read: experiment, preset, model and seed.
         """
-        concludes = self.experiment.function is not None
-        return concludes or any((self.id, self.preset, model.name, seed) in needed for model, seed in self.runs())
+        return self.experiment.function is not None or self.has_one_of(needed)
+
+    def has_one_of(self, runs: Collection[tuple[str, str, str, int]]) -> bool:
+        """Whether one of its runs is among these: experiment, preset, model and seed."""
+        return any((self.id, self.preset, model.name, seed) in runs for model, seed in self.runs())
 
     def command(self, out: Path, device: str, seconds: float, kept: Sequence[Path] = ()) -> list[str]:
         """The command line of the process.
@@ -129,12 +132,7 @@ def to_do(lines: Sequence[Line], folders: Sequence[Path]) -> list[Line]:
     """The lines with something left, and those whose checkpoints an analysis needs in the first folder."""
     left = [line for line in lines if line.left(folders)]
     needed = read_by(left)
-    again = [
-        line
-        for line in lines
-        if any((line.id, line.preset, model.name, seed) in needed for model, seed in line.runs())
-        and line.left(folders[:1])
-    ]
+    again = [line for line in lines if line.has_one_of(needed) and line.left(folders[:1])]
     return [line for line in lines if line in left or line in again]
 
 
@@ -154,7 +152,7 @@ def is_current(place: Path, experiment: Experiment, model: Model, seed: int) -> 
     """Whether a folder has no run of another configuration."""
     directory = Directory(results.run_folder(place, experiment, model.name, seed))
     try:
-        directory.expect_configuration(describe(experiment, model, seed))
+        directory.expect_written(describe(experiment, model, seed))
     except RunError:
         return False
     return True
