@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from remanence.experiments.configuration import published_table
 from remanence.experiments.figures import files_of
 from remanence.experiments.judgements import Judgement
 from remanence.experiments.schema import PRESETS, Experiment
-from remanence.experiments.sections import sweeps_in
+from remanence.experiments.sections import sweeps_in, typed
 from remanence.report.difference import Sample, difference
 from remanence.report.figure import Figure
 from remanence.report.figures.by_bin import bins_of
@@ -89,8 +88,18 @@ class Section:
     experiment: Experiment
     outcomes: dict[str, list[results.Outcome]]
     runs: dict[str, list[Run]]
-    tables: list[Table]
-    """Tables of its closing analysis."""
+    closing: dict[str, Any]
+    """Result of its closing analysis; empty without one."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """Tables of its closing analysis."""
+        return [Table(**table) for table in self.closing.get("tables", ())]
+
+    @property
+    def evidence(self) -> claim_tests.Evidence:
+        """What its claims are tested on."""
+        return claim_tests.Evidence(self.experiment, self.outcomes, data=self.closing.get("found") or {})
 
     @property
     def heading(self) -> str:
@@ -153,8 +162,7 @@ def sections(folder: Path) -> list[Section]:
                     for name in outcomes
                 }
                 closing = read(folder / id / preset / "result.json") or {}
-                tables = [Table(**table) for table in closing.get("tables", ())]
-                found.append(Section(experiment, outcomes, runs, tables))
+                found.append(Section(experiment, outcomes, runs, closing))
     return found
 
 
@@ -234,10 +242,11 @@ def scores(section: Section) -> str:
 def tested(section: Section) -> str:
     """Results of the significance tests of the claims."""
     parts = verdicts.parts_of_claims().get(section.experiment.id, [])
-    evidence = claim_tests.Evidence(section.experiment, section.outcomes)
+    evidence = section.evidence
     known = [part for part in parts if not evidence.missing(claim_tests.models_of(part))]
     lines = [f"Welch's test: {claim_tests.best(part, evidence)[1]}\n" for part in known if "best" in part]
     lines += [f"{claim_tests.fewest(part, evidence)[1]}\n" for part in known if "until" in part]
+    lines += [f"{part['claim']} {claim_tests.positive(part, evidence)[1]}\n" for part in known if "positive" in part]
     return "\n".join(lines)
 
 
@@ -307,16 +316,6 @@ def quarters(updates: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(marks))
 
 
-def command_of(machine: dict[str, Any]) -> str:
-    """The command of a run as a user would type it, without --out, --budget and --quiet."""
-    words = shlex.split(machine["command"])[1:]
-    for option in ("--out", "--budget"):
-        if option in words:
-            at = words.index(option)
-            del words[at : at + 2]
-    return shlex.join(["remanence", *(word for word in words if word != "--quiet")])
-
-
 def conditions(section: Section, verdict: Judgement) -> str:
     """Conditions of the runs: epochs, machine, versions, times, commands."""
     runs = section.every_run
@@ -351,7 +350,7 @@ def conditions(section: Section, verdict: Judgement) -> str:
         )
     if interrupted:
         lines.append(f"{interrupted} of {len(runs)} runs were interrupted and resumed.")
-    commands = sorted({command_of(machine) for machine in machines})
+    commands = sorted({command for machine in machines if (command := typed(machine["command"]))})
     return "".join(f"* {line}\n" for line in lines) + "\n```\n" + "\n".join(commands) + "\n```\n"
 
 

@@ -195,6 +195,10 @@ def test_run_runs_a_simulation(tmp_path):
             ["run", "plstm/copy-200", "--unless-in", "results", "--devices", "cpu,cpu"],
             "expected --devices only with a training experiment, got it with --unless-in",
         ),
+        (
+            ["run", "plstm/copy-200", "--unless-in", "no-such-folder"],
+            "expected a folder of results, got no-such-folder, which is not there",
+        ),
     ],
 )
 def test_bad_input_is_answered_by_one_sentence_and_exit_code_2(words, answer, tmp_path):

@@ -13,7 +13,7 @@ from written_runs import write_run, write_runs
 
 from remanence.cli import report
 from remanence.experiments import IDS, find
-from remanence.experiments.sections import gather
+from remanence.experiments.sections import gather, typed
 from remanence.experiments.sections.run_folders import RunFolder, busy
 from remanence.experiments.sections.trained import INTERVAL
 from remanence.report import page
@@ -55,6 +55,20 @@ def test_an_experiment_without_published_numbers_has_no_empty_columns_for_them(t
     (table,) = one(tmp_path).tables
     assert not {"published", "difference", INTERVAL} & set(table.headings)
     assert rows_of(table)["plstm"]["single runs"] == "80.00"
+
+
+@pytest.mark.parametrize(
+    ("ran", "shown"),
+    [
+        ("remanence run ID --seeds 1 --out x --budget 9m --quiet", "remanence run ID --seeds 1"),
+        # A reader has results/, in which these runs are finished.
+        ("remanence run ID --unless-in results --unless-in 'my runs' --device cuda", "remanence run ID --device cuda"),
+        ("python", None),
+        ("remanence run 'ID", None),
+    ],
+)
+def test_a_command_is_shown_as_a_reader_would_type_it(ran, shown):
+    assert typed(ran) == shown
 
 
 def test_the_setup_is_shown(tmp_path):

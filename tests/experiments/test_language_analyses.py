@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from scipy import stats
 
 import remanence as rm
 from remanence import analysis, language
@@ -194,6 +195,19 @@ def test_reference_is_the_one_named_and_only_equal_seeds_are_compared(corpus, fo
     assert [(one["model"], one["seed"]) for one in data["comparisons"]] == [("fast", 1), ("refine", 1)]
     assert data["comparisons"][0]["all"]["difference"] == [0]
     assert data["tokens"]["all"] == [200]
+
+
+def test_differences_of_several_seeds_have_an_interval_from_their_spread(corpus, folder):
+    chances = [(corpus.counts("train") + count) / (corpus.counts("train") + count).sum() for count in (1, 5, 20)]
+    even = [1 / len(corpus.vocabulary)] * len(corpus.vocabulary)
+    runs = [Run(saying(corpus, even), folder, "even", seed) for seed in (1, 2, 3)]
+    runs += [Run(saying(corpus, each), folder, "counting", seed) for seed, each in enumerate(chances, 1)]
+    found = analyse("by_frequency", runs, bounds=[], block=20, resamples=10)
+    each = [one["train"]["difference"][0] for one in found.data["text"]["comparisons"]]
+    expected = stats.ttest_1samp(each, 0).confidence_interval()
+    mean, interval = found.tables[1].rows[-2:]
+    assert mean == ("even - counting", "3 seeds", "mean difference", f"{numpy.mean(each):.2f}")
+    assert interval[2:] == ("95 % interval over seeds", f"[{expected.low:.2f}, {expected.high:.2f}]")
 
 
 def test_models_of_different_texts_are_not_compared(corpus, folder, tmp_path):

@@ -11,7 +11,7 @@ from scipy import stats
 from written_runs import write_runs
 
 from remanence.experiments import find
-from remanence.experiments.claim_tests import KNOWN, OF_DATA, Evidence, models_of, number_at, rank_test
+from remanence.experiments.claim_tests import KNOWN, OF_DATA, Evidence, models_of, number_at, positive, rank_test
 from remanence.experiments.judgements import judgements
 from remanence.experiments.registry import every
 from remanence.experiments.results import UNFINISHED, Outcome
@@ -290,6 +290,30 @@ def test_numbers_of_several_runs_are_compared_with_their_spread(paths, expected)
     assert verdict({"rising": paths}, "plstm/fig1-decay", data=data) == expected
 
 
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["lead.*"], "holds"),
+        (["lag.*"], "does not hold"),
+        (["slight.*"], "holds"),
+        (["slight.*", "lead.*"], "open"),  # each of two tests may err half as often
+        (["lead.*", "lag.*"], "does not hold"),
+        (["one.*"], "open"),
+        (["lead.*", "missing"], "not tested here"),
+    ],
+)
+def test_differences_between_runs_of_one_seed_are_tested_against_zero(paths, expected):
+    data = {"lead": [1.0, 1.1, 0.9], "lag": [-2.0, -2.1, -1.9], "slight": [0.4, 1.0, 0.6, 1.6], "one": [9.0]}
+    assert verdict({"positive": paths}, "plstm/fig1-decay", data=data) == expected
+
+
+def test_the_test_of_differences_is_that_of_scipy():
+    values = [0.4, 1.0, 0.6, 1.6]
+    evidence = Evidence(find("plstm/fig1-decay", "paper"), {}, data={"lead": values})
+    _, words = positive({"positive": ["lead.*"]}, evidence)
+    assert f"{stats.ttest_1samp(values, 0).pvalue:.2g}" in words
+
+
 def test_the_published_level_needs_the_published_settings():
     experiment = find("plstm/pmnist-256", "paper")
     published = experiment.published["accuracy"]["plstm"].mean / 100
@@ -342,7 +366,7 @@ def test_parts_of_claims_name_models_and_tests_that_exist(id):
         assert set(models_of(part)) <= set(experiment.models)
         if kinds and kinds[0] in ("learn", "fail", "not_always", "fewest"):
             assert experiment.report.reach is not None
-        assert bool(kinds and kinds[0] in OF_DATA) <= (experiment.kind != "training")
+        assert bool(kinds and kinds[0] in OF_DATA) <= (experiment.function is not None or experiment.kind != "training")
 
 
 def test_written_verdicts_take_precedence(tmp_path):

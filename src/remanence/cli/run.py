@@ -98,6 +98,7 @@ def command(
     """
     from .. import experiments
     from ..engines import check_name
+    from ..experiments.results import expect_there
     from ..training import Budget, Progress, Quiet, Ranks, Silent, Stopped, loggers
     from .tables import print_text, show_table
 
@@ -125,6 +126,8 @@ def command(
             raise ValueError(f"expected --devices only with a training experiment, got it with {unfit}")
         if unless_in and (experiment.kind != "training" or experiment.function is not None):
             raise ValueError(f"expected --unless-in only where no analysis reads the weights, got {id}")
+        for folder in unless_in or ():
+            expect_there(folder)
         place = ranks.device(device or (several[0] if several else None))
         experiments.check(experiment, chosen)
         also = [loggers.make(name) for name in split(logger)] if ranks.first else []

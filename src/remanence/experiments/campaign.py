@@ -209,7 +209,8 @@ def main(words: Sequence[str] | None = None) -> None:
         wanted = given.only.split(",")
         lines = sorted((line for line in lines if line.id in wanted), key=lambda line: wanted.index(line.id))
     if given.action == "run":
-        left = carry_out(lines, given.work, given.budget, given.together, given.device, [RESULTS], flushed)
+        before = [RESULTS] if RESULTS.is_dir() else []
+        left = carry_out(lines, given.work, given.budget, given.together, given.device, before, flushed)
         print(f"{len(left)} of {len(lines)} lines are unfinished")
     elif given.action == "collect":
         collect(given.work, given.into, lines, unfinished=given.unfinished)

@@ -36,7 +36,7 @@ class Evidence:
     published_runs: int = 1
     """Number of runs behind a published standard deviation."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Findings of an analysis or simulation."""
+    """Findings of an analysis or simulation, or of the analysis that training ends with."""
 
     def scores(self, model: str) -> list[float]:
         """Scores of the runs that have not failed, scaled for display."""
@@ -315,6 +315,17 @@ def rising(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     return ordered(tested, ERROR / len(steps)), f"Found: {words}{tests and f' ({tests})'}."
 
 
+def positive(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether the numbers at each path of the findings, one per run, are above zero on average, beyond their spread."""
+    found = {path: Sample.of(numbers_at(evidence.data, path)) for path in part["positive"]}
+    tested = {path: difference(sample, Sample(0.0, None, 1)) for path, sample in found.items()}
+    words = [f"{sample.mean:+.4g} over {sample.count}" for sample in found.values()]
+    tests = [f", p {p_value(one.p)}" if one.p is not None else ", too few to test" for one in tested.values()]
+    because = "; ".join(f"{word}{test}" for word, test in zip(words, tests, strict=True))
+    compared = [(one.value, one.p) for one in tested.values()]
+    return ordered(compared, ERROR / len(compared)), f"Mean difference, t test: {because}."
+
+
 def near(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     """Whether the numbers in the findings are within `within` of the claimed ones."""
     found = {path: (number_at(evidence.data, path), wanted) for path, wanted in part["near"].items()}
@@ -386,13 +397,14 @@ KNOWN: dict[str, Test] = {
     "not_always": not_always,
     "never_fails": never_fails,
     "rising": rising,
+    "positive": positive,
     "near": near,
     "above": above,
 }
 """Tests by their field in claims.yaml."""
 OF_ENDED = ("best", "alike")
 """Tests that decide nothing while runs are unfinished."""
-OF_DATA = ("rising", "near", "above")
+OF_DATA = ("rising", "positive", "near", "above")
 """Tests on the findings of an analysis or simulation, not on models."""
 
 

@@ -48,6 +48,15 @@ class Outcome:
         return self.status == UNFINISHED
 
 
+def expect_there(folder: Path) -> Path:
+    """Check that a folder of results exists."""
+    if not folder.is_dir():
+        raise ValueError(
+            f"expected a folder of results, got {folder}, which is {'a file' if folder.exists() else 'not there'}"
+        )
+    return folder
+
+
 def folder_of(out: Path, experiment: Experiment) -> Path:
     """Folder of the runs of an experiment and preset."""
     return out / experiment.id / experiment.preset

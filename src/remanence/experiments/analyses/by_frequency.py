@@ -12,6 +12,7 @@ from ... import analysis
 from ...analysis.arrays import Numbers
 from ...analysis.frequency_bins import BOUNDS, columns
 from ...language import Corpus
+from ...report.difference import Sample, difference
 from ...table import Table, mean_and_std
 from .trained import Findings, Trained, by_need_and_model, number
 from .words import Part, corpus_of, language_model, text_of
@@ -223,6 +224,10 @@ def differences(title: str, found: Mapping[str, Any], counting: str) -> Table:
         rows.append((*who, "difference", *(f"{number(value):.2f}" for value in one["difference"])))
         rows.append((*who, "95 % interval", *(map(interval, one["low"], one["high"]))))
         rows.append((*who, "99.9 % interval", *(map(interval, one["low_999"], one["high_999"]))))
+    for model in dict.fromkeys(compared["model"] for compared in found["comparisons"]):
+        own = [one[counting]["difference"] for one in found["comparisons"] if one["model"] == model]
+        if len(own) > 1:
+            rows += mean_differences(f"{reference} - {model}", own)
     every = [compared[counting] for compared in found["comparisons"]]
     first = every[0]
     better = [
@@ -235,9 +240,22 @@ def differences(title: str, found: Mapping[str, Any], counting: str) -> Table:
         f"positive: {reference} is worse. Mean difference over all words: {mean:.2f}.",
         f"Lower than {reference}, with a 95 % interval above zero: {'; '.join(better)}.",
     ]
+    if len(rows) > 3 * len(every):
+        notes.append("Intervals over seeds: t test of the differences between models of one seed.")
     headings = ("models", "seed", "", *first["columns"])
     title = f"{title}, by occurrences in {COUNTINGS[counting]}"
     return Table(title, headings, rows, words=3, notes=notes)
+
+
+def mean_differences(models: str, seeds: Sequence[Sequence[float | None]]) -> list[tuple[str, ...]]:
+    """Two rows: the mean over seeds of a paired difference in every column, and its interval from their spread."""
+    zero = Sample(0.0, None, 1)
+    means = [difference(Sample.of([number(value) for value in column]), zero) for column in zip(*seeds, strict=True)]
+    who = models, f"{len(seeds)} seeds"
+    return [
+        (*who, "mean difference", *(f"{one.value:.2f}" for one in means)),
+        (*who, "95 % interval over seeds", *(interval(one.low, one.high) for one in means)),
+    ]
 
 
 def interval(low: float | None, high: float | None) -> str:

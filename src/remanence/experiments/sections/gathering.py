@@ -14,6 +14,7 @@ from ..claim_tests import Evidence
 from ..configuration import listed, published_table
 from ..judgements import Judgement, judgements
 from ..registry import IDS, find
+from ..results import expect_there
 from ..schema import PRESETS, Experiment
 from ..verdicts import decide, how_decided
 from .facts import source
@@ -35,7 +36,7 @@ def gather(folders: Sequence[Path], by_hand: bool = True, none: bool = False) ->
     runs: dict[Key, list[RunFolder]] = {}
     analyses: dict[Key, dict[str, Any]] = {}
     problems: list[str] = []
-    for path in dict.fromkeys(found for folder in folders for found in search(expect_folder(folder).resolve())):
+    for path in dict.fromkeys(found for folder in folders for found in search(expect_there(folder).resolve())):
         try:
             if (path / "config.yaml").exists():
                 run = RunFolder.read(path)
@@ -71,15 +72,6 @@ def gather(folders: Sequence[Path], by_hand: bool = True, none: bool = False) ->
     if not sections:
         raise ValueError(f"expected results that can be read, got none: {'; '.join(problems)}")
     return with_problems(sections, problems)
-
-
-def expect_folder(folder: Path) -> Path:
-    """Check that a folder exists."""
-    if not folder.is_dir():
-        raise ValueError(
-            f"expected a folder of results, got {folder}, which is {'a file' if folder.exists() else 'not there'}"
-        )
-    return folder
 
 
 def order(key: Key) -> tuple[int, str, int, str]:

@@ -148,17 +148,25 @@ class RunFolder:
 
     @property
     def command(self) -> str | None:
-        """The command to type, without --out and --quiet; None if it was not a `remanence` command."""
-        if self.preset == "fit":
-            return None
-        try:
-            words = shlex.split(str(self.machine.get("command", "")))[1:]
-        except ValueError:  # unbalanced quotation marks
-            return None
-        if "--out" in words:
-            at = words.index("--out")
+        """The command that repeats it; None if it was not a `remanence` command."""
+        return None if self.preset == "fit" else typed(str(self.machine.get("command", "")))
+
+
+def typed(command: str) -> str | None:
+    """A command as a reader would type it, without options that only say where, how long and which runs are left.
+
+    Returns:
+        None if it is not a `remanence` command.
+    """
+    try:
+        words = shlex.split(command)[1:]
+    except ValueError:  # unbalanced quotation marks
+        return None
+    for option in ("--out", "--budget", "--unless-in"):
+        while option in words:
+            at = words.index(option)
             del words[at : at + 2]
-        return shlex.join(["remanence", *(word for word in words if word != "--quiet")]) if words else None
+    return shlex.join(["remanence", *(word for word in words if word != "--quiet")]) if words else None
 
 
 def stamp(at: str) -> float:

@@ -56,7 +56,7 @@ def of_runs(
                 found.setdefault(name, []).append(outcome)
     changed = changes(experiment, groups)
     paper = find(id, "paper") if id in IDS else experiment
-    evidence = Evidence(experiment, found, changed, len(paper.seeds))
+    evidence = Evidence(experiment, found, changed, len(paper.seeds), (closing or {}).get("found") or {})
     tables = [beside_published(evidence, groups)] if found else []
     tables += [Table(**one) for one in closing["tables"]] if closing else []
     figures = section_figures(experiment, root, notes)

@@ -10,6 +10,8 @@ from ..files import ResultFiles, RunFiles
 from ..look import MARKERS
 from .shared import guessing, in_sight, spread, titled, with_mean
 
+LOGARITHMIC = ("loss", "perplexity")
+"""Scores whose ratios matter."""
 TIMED = "-time"
 """Suffix of the names of models that get time as an input."""
 SEEDS = "Thick: mean over seeds. Thin: single seeds."
@@ -102,7 +104,7 @@ def panel(
     return Panel(
         title=words,
         x=Axis(f"{axis}s", low=0),
-        y=Axis(titled(f"{'training' if split == 'train' else split} {score}", unit), log=score == "loss"),
+        y=Axis(titled(f"{'training' if split == 'train' else split} {score}", unit), log=score in LOGARITHMIC),
         series=series,
-        references=[one for one in guessing(runs, score, scale) if in_sight(one.at, series, log=score == "loss")],
+        references=[one for one in guessing(runs, score, scale) if in_sight(one.at, series, log=score in LOGARITHMIC)],
     )
