@@ -2,19 +2,18 @@
 
     python docs/figures.py [--results FOLDER]
 
-There is a row for every figure of the papers, including those that have not been run. The verdicts are written
-manually, in results/verdicts.yaml.
+There is a row for every figure of the papers, including those that have not been run, and one for every analysis of
+our own that has. The verdicts are written manually, in results/verdicts.yaml.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from result_sections import anchor
+from result_sections import PICTURES, anchor, picture_of
 
 from remanence import files
 from remanence.experiments import registry
@@ -30,7 +29,6 @@ from remanence.table import Table
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS.parent / "results"
 PAGE = DOCS / "figures.md"
-PICTURES = "pictures/figures"
 WORDS = ("holds", "does not hold", "open")
 NOT_YET = "not yet run"
 RESOLUTION, COLOURS = 100, 128
@@ -81,7 +79,7 @@ class Row:
     @property
     def pictures(self) -> dict[str, Figure]:
         """Plots by file, relative to the page."""
-        return {f"{PICTURES}/{re.sub('[/#]', '_', figure.id)}.png": figure for figure in self.figures}
+        return {picture_of(figure): figure for figure in self.figures}
 
     @property
     def commands(self) -> list[str]:
@@ -90,15 +88,16 @@ class Row:
         return [f"remanence run {id} --preset {preset}", f"remanence figure {id} --preset {preset}"]
 
 
-def has_figure(experiment: Experiment) -> bool:
-    """Whether an experiment reproduces a figure of a paper."""
-    return "Figure" in experiment.reproduces
+def is_shown(experiment: Experiment, folder: Path) -> bool:
+    """Whether an experiment reproduces a figure of a paper, or is an analysis of our own with results."""
+    own = experiment.paper == "own" and experiment.kind == "analysis"
+    return "Figure" in experiment.reproduces or (own and (folder / experiment.id).is_dir())
 
 
 def rows(folder: Path) -> list[Row]:
-    """All figures in the order of the papers."""
+    """All figures in the order of the papers, our own last."""
     judged = judgements(folder)
-    return [row(experiment, folder, judged) for experiment in filter(has_figure, every())]
+    return [row(experiment, folder, judged) for experiment in every() if is_shown(experiment, folder)]
 
 
 def every() -> list[Experiment]:
@@ -130,7 +129,9 @@ def overview(found: list[Row]) -> str:
     headings = ("figure", "experiment", "published", "command", "plot", "verdict")
     lines = [
         (
-            f"{each.experiment.paper}: {each.experiment.reproduces}",
+            each.experiment.reproduces
+            if each.experiment.paper == "own"
+            else f"{each.experiment.paper}: {each.experiment.reproduces}",
             f"[{each.experiment.id}]({anchor(each.experiment.id)})",
             " ".join(each.experiment.claims).replace("|", "\\|"),
             f"`remanence figure {each.experiment.id}`",
@@ -145,10 +146,11 @@ def overview(found: list[Row]) -> str:
 def section(each: Row, folder: Path) -> str:
     """Section of a figure: published claims, verdicts, commands, plots, and tables of analyses."""
     experiment = each.experiment
+    own = experiment.paper == "own"
     parts = [
         f"## {experiment.id}\n",
-        f"{experiment.title}. {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.\n",
-        "Published:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
+        f"{experiment.title}{'' if own else f'. {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.'}\n",
+        f"{'Expected' if own else 'Published'}:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
         *(
             [published_table(experiment).markdown() + "\n"]
             if experiment.kind != "training" and experiment.published

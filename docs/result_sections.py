@@ -29,6 +29,8 @@ from remanence.sweeps.section import sections as sections_of_sweep
 from remanence.table import Table, mean_and_std
 
 WORDS = ("holds", "does not hold", "open")
+PICTURES = "pictures/figures"
+"""Folder of the figures of papers and analyses, relative to the pages."""
 WEIGHTS = {"best": "the weights with the best validation score", "last": "the weights after the last update"}
 
 
@@ -198,6 +200,11 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def anchor(heading: str) -> str:
     """Anchor of a heading."""
     return "#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def picture_of(figure: Figure) -> str:
+    """Plot of a figure of a paper or an analysis, relative to the pages."""
+    return f"{PICTURES}/{re.sub('[/#]', '_', figure.id)}.png"
 
 
 def scores(section: Section) -> str:

@@ -23,6 +23,7 @@ from result_sections import (
     anchor,
     curves,
     markdown,
+    picture_of,
     picture_of_sweep,
     sections,
     span,
@@ -34,6 +35,7 @@ from result_sections import (
 )
 
 from remanence.experiments import registry, results, text
+from remanence.experiments.figures import figures_of
 from remanence.experiments.judgements import Judgement, judgements
 from remanence.experiments.schema import Experiment
 from remanence.experiments.sections import gather
@@ -74,6 +76,10 @@ HOLDS = """## What holds
 """
 AGAINST = """## What does not hold, and likely reasons
 """
+OWN = """## Found here
+
+Not in the papers; tables and commands are on the page of [figures](figures.md).
+"""
 OPEN = """## What is open
 
 All other claims: on the pages of the [power-law forget gate](results-plstm.md), the [fast gate](results-fastgate.md)
@@ -109,7 +115,7 @@ def opening(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
         experiment = whole(id)
         if id in trained:
             rows.append(trained_row(trained[id], judged))
-        elif id in looked_at:
+        elif id in looked_at and experiment.paper != "own":
             preset, result = looked_at[id]
             link = f"[{id}](figures.md{anchor(id)})"
             rows.append((link, "-", "figure", *extent(result), counted(id, preset, judged)))
@@ -223,6 +229,19 @@ def looked_at(paper: str, folder: Path, judged: Judgements) -> str:
     return f"{ANALYSES}\n{markdown((*headings, 'claim', 'verdict'), rows)}" if rows else ""
 
 
+def found_here(folder: Path, judged: Judgements) -> str:
+    """Analyses of our own, with claims, reasons and plots; empty if there are none."""
+    parts = []
+    for id, preset in analyses(folder):
+        if whole(id).paper != "own":
+            continue
+        experiment, verdict = registry.find(id, preset), verdict_of(id, preset, judged)
+        claims = "".join(f"* **{claim.verdict}**: {claim.text}\n" for claim in verdict.claims)
+        pictures = [f"![{figure.title}]({picture_of(figure)})\n" for figure in figures_of(experiment, folder)]
+        parts += [f"### [{experiment.title}](figures.md{anchor(id)})\n", f"{verdict.because}\n", claims, *pictures]
+    return "\n".join([OWN, *parts]) if parts else ""
+
+
 def trained_for(result: dict[str, Any]) -> str:
     """Number of seeds that an analysis used, and how long they were trained; "-" if it used none."""
     seeds: dict[str, set[int]] = {}
@@ -242,7 +261,8 @@ def pages(folder: Path = RESULTS) -> dict[str, str]:
     """All pages by file name."""
     found, judged = sections(folder), judgements(folder)
     lists = [part for head, word in LISTS.items() for part in (head, listed(word, found, folder, judged))]
-    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), READ, *lists, OPEN])}
+    own = [part for part in [found_here(folder, judged)] if part]
+    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), READ, *lists, *own, OPEN])}
     for paper, title in registry.PAPERS.items():
         own = [section for section in found if section.experiment.paper == paper]
         parts = [BY_PAPER.format(title=title), *([overview(own, judged)] if own else [])]

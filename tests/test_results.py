@@ -328,3 +328,32 @@ def test_a_draft_has_the_verdicts_that_are_missing(script, tmp_path):
     assert script.draft(ROOT / "results") == ""
     anew = script.draft(ROOT / "results", ["plstm/charptb-150"])
     assert set(yaml.safe_load(anew)) == {"plstm/charptb-150"}
+
+
+def test_what_was_found_here_has_a_section_of_its_own(script, docs_script, tmp_path):
+    apart = {"steps": [25, 50], "apart": [0.5, 0.1]}
+    found = {"chunks of 150": {"plstm": {"1": {"zeros": apart, "others": apart}}}}
+    result = {"function": "attractors", "arguments": {}, "reproduces": "Our own", "runs": [], "found": found}
+    table = {"title": "starts", "headings": ["model", "locked"], "rows": [["plstm", "10"]], "words": 1}
+    folder = tmp_path / "own/attractors/paper"
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(
+        json.dumps({"experiment": "own/attractors", "preset": "paper", **result, "tables": [table]})
+    )
+    claims = [{"claim": "One start in ten is lost.", "verdict": "holds"}]
+    judged = {"own/attractors": {"paper": {"claims": claims, "because": "They never come back."}}}
+    (tmp_path / "verdicts.yaml").write_text(json.dumps(judged))
+
+    page = script.pages(tmp_path)["results.md"]
+    own = page.split("\n## Found here\n")[1].split("\n## ")[0]
+    assert "### [From how many initial states" in own
+    assert "They never come back." in own
+    assert "* **holds**: One start in ten is lost." in own
+    assert "| [own/attractors]" not in page.split("## How to read")[0]  # not an experiment of the papers
+    (row,) = [one for one in docs_script("figures").rows(tmp_path) if one.experiment.paper == "own"]
+    assert f"]({next(iter(row.pictures))})" in own
+    section = docs_script("figures").section(row, tmp_path)
+    assert "](figures.md#ownattractors)" in own
+    assert section.startswith("## own/attractors\n")
+    assert "| plstm | 10 |" in section
+    assert "remanence run own/attractors" in section
