@@ -67,6 +67,8 @@ class Row:
     experiment: Experiment
     figures: list[Figure]
     judgement: Judgement | None
+    seeds: list[int]
+    """Seeds that it shows, if they are not those of the command."""
 
     @property
     def verdict(self) -> str:
@@ -85,13 +87,14 @@ class Row:
     def commands(self) -> list[str]:
         """Commands that reproduce it."""
         id, preset = self.experiment.id, self.experiment.preset
-        return [f"remanence run {id} --preset {preset}", f"remanence figure {id} --preset {preset}"]
+        seeds = f" --seeds {','.join(map(str, self.seeds))}" if self.seeds else ""
+        return [f"remanence run {id} --preset {preset}{seeds}", f"remanence figure {id} --preset {preset}"]
 
 
 def is_shown(experiment: Experiment, folder: Path) -> bool:
     """Whether an experiment reproduces a figure of a paper, or is an analysis of our own with results."""
     own = experiment.paper == "own" and experiment.kind == "analysis"
-    return "Figure" in experiment.reproduces or (own and (folder / experiment.id).is_dir())
+    return "Figure" in experiment.reproduces or (own and any((folder / experiment.id).glob("*/result.json")))
 
 
 def rows(folder: Path) -> list[Row]:
@@ -113,7 +116,7 @@ def row(experiment: Experiment, folder: Path, judged: Mapping[tuple[str, str], J
     except NotYetRun:
         if any(id == experiment.id for id, _ in judged):
             raise ValueError(f"expected results of {experiment.id}, on which there is a verdict, got none") from None
-        return Row(experiment, [], None)
+        return Row(experiment, [], None, [])
     about = f"{experiment.id}, preset {experiment.preset}"
     judgement = judged.get((experiment.id, experiment.preset))
     if judgement is None or not judgement.claims:
@@ -121,7 +124,15 @@ def row(experiment: Experiment, folder: Path, judged: Mapping[tuple[str, str], J
     for claim in judgement.claims:
         if claim.verdict not in WORDS:
             raise ValueError(f"expected a verdict on {about} of {WORDS}, got {claim.verdict!r}")
-    return Row(experiment, figures, judgement)
+    return Row(experiment, figures, judgement, other_seeds(experiment, folder))
+
+
+def other_seeds(experiment: Experiment, folder: Path) -> list[int]:
+    """Seeds of the models that an analysis has read, if they are not those that the command trains."""
+    result = read(folder / experiment.id / experiment.preset / "result.json") or {}
+    seeds = {run["seed"] for run in result.get("runs") or ()} if experiment.kind == "analysis" else set()
+    needed = [registry.find(need.experiment, experiment.preset).seeds for need in experiment.needs.values()]
+    return sorted(seeds) if any(seeds != set(usual) for usual in needed) else []
 
 
 def overview(found: list[Row]) -> str:
@@ -133,7 +144,7 @@ def overview(found: list[Row]) -> str:
             if each.experiment.paper == "own"
             else f"{each.experiment.paper}: {each.experiment.reproduces}",
             f"[{each.experiment.id}]({anchor(each.experiment.id)})",
-            " ".join(each.experiment.claims).replace("|", "\\|"),
+            "-" if each.experiment.paper == "own" else " ".join(each.experiment.claims).replace("|", "\\|"),
             f"`remanence figure {each.experiment.id}`",
             ", ".join(f"[{number}]({path})" for number, path in enumerate(each.pictures, 1)) or "-",
             ", ".join(f"**{word}**" for word in each.verdict.split(", ")),

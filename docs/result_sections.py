@@ -253,7 +253,10 @@ def tested(section: Section) -> str:
     known = [part for part in parts if not evidence.missing(claim_tests.models_of(part))]
     lines = [f"Welch's test: {claim_tests.best(part, evidence)[1]}\n" for part in known if "best" in part]
     lines += [f"{claim_tests.fewest(part, evidence)[1]}\n" for part in known if "until" in part]
-    lines += [f"{part['claim']} {claim_tests.positive(part, evidence)[1]}\n" for part in known if "positive" in part]
+    for part in known:
+        if "positive" in part:
+            claim = verdicts.decide_part(part, evidence)
+            lines += [f"Test of *{claim.text}* {claim.because}\n"] if claim.verdict != "not tested here" else []
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ from result_sections import (
 )
 
 from remanence.experiments import registry, results, text
-from remanence.experiments.figures import figures_of
+from remanence.experiments.figures import figures_of, latest
 from remanence.experiments.judgements import Judgement, judgements
 from remanence.experiments.schema import Experiment
 from remanence.experiments.sections import gather
@@ -232,10 +232,9 @@ def looked_at(paper: str, folder: Path, judged: Judgements) -> str:
 def found_here(folder: Path, judged: Judgements) -> str:
     """Analyses of our own, with claims, reasons and plots; empty if there are none."""
     parts = []
-    for id, preset in analyses(folder):
-        if whole(id).paper != "own":
-            continue
-        experiment, verdict = registry.find(id, preset), verdict_of(id, preset, judged)
+    for id in dict.fromkeys(id for id, _ in analyses(folder) if whole(id).paper == "own"):
+        experiment = latest(id, folder)
+        verdict = verdict_of(id, experiment.preset, judged)
         claims = "".join(f"* **{claim.verdict}**: {claim.text}\n" for claim in verdict.claims)
         pictures = [f"![{figure.title}]({picture_of(figure)})\n" for figure in figures_of(experiment, folder)]
         parts += [f"### [{experiment.title}](figures.md{anchor(id)})\n", f"{verdict.because}\n", claims, *pictures]
@@ -261,8 +260,8 @@ def pages(folder: Path = RESULTS) -> dict[str, str]:
     """All pages by file name."""
     found, judged = sections(folder), judgements(folder)
     lists = [part for head, word in LISTS.items() for part in (head, listed(word, found, folder, judged))]
-    own = [part for part in [found_here(folder, judged)] if part]
-    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), READ, *lists, *own, OPEN])}
+    here = [part for part in [found_here(folder, judged)] if part]
+    made = {"results.md": "\n".join([HEAD, opening(found, folder, judged), READ, *lists, *here, OPEN])}
     for paper, title in registry.PAPERS.items():
         own = [section for section in found if section.experiment.paper == paper]
         parts = [BY_PAPER.format(title=title), *([overview(own, judged)] if own else [])]

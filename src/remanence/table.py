@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,8 +49,9 @@ class Table:
 
 
 def mean_and_std(values: Sequence[float], digits: int) -> str:
-    """Mean and sample standard deviation; "-" for no values."""
+    """Mean and sample standard deviation; "-" for no values. Values that are not all finite have no deviation."""
     if not values:
         return "-"
     mean = f"{statistics.fmean(values):.{digits}f}"
-    return f"{mean} +- {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
+    spread = len(values) > 1 and all(map(math.isfinite, values))
+    return f"{mean} +- {statistics.stdev(values):.{digits}f}" if spread else mean

@@ -63,7 +63,10 @@ def test_an_experiment_without_published_numbers_has_no_empty_columns_for_them(t
         ("remanence run ID --seeds 1 --out x --budget 9m --quiet", "remanence run ID --seeds 1"),
         # A reader has results/, in which these runs are finished.
         ("remanence run ID --unless-in results --unless-in 'my runs' --device cuda", "remanence run ID --device cuda"),
-        ("python", None),
+        ("remanence run ID --unless-in=results --out=x", "remanence run ID"),
+        ("python train.py --out x", None),
+        ("remanence", None),
+        ("", None),
         ("remanence run 'ID", None),
     ],
 )

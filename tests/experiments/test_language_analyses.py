@@ -210,6 +210,14 @@ def test_differences_of_several_seeds_have_an_interval_from_their_spread(corpus,
     assert interval[2:] == ("95 % interval over seeds", f"[{expected.low:.2f}, {expected.high:.2f}]")
 
 
+def test_an_empty_bin_has_neither_a_difference_nor_an_interval(corpus, folder):
+    runs = [Run(make(corpus), folder, name, seed) for name in ("even", "other") for seed in (1, 2)]
+    bounds = [10**9, 1]  # no word is as frequent as that
+    tables = analyse("by_frequency", runs, bounds=bounds, block=20, resamples=10).tables
+    assert [row[3] for row in tables[1].rows if row[1] == "2 seeds"] == ["nan", "[nan, nan]"]
+    assert {row[2] for row in tables[0].rows} == {"nan"}
+
+
 def test_models_of_different_texts_are_not_compared(corpus, folder, tmp_path):
     other = tmp_path / "others"
     other.mkdir()

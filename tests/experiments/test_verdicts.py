@@ -291,27 +291,37 @@ def test_numbers_of_several_runs_are_compared_with_their_spread(paths, expected)
 
 
 @pytest.mark.parametrize(
-    ("paths", "expected"),
+    ("names", "expected"),
     [
-        (["lead.*"], "holds"),
-        (["lag.*"], "does not hold"),
-        (["slight.*"], "holds"),
-        (["slight.*", "lead.*"], "open"),  # each of two tests may err half as often
-        (["lead.*", "lag.*"], "does not hold"),
-        (["one.*"], "open"),
-        (["lead.*", "missing"], "not tested here"),
+        (["lead"], "holds"),
+        (["lag"], "does not hold"),
+        (["slight"], "holds"),
+        (["slight", "lead"], "open"),  # each of two tests may err half as often
+        (["lead", "lag"], "does not hold"),
+        (["one"], "open"),
+        (["two"], "open"),  # equal, but too few
+        (["lead", "broken"], "open"),
+        (["lead", "missing"], "not tested here"),
     ],
 )
-def test_differences_between_runs_of_one_seed_are_tested_against_zero(paths, expected):
-    data = {"lead": [1.0, 1.1, 0.9], "lag": [-2.0, -2.1, -1.9], "slight": [0.4, 1.0, 0.6, 1.6], "one": [9.0]}
-    assert verdict({"positive": paths}, "plstm/fig1-decay", data=data) == expected
+def test_differences_between_runs_of_one_seed_are_tested_against_zero(names, expected):
+    data = {
+        "lead": [1.0, 1.1, 0.9],
+        "lag": [-2.0, -2.1, -1.9],
+        "slight": [0.4, 1.0, 0.6, 1.6],
+        "one": [9.0],
+        "two": [9.0, 9.0],
+        "broken": [1.0, math.nan, 1.1],
+    }
+    assert verdict({"positive": {name: f"{name}.*" for name in names}}, "plstm/fig1-decay", data=data) == expected
 
 
 def test_the_test_of_differences_is_that_of_scipy():
     values = [0.4, 1.0, 0.6, 1.6]
     evidence = Evidence(find("plstm/fig1-decay", "paper"), {}, data={"lead": values})
-    _, words = positive({"positive": ["lead.*"]}, evidence)
-    assert f"{stats.ttest_1samp(values, 0).pvalue:.2g}" in words
+    _, words = positive({"positive": {"rare words": "lead.*"}}, evidence)
+    expected = f"rare words +0.9 over 4 runs, p = {stats.ttest_1samp(values, 0).pvalue:.2g}."
+    assert words == f"Mean difference, t test: {expected}"
 
 
 def test_the_published_level_needs_the_published_settings():

@@ -1,12 +1,13 @@
 """The page of figures: what docs/figures.py makes of the files under results/, a row for every figure."""
 
+import json
 import re
 import struct
 from pathlib import Path
 
 import pytest
 
-from remanence.experiments import every
+from remanence.experiments import every, find
 from remanence.experiments.figures import latest, with_results
 from remanence.experiments.judgements import Judgement, judgements
 from remanence.report.section import Claim
@@ -45,6 +46,20 @@ def test_every_figure_has_a_row_with_its_command_what_was_published_and_a_verdic
         assert "**Verdict: not yet run.**" in section(experiment.id)
     else:
         assert set(re.findall(r"^\* \*\*(.*?)\*\*: ", section(experiment.id), re.MULTILINE)) == set(words)
+
+
+def test_the_command_of_an_analysis_names_the_seeds_that_it_shows(script):
+    analyses = [row for row in script.rows(ROOT / "results") if row.experiment.kind == "analysis" and row.figures]
+    assert len(analyses) > 5
+    for row in analyses:
+        experiment = row.experiment
+        result = json.loads((ROOT / "results" / experiment.id / experiment.preset / "result.json").read_text("utf-8"))
+        shown = {run["seed"] for run in result["runs"]}
+        usual = {seed for need in experiment.needs.values() for seed in find(need.experiment, experiment.preset).seeds}
+        (seeds,) = re.findall(
+            rf"remanence run {experiment.id} --preset \w+(?: --seeds ([\d,]+))?\n", section(experiment.id)
+        )
+        assert ({int(seed) for seed in seeds.split(",")} if seeds else usual) == shown
 
 
 def test_what_the_specification_numbers_as_figures_is_all_there():

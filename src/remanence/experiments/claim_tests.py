@@ -316,14 +316,21 @@ def rising(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 
 def positive(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
-    """Whether the numbers at each path of the findings, one per run, are above zero on average, beyond their spread."""
-    found = {path: Sample.of(numbers_at(evidence.data, path)) for path in part["positive"]}
-    tested = {path: difference(sample, Sample(0.0, None, 1)) for path, sample in found.items()}
-    words = [f"{sample.mean:+.4g} over {sample.count}" for sample in found.values()]
-    tests = [f", p {p_value(one.p)}" if one.p is not None else ", too few to test" for one in tested.values()]
-    because = "; ".join(f"{word}{test}" for word, test in zip(words, tests, strict=True))
-    compared = [(one.value, one.p) for one in tested.values()]
-    return ordered(compared, ERROR / len(compared)), f"Mean difference, t test: {because}."
+    """Whether each of several named numbers in the findings, with one value per run, is above zero on average."""
+    found = {name: Sample.of(numbers_at(evidence.data, path)) for name, path in part["positive"].items()}
+    tests = {name: difference(sample, Sample(0.0, None, 1)) for name, sample in found.items()}
+    compared = [(tests[name].value, tests[name].p if found[name].count >= FEWEST else None) for name in found]
+    words = [
+        f"{name} {sample.mean:+.4g} over {runs_of(sample.count)}{'' if p is None else f', p {p_value(p)}'}"
+        for (name, sample), (_, p) in zip(found.items(), compared, strict=True)
+    ]
+    few = " There are too few runs to conclude more." if any(p is None for _, p in compared) else ""
+    return ordered(compared, ERROR / len(compared)), f"Mean difference, t test: {'; '.join(words)}.{few}"
+
+
+def runs_of(count: int) -> str:
+    """A number of runs, in words."""
+    return f"{count} run{'' if count == 1 else 's'}"
 
 
 def near(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
@@ -374,7 +381,7 @@ def reached(runs: Sequence[Reached]) -> str:
     words = [f"{run.updates:,}" for run in runs if run.updates is not None]
     for word, ended in (("never", True), ("not yet", False)):
         count = sum(run.updates is None and run.ended is ended for run in runs)
-        words += [f"{word} in {count} run{'s' if count > 1 else ''}"] if count else []
+        words += [f"{word} in {runs_of(count)}"] if count else []
     return ", ".join(words)
 
 

@@ -22,8 +22,9 @@ class Sample:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Sample:
-        """Summarise single values."""
-        return cls(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
+        """Summarise single values. The spread of values that are not all finite is unknown."""
+        spread = len(values) > 1 and all(map(math.isfinite, values))
+        return cls(statistics.fmean(values), statistics.stdev(values) if spread else None, len(values))
 
     @property
     def variance(self) -> float | None:

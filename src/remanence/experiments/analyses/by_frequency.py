@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -224,23 +223,24 @@ def differences(title: str, found: Mapping[str, Any], counting: str) -> Table:
         rows.append((*who, "difference", *(f"{number(value):.2f}" for value in one["difference"])))
         rows.append((*who, "95 % interval", *(map(interval, one["low"], one["high"]))))
         rows.append((*who, "99.9 % interval", *(map(interval, one["low_999"], one["high_999"]))))
-    for model in dict.fromkeys(compared["model"] for compared in found["comparisons"]):
-        own = [one[counting]["difference"] for one in found["comparisons"] if one["model"] == model]
-        if len(own) > 1:
-            rows += mean_differences(f"{reference} - {model}", own)
+    by_model: dict[str, list[Sequence[float | None]]] = {}
+    for compared in found["comparisons"]:
+        by_model.setdefault(compared["model"], []).append(compared[counting]["difference"])
+    several = {model: seeds for model, seeds in by_model.items() if len(seeds) > 1}
+    for model, seeds in several.items():
+        rows += mean_differences(f"{reference} - {model}", seeds)
     every = [compared[counting] for compared in found["comparisons"]]
     first = every[0]
     better = [
         f"{column}: {sum(one['significant'][at] and one['difference'][at] > 0 for one in every)} of {len(every)}"
         for at, column in enumerate(first["columns"])
     ]
-    mean = statistics.fmean(number(one["difference"][-1]) for one in every)
     notes = [
         f"Paired bootstrap over {first['blocks']} blocks of {first['block']} words, {first['resamples']:,} resamples; "
-        f"positive: {reference} is worse. Mean difference over all words: {mean:.2f}.",
+        f"positive: {reference} is worse.",
         f"Lower than {reference}, with a 95 % interval above zero: {'; '.join(better)}.",
     ]
-    if len(rows) > 3 * len(every):
+    if several:
         notes.append("Intervals over seeds: t test of the differences between models of one seed.")
     headings = ("models", "seed", "", *first["columns"])
     title = f"{title}, by occurrences in {COUNTINGS[counting]}"

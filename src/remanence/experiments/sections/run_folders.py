@@ -152,21 +152,24 @@ class RunFolder:
         return None if self.preset == "fit" else typed(str(self.machine.get("command", "")))
 
 
-def typed(command: str) -> str | None:
-    """A command as a reader would type it, without options that only say where, how long and which runs are left.
+LEFT_OUT = ("--out", "--budget", "--unless-in")
+"""Options that only say where, for how long, and which runs are left."""
 
-    Returns:
-        None if it is not a `remanence` command.
-    """
+
+def typed(command: str) -> str | None:
+    """A command as a reader would type it to repeat its runs; None if it is not a `remanence` command."""
     try:
-        words = shlex.split(command)[1:]
-    except ValueError:  # unbalanced quotation marks
+        name, *words = shlex.split(command)
+    except ValueError:  # empty, or unbalanced quotation marks
         return None
-    for option in ("--out", "--budget", "--unless-in"):
+    if name != "remanence" or not words:
+        return None
+    for option in LEFT_OUT:
         while option in words:
             at = words.index(option)
             del words[at : at + 2]
-    return shlex.join(["remanence", *(word for word in words if word != "--quiet")]) if words else None
+    kept = [word for word in words if word != "--quiet" and not word.startswith(tuple(f"{one}=" for one in LEFT_OUT))]
+    return shlex.join([name, *kept])
 
 
 def stamp(at: str) -> float:
