@@ -131,6 +131,15 @@ def test_text_is_text_wherever_it_stands():
     assert NASTY in nasty.text  # as it was written: not left out, not computed
 
 
+def test_code_in_a_reason_is_code_and_other_text_stays_text():
+    reason = "The preset `paper` of <b>it</b>, and `<i>x</i>`."
+    text = page.html([section(judged=reason, claims=[Claim("It is so.", "holds", reason)])])
+    expected = "The preset <code>paper</code> of &lt;b&gt;it&lt;/b&gt;, and <code>&lt;i&gt;x&lt;/i&gt;</code>."
+    assert text.count(expected) == 2
+    assert "<b>" not in text
+    assert "<i>x" not in text
+
+
 def test_data_inside_a_script_cannot_end_it():
     text = page.for_script({"name": NASTY + "\u2028"})
     assert not set("<>&\u2028") & set(text)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ... import files
 from ...version import __version__
@@ -20,6 +20,9 @@ from ..figure import Figure
 from ..interactive import interactive, library
 from ..look import KNOWN as THEMES
 from ..section import VERDICTS, Section
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 TITLE = "Experiments and results"
 NO_PLOTLY = "Figures are static images: plotly is not installed (pip install 'remanence-rnn[report]')."
@@ -60,7 +63,7 @@ def html(sections: Sequence[Section], *, title: str = TITLE, introduction: Seque
                 notes = [NO_PLOTLY if picture else NO_FIGURES]
                 drawings[name] = picture
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"script": for_script, "anchor": as_anchor}
+    environment.filters |= {"script": for_script, "anchor": as_anchor, "code": with_code}
     return environment.from_string(resource("page.html")).render(
         title=title,
         introduction=introduction,
@@ -126,6 +129,13 @@ def anchors_of(sections: Sequence[Section]) -> list[str]:
             name = f"{first}-{number}"
         found.append(name)
     return found
+
+
+def with_code(words: str) -> Markup:
+    """HTML of words in which `these` are code, as in Markdown."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(words))))
 
 
 def as_anchor(words: str) -> str:
