@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from result_sections import PICTURES, anchor, picture_of
+from result_sections import PICTURES, anchor, claims_of, picture_of
 
 from remanence import files
 from remanence.experiments import registry
@@ -180,13 +180,12 @@ def judged_as(each: Row) -> str:
     """The verdicts on the claims with reasons; for training runs a link to the results page, which has the reasons."""
     if each.judgement is None:
         return f"**Verdict: {NOT_YET}.**\n"
-    claims = "".join(f"* **{claim.verdict}**: {claim.text}\n" for claim in each.judgement.claims)
     experiment = each.experiment
     because = each.judgement.because
     if experiment.kind == "training":
         place = anchor(f"{experiment.id}, preset {experiment.preset}")
         because = f"Numbers, reasons and conditions are on [the results page](results-{experiment.paper}.md{place})."
-    return f"Verdict:\n\n{claims}\n{because}\n"
+    return f"Verdict:\n\n{claims_of(each.judgement)}\n{because}\n"
 
 
 def page(folder: Path = RESULTS) -> str:

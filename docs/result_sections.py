@@ -191,6 +191,11 @@ def verdict_of(id: str, preset: str, judged: dict[tuple[str, str], Judgement]) -
     return verdict
 
 
+def claims_of(verdict: Judgement) -> str:
+    """The claims that a person has judged, as a list."""
+    return "".join(f"* **{claim.verdict}**: {claim.text}\n" for claim in verdict.claims)
+
+
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
     lines = [headings, ["---"] * len(headings), *rows]

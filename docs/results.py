@@ -21,6 +21,7 @@ from result_sections import (
     Section,
     analyses,
     anchor,
+    claims_of,
     curves,
     markdown,
     picture_of,
@@ -235,9 +236,13 @@ def found_here(folder: Path, judged: Judgements) -> str:
     for id in dict.fromkeys(id for id, _ in analyses(folder) if whole(id).paper == "own"):
         experiment = latest(id, folder)
         verdict = verdict_of(id, experiment.preset, judged)
-        claims = "".join(f"* **{claim.verdict}**: {claim.text}\n" for claim in verdict.claims)
         pictures = [f"![{figure.title}]({picture_of(figure)})\n" for figure in figures_of(experiment, folder)]
-        parts += [f"### [{experiment.title}](figures.md{anchor(id)})\n", f"{verdict.because}\n", claims, *pictures]
+        parts += [
+            f"### [{experiment.title}](figures.md{anchor(id)})\n",
+            f"{verdict.because}\n",
+            claims_of(verdict),
+            *pictures,
+        ]
     return "\n".join([OWN, *parts]) if parts else ""
 
 

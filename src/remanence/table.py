@@ -48,10 +48,14 @@ class Table:
         return title + text + "".join(f"\n\n{note}" for note in notes)
 
 
+def spread_of(values: Sequence[float]) -> float | None:
+    """Sample standard deviation; None for fewer than two values, or if they are not all finite."""
+    return statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
+
+
 def mean_and_std(values: Sequence[float], digits: int) -> str:
-    """Mean and sample standard deviation; "-" for no values. Values that are not all finite have no deviation."""
+    """Mean and sample standard deviation, if there is one; "-" for no values."""
     if not values:
         return "-"
-    mean = f"{statistics.fmean(values):.{digits}f}"
-    spread = len(values) > 1 and all(map(math.isfinite, values))
-    return f"{mean} +- {statistics.stdev(values):.{digits}f}" if spread else mean
+    mean, spread = statistics.fmean(values), spread_of(values)
+    return f"{mean:.{digits}f}" if spread is None else f"{mean:.{digits}f} +- {spread:.{digits}f}"

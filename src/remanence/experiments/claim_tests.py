@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from ..report.difference import Difference, Sample, difference
+from ..report.difference import Difference, Sample, difference, from_zero
 from ..report.section import Verdict
 from ..training.schedule import lower_is_better
 from .results import FAILED, Outcome
@@ -317,13 +317,13 @@ def rising(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
 
 def positive(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     """Whether each of several named numbers in the findings, with one value per run, is above zero on average."""
-    found = {name: Sample.of(numbers_at(evidence.data, path)) for name, path in part["positive"].items()}
-    tests = {name: difference(sample, Sample(0.0, None, 1)) for name, sample in found.items()}
-    compared = [(tests[name].value, tests[name].p if found[name].count >= FEWEST else None) for name in found]
-    words = [
-        f"{name} {sample.mean:+.4g} over {runs_of(sample.count)}{'' if p is None else f', p {p_value(p)}'}"
-        for (name, sample), (_, p) in zip(found.items(), compared, strict=True)
-    ]
+    compared, words = [], []
+    for name, path in part["positive"].items():
+        values = numbers_at(evidence.data, path)
+        one = from_zero(values)
+        p = one.p if len(values) >= FEWEST else None
+        compared.append((one.value, p))
+        words.append(f"{name} {one.value:+.4g} over {runs_of(len(values))}{'' if p is None else f', p {p_value(p)}'}")
     few = " There are too few runs to conclude more." if any(p is None for _, p in compared) else ""
     return ordered(compared, ERROR / len(compared)), f"Mean difference, t test: {'; '.join(words)}.{few}"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..table import Table, mean_and_std
+from ..table import Table, mean_and_std, spread_of
 from ..training import files
 from ..training.directory import read_result
 from ..training.files import RunError
@@ -239,9 +239,9 @@ def summary(experiment: Experiment, found: Mapping[str, list[Outcome]]) -> dict[
         return {
             "parameters": count_parameters(experiment.models[name]),
             "mean": statistics.fmean(good) if good else None,
-            "std": statistics.stdev(good) if len(good) > 1 else None,
+            "std": spread_of(good),
             **({"late_mean": statistics.fmean(latest) if latest else None} if report.late else {}),
-            **({"late_std": statistics.stdev(latest) if len(latest) > 1 else None} if report.late else {}),
+            **({"late_std": spread_of(latest)} if report.late else {}),
             "runs": len(runs),
             "failed": sum(run.failed for run in runs),
             "published": None if number is None else {"mean": number.mean, "std": number.std},

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..table import spread_of
+
 LEVEL = 0.95
 
 
@@ -22,9 +24,8 @@ class Sample:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Sample:
-        """Summarise single values. The spread of values that are not all finite is unknown."""
-        spread = len(values) > 1 and all(map(math.isfinite, values))
-        return cls(statistics.fmean(values), statistics.stdev(values) if spread else None, len(values))
+        """Summarise single values."""
+        return cls(statistics.fmean(values), spread_of(values), len(values))
 
     @property
     def variance(self) -> float | None:
@@ -77,3 +78,8 @@ def difference(first: Sample, second: Sample, level: float = LEVEL) -> Differenc
     reach = float(stats.t.ppf((1 + level) / 2, degrees)) * error
     p = 2 * float(stats.t.sf(abs(value) / error, degrees))
     return Difference(value, error, value - reach, value + reach, p, spread)
+
+
+def from_zero(values: Sequence[float]) -> Difference:
+    """How far the mean of these values is from zero, by their spread: the t test of one sample, or of paired ones."""
+    return difference(Sample.of(values), Sample(0.0, None, 1))

@@ -11,7 +11,7 @@ from ... import analysis
 from ...analysis.arrays import Numbers
 from ...analysis.frequency_bins import BOUNDS, columns
 from ...language import Corpus
-from ...report.difference import Sample, difference
+from ...report.difference import from_zero
 from ...table import Table, mean_and_std
 from .trained import Findings, Trained, by_need_and_model, number
 from .words import Part, corpus_of, language_model, text_of
@@ -249,8 +249,7 @@ def differences(title: str, found: Mapping[str, Any], counting: str) -> Table:
 
 def mean_differences(models: str, seeds: Sequence[Sequence[float | None]]) -> list[tuple[str, ...]]:
     """Two rows: the mean over seeds of a paired difference in every column, and its interval from their spread."""
-    zero = Sample(0.0, None, 1)
-    means = [difference(Sample.of([number(value) for value in column]), zero) for column in zip(*seeds, strict=True)]
+    means = [from_zero([number(value) for value in column]) for column in zip(*seeds, strict=True)]
     who = models, f"{len(seeds)} seeds"
     return [
         (*who, "mean difference", *(f"{one.value:.2f}" for one in means)),

@@ -95,6 +95,7 @@ def panel(
     """One score of several models."""
     own = score == files.score
     scale, unit = (files.scale, files.unit) if own else (1.0, "")
+    log = score in LOGARITHMIC
     shades = shades_of(list(runs))
     series = [
         one
@@ -104,7 +105,7 @@ def panel(
     return Panel(
         title=words,
         x=Axis(f"{axis}s", low=0),
-        y=Axis(titled(f"{'training' if split == 'train' else split} {score}", unit), log=score in LOGARITHMIC),
+        y=Axis(titled(f"{'training' if split == 'train' else split} {score}", unit), log=log),
         series=series,
-        references=[one for one in guessing(runs, score, scale) if in_sight(one.at, series, log=score in LOGARITHMIC)],
+        references=[one for one in guessing(runs, score, scale) if in_sight(one.at, series, log=log)],
     )
