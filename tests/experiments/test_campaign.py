@@ -215,6 +215,10 @@ def test_an_analysis_starts_when_the_runs_that_it_reads_have_finished(tmp_path):
     said = []
     assert campaign.carry_out([analysis, *training], tmp_path, Budget(500), 1, "cpu", say=said.append) == []
     assert [words.partition(": ")[0] for words in said if "started" in words] == [*map(str, training), str(analysis)]
+    (results.folder_of(tmp_path, analysis.experiment) / "result.json").unlink()
+    lines, before, again = [analysis, *training], [tmp_path], tmp_path / "again"
+    assert campaign.carry_out(lines, again, Budget(500), 1, "cpu", before, said.append) == []
+    assert [words.partition(": ")[2] for words in said[-6::2]] == ["started, 1 runs"] * 3  # for their weights
 
 
 def test_an_analysis_waits_for_the_runs_that_it_reads(analysed, tmp_path):

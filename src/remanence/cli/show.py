@@ -50,7 +50,7 @@ def show(experiment: Experiment, described: dict[str, Any], id: str) -> None:
     print_text(f"{experiment.id}: {experiment.title}")
     echo()
     if experiment.reproduces:
-        known = experiment.paper in PAPERS and experiment.paper != "own"
+        known = experiment.paper in PAPERS and not experiment.is_own
         source = f" ({PAPERS[experiment.paper]})" if known else ""
         print_text(f"reproduces  {experiment.reproduces}{source}", hang=12)
     others = ", ".join(name for name in PRESETS if name != experiment.preset)

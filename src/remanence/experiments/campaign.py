@@ -125,7 +125,8 @@ def carry_out(
                 with log.open("ab") as file:
                     process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
                 running.append(Started(line, process, log, time.monotonic(), alone))
-                say(f"{line}: started, {line.left(places)} runs{', alone' if alone and together > 1 else ''}")
+                runs = line.left([work, *kept])
+                say(f"{line}: started, {runs} runs{', alone' if alone and together > 1 else ''}")
                 continue
             if budget.left < GRACE / 2 or (not running and waiting):
                 break

@@ -59,7 +59,7 @@ def files_of(experiment: Experiment, out: Path) -> ResultFiles:
 
 def statement_of(experiment: Experiment) -> str:
     """The claims of the paper, in words; none for an experiment of our own."""
-    return "" if experiment.paper == "own" else " ".join(experiment.claims)
+    return "" if experiment.is_own else " ".join(experiment.claims)
 
 
 def with_results(out: Path) -> list[str]:

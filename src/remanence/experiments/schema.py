@@ -156,3 +156,8 @@ class Experiment:
     def paper(self) -> str:
         """The first part of the id."""
         return self.id.split("/")[0]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is our own, not from a paper."""
+        return self.paper == "own"

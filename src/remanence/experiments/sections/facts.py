@@ -53,7 +53,7 @@ def facts(
 
 def source(experiment: Experiment) -> str:
     """The figure or table of the paper that is reproduced."""
-    if experiment.paper == "own" or experiment.paper not in PAPERS:
+    if experiment.is_own or experiment.paper not in PAPERS:
         return ""
     return f"Reproduces {experiment.reproduces} of {PAPERS[experiment.paper]}."
 

@@ -201,7 +201,7 @@ def parameters_of(runs: Iterable[RunFolder]) -> str:
 
 def changes(experiment: Experiment, groups: Mapping[str, Sequence[RunFolder]]) -> str:
     """How runs differ from the paper preset, in words."""
-    if experiment.id not in IDS or experiment.paper == "own":
+    if experiment.id not in IDS or experiment.is_own:
         return ""
     paper = find(experiment.id, "paper")
     found: dict[str, str] = {}
