@@ -93,8 +93,8 @@ class Row:
 
 def is_shown(experiment: Experiment, folder: Path) -> bool:
     """Whether an experiment reproduces a figure of a paper, or is an analysis of our own with results."""
-    own = experiment.paper == "own" and experiment.kind == "analysis"
-    return "Figure" in experiment.reproduces or (own and any((folder / experiment.id).glob("*/result.json")))
+    ours = experiment.is_own and experiment.kind == "analysis"
+    return "Figure" in experiment.reproduces or (ours and any((folder / experiment.id).glob("*/result.json")))
 
 
 def rows(folder: Path) -> list[Row]:
@@ -141,10 +141,10 @@ def overview(found: list[Row]) -> str:
     lines = [
         (
             each.experiment.reproduces
-            if each.experiment.paper == "own"
+            if each.experiment.is_own
             else f"{each.experiment.paper}: {each.experiment.reproduces}",
             f"[{each.experiment.id}]({anchor(each.experiment.id)})",
-            "-" if each.experiment.paper == "own" else " ".join(each.experiment.claims).replace("|", "\\|"),
+            "-" if each.experiment.is_own else " ".join(each.experiment.claims).replace("|", "\\|"),
             f"`remanence figure {each.experiment.id}`",
             ", ".join(f"[{number}]({path})" for number, path in enumerate(each.pictures, 1)) or "-",
             ", ".join(f"**{word}**" for word in each.verdict.split(", ")),
@@ -157,11 +157,13 @@ def overview(found: list[Row]) -> str:
 def section(each: Row, folder: Path) -> str:
     """Section of a figure: published claims, verdicts, commands, plots, and tables of analyses."""
     experiment = each.experiment
-    own = experiment.paper == "own"
+    source, whose = f". {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.", "Published"
+    if experiment.is_own:
+        source, whose = "", "Expected"
     parts = [
         f"## {experiment.id}\n",
-        f"{experiment.title}{'' if own else f'. {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.'}\n",
-        f"{'Expected' if own else 'Published'}:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
+        f"{experiment.title}{source}\n",
+        f"{whose}:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
         *(
             [published_table(experiment).markdown() + "\n"]
             if experiment.kind != "training" and experiment.published

@@ -72,9 +72,10 @@ class Run:
         return [line["what"] for line in self.times].count("start") > 1
 
     @property
-    def late(self) -> float:
-        """Mean score over the last fifth of the updates, which is less noisy than the last score."""
-        return statistics.fmean(value for at, value in self.curve.items() if at > 0.8 * max(self.curve))
+    def late(self) -> float | None:
+        """Mean score over the last fifth of the updates, which is less noisy than the last score; None without one."""
+        values = [value for at, value in self.curve.items() if at > 0.8 * max(self.curve)]
+        return statistics.fmean(values) if values else None
 
     def score_at(self, update: int) -> float | None:
         """The latest score up to an update; after the end of the run its last score, or None if it is unfinished."""
@@ -143,17 +144,17 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def span(values: Sequence[float]) -> str:
-    """A single number, or the range of sorted numbers."""
-    low, high = (f"{value:.3g}" if value < 10 else f"{value:.0f}" for value in (values[0], values[-1]))
+    """A single number, or the range of sorted numbers, with at most one decimal below ten."""
+    low, high = (f"{round(value, 1 if value < 10 else 0):g}" for value in (values[0], values[-1]))
     return low if low == high else f"{low} to {high}"
 
 
 def sections(folder: Path) -> list[Section]:
-    """All training experiments with results, in the order of the papers."""
+    """All training experiments of the papers with results, in their order."""
     found = []
     for id in registry.IDS:
         for preset in PRESETS:
-            if not (folder / id / preset).is_dir():
+            if whole(id).is_own or not (folder / id / preset).is_dir():
                 continue
             experiment = registry.find(id, preset)
             outcomes = results.outcomes(folder, experiment)
@@ -168,13 +169,13 @@ def sections(folder: Path) -> list[Section]:
     return found
 
 
-def analyses(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """Results of analyses and simulations by id and preset, in the order of the papers."""
+def analyses(folder: Path, own: bool = False) -> dict[tuple[str, str], dict[str, Any]]:
+    """Results of analyses and simulations by id and preset, in the order of the papers, or of our own ones."""
     found = {}
     for id in registry.IDS:
         for preset in PRESETS:
             result = read(folder / id / preset / "result.json")
-            if result is not None and whole(id).kind != "training":
+            if result is not None and whole(id).kind != "training" and whole(id).is_own is own:
                 found[id, preset] = result
     return found
 
@@ -306,8 +307,8 @@ def progress(section: Section) -> str:
     marks = quarters(sorted({update for run in section.every_run for update in run.curve}))
     rows = []
     for name, runs in section.runs.items():
-        means = [mean_at(runs, mark) for mark in marks]
-        late = statistics.fmean(run.late for run in runs)
+        means = [mean_of([run.score_at(mark) for run in runs]) for mark in marks]
+        late = mean_of([run.late for run in runs])
         rows.append((f"`{name}`", *(results.shown(mean, report) for mean in (*means, late))))
     unit = f", {report.unit}" if report.unit else ""
     headings = (*(f"{mark:,}" for mark in marks), results.LATE)
@@ -319,10 +320,10 @@ def progress(section: Section) -> str:
     return text + (f"\n{note}\n" if early else "")
 
 
-def mean_at(runs: Sequence[Run], update: int) -> float | None:
-    """Mean score of runs at an update; None if a run has no score yet."""
-    values = [value for value in (run.score_at(update) for run in runs) if value is not None]
-    return statistics.fmean(values) if len(values) == len(runs) else None
+def mean_of(scores: Sequence[float | None]) -> float | None:
+    """Mean score of runs; None if one of them has no score."""
+    there = [score for score in scores if score is not None]
+    return statistics.fmean(there) if len(there) == len(scores) else None
 
 
 def quarters(updates: Sequence[int]) -> list[int]:

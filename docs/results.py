@@ -116,11 +116,11 @@ def opening(found: Sequence[Section], folder: Path, judged: Judgements) -> str:
         experiment = whole(id)
         if id in trained:
             rows.append(trained_row(trained[id], judged))
-        elif id in looked_at and experiment.paper != "own":
+        elif id in looked_at:
             preset, result = looked_at[id]
             link = f"[{id}](figures.md{anchor(id)})"
             rows.append((link, "-", "figure", *extent(result), counted(id, preset, judged)))
-        elif experiment.paper != "own":
+        elif not experiment.is_own:
             published = published_and_ours(experiment, {})[0] if experiment.kind == "training" else "-"
             rows.append((id, published, "not run yet", "-", "-", "-"))
     return markdown(("experiment", "published", "ours", "seeds", "epochs", "verdict"), rows)
@@ -233,7 +233,7 @@ def looked_at(paper: str, folder: Path, judged: Judgements) -> str:
 def found_here(folder: Path, judged: Judgements) -> str:
     """Analyses of our own, with claims, reasons and plots; empty if there are none."""
     parts = []
-    for id in dict.fromkeys(id for id, _ in analyses(folder) if whole(id).paper == "own"):
+    for id in dict.fromkeys(id for id, _ in analyses(folder, own=True)):
         experiment = latest(id, folder)
         verdict = verdict_of(id, experiment.preset, judged)
         pictures = [f"![{figure.title}]({picture_of(figure)})\n" for figure in figures_of(experiment, folder)]

@@ -1,4 +1,4 @@
-"""Initial states from which a language model never recovers."""
+"""Texts whose state a language model never forgets."""
 
 import json
 import math
@@ -100,15 +100,20 @@ def test_findings_have_a_table_and_a_figure(corpus, tmp_path):
     runs = [Run(corpus, model_of(corpus, stubborn=name == "stubborn"), name) for name in ("lstm", "stubborn")]
     found = attractors(runs, sequences=8, warm=40, listened=80, every=20, at_once=4)
     (table,) = found.tables
-    assert table.title == "here, 8 starts of each model, 80 symbols later"
+    assert table.title == "here, 8 texts, two runs of each, 80 symbols after the restart"
     lstm, stubborn = table.rows
-    assert lstm[:5] == ("lstm", "1", "0.00", "0.00", "-")
+    assert lstm[:6] == ("lstm", "1", "0.00", "0.00", "0.00", "-")
+    assert len(lstm) == len(table.headings)
+    assert stubborn[4] == stubborn[2]
     assert float(stubborn[2]) == pytest.approx(100 * found.data["here"]["stubborn"]["1"]["zeros"]["locked"] / 8)
     place = tmp_path / "own/attractors/smoke/result.json"
     place.parent.mkdir(parents=True)
     place.write_text(json.dumps({"found": found.data}))
     (figure,) = figures_of(find("own/attractors", "smoke"), tmp_path)
-    assert [panel.title for panel in figure.panels] == ["here, from zeros", "here, from another text's state"]
+    assert [panel.title for panel in figure.panels] == [
+        "here, restart from zeros",
+        "here, restart from another text's state",
+    ]
     shown = {one.name: one for one in figure.panels[0].series}
     assert list(shown["stubborn"].x) == [20, 40, 60, 80]
     assert shown["stubborn"].y == pytest.approx(

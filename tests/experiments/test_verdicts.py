@@ -440,5 +440,17 @@ def test_above_is_above_with_every_one(bound, verdict):
     assert (found.verdict, found.because) == (verdict, f"Found: T=200 ours mean 0.2 (above {bound:g}).")
 
 
+@pytest.mark.parametrize(("bound", "count", "verdict"), [(0.8, 1, "holds"), (0.95, 0, "open")])
+def test_one_above_is_enough_to_show_that_it_happens(bound, count, verdict):
+    evidence = Evidence(find("plstm/copy-generalization", "paper"), {}, data=DATA)
+    part = {"claim": "It can be.", "some_above": {"T=200.ours.*.mean.0": bound}}
+    found = decide_part(part, evidence)
+    assert (found.verdict, found.because) == (
+        verdict,
+        f"Found: T=200 ours mean 0 above {bound:g} in {count} of 2 runs.",
+    )
+
+
 def test_every_experiment_has_its_claims_in_parts():
-    assert set(parts_of_claims()) == {experiment.id for experiment in every() if not experiment.id.startswith("own/")}
+    of_papers = {experiment.id for experiment in every() if not experiment.id.startswith("own/")}
+    assert set(parts_of_claims()) == {*of_papers, "own/attractors"}

@@ -113,7 +113,7 @@ def test_links_of_the_overview_lead_to_sections(script):
     assert set(re.findall(r"\]\((#.*?)\)", PAGE)) == {script.anchor(heading) for heading in headings}
 
 
-@every_figure
+@pytest.mark.parametrize("experiment", [*FIGURES, find("own/attractors")], ids=lambda experiment: experiment.id)
 def test_numbers_in_a_verdict_are_in_the_tables_of_its_section(experiment):
     text = section(experiment.id)
     judgement = judgements(ROOT / "results").get((experiment.id, latest_preset(experiment.id)))

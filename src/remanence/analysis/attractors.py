@@ -2,7 +2,9 @@
 
 A driven recurrent network usually forgets its initial state: after a while its state depends only on the input. Some
 networks do not do so from every initial state: a trained power law can fall into a second attractor, in which its gates
-hardly reset and its state hardly moves, however long the input lasts. A sequence that starts there never recovers.
+hardly reset and its state hardly moves, however long the input lasts. A run that starts there is lost: it never meets
+another run of the same input. Either of two runs that never meet may be the lost one, so a model that loses one start
+from zeros in a hundred has two pairs in a hundred that never meet.
 """
 
 from __future__ import annotations
@@ -27,24 +29,24 @@ APART = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Attractors(Result):
-    """Distance of the states of B sequences from those they would have with an earlier start."""
+    """Distance between two runs of each of B sequences, from their beginning and from a restart on."""
 
     start: str
-    """Initial state: "zeros", or the state of "others"."""
+    """State at the restart: "zeros", or the state of "others"."""
     steps: Integers
-    """Steps after the start at which states were compared, `(S,)`."""
+    """Steps after the restart at which the two runs were compared, `(S,)`."""
     distance: Numbers
     """Norm of the difference of all hidden values over the mean of their norms, `(S, B)`."""
     apart: Numbers
-    """Fraction of sequences that are at least `threshold` apart, `(S,)`."""
+    """Fraction of sequences whose runs are at least `threshold` apart, `(S,)`."""
     threshold: float
     """Distance from which states count as apart."""
     locked: Integers
-    """Sequences that are still apart at the last step."""
+    """Sequences whose runs are still apart at the last step: one of the two is lost."""
 
     @property
     def share(self) -> float:
-        """Fraction of sequences that never recovered."""
+        """Fraction of sequences whose two runs never met; twice the fraction of starts that are lost, if few are."""
         return float(self.apart[-1])
 
 
@@ -58,14 +60,15 @@ def attractors(
     every: int = 10,
     dt: Tensor | None = None,
 ) -> Attractors:
-    """Run sequences twice: from their start, and from step `warm` on with another state.
+    """Run sequences twice, from their beginning and from a restart with another state, and see whether the runs meet.
 
     Args:
         model: a layer, a `SequenceModel`, a `LanguageModel`, or torch's LSTM or GRU, of one direction.
         input: `(T, B, I)`, or any input of the model. Use many sequences: perhaps only one in a hundred is stuck.
-        warm: steps before the second start. The state after them is taken as the reference.
-        start: initial state of the second run: "zeros", or "others" for the state of the next sequence at that step.
-        threshold: distance above which a sequence counts as apart.
+        warm: steps before the restart. The first run begins from zeros, and may itself be lost.
+        start: state at the restart: "zeros", or "others" for the state of another sequence at that step. A lost one
+            stays lost on another input.
+        threshold: distance above which two runs count as apart.
         every: steps between comparisons.
         dt: time between steps, for models that use it.
     """

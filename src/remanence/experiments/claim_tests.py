@@ -348,6 +348,20 @@ def above(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
     return ("holds" if all(value > bound for value, bound in found.values()) else "does not hold"), f"Found: {words}."
 
 
+def some_above(part: Mapping[str, Any], evidence: Evidence) -> tuple[Verdict, str]:
+    """Whether some of the numbers at each path in the findings are above the given bound.
+
+    That one is shows that it can happen. If none is, that may be luck and decides nothing.
+    """
+    found = {path: numbers_at(evidence.data, path) for path in part["some_above"]}
+    over = {path: sum(value > part["some_above"][path] for value in values) for path, values in found.items()}
+    words = ", ".join(
+        f"{readable(path)} above {part['some_above'][path]:g} in {over[path]} of {runs_of(len(values))}"
+        for path, values in found.items()
+    )
+    return ("holds" if all(over.values()) else "open"), f"Found: {words}."
+
+
 def readable(path: str) -> str:
     """The path of a number in words."""
     words = path.replace(".*", "").replace(".-1", " at the end").replace(".", " ").replace("_", " ")
@@ -407,11 +421,12 @@ KNOWN: dict[str, Test] = {
     "positive": positive,
     "near": near,
     "above": above,
+    "some_above": some_above,
 }
 """Tests by their field in claims.yaml."""
 OF_ENDED = ("best", "alike")
 """Tests that decide nothing while runs are unfinished."""
-OF_DATA = ("rising", "positive", "near", "above")
+OF_DATA = ("rising", "positive", "near", "above", "some_above")
 """Tests on the findings of an analysis or simulation, not on models."""
 
 

@@ -1,4 +1,4 @@
-"""Initial states from which a language model never recovers."""
+"""Texts whose state a language model never forgets: two runs from different initial states never meet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...tasks import Text
 from .trained import Findings, Trained, by_need_and_model, keep
 
 STARTS = {"zeros": "zeros", "others": "another text's state"}
-"""Initial states, by their name in `analysis.attractors`."""
+"""States at the restart, by their name in `analysis.attractors`."""
 
 
 def attractors(
@@ -30,12 +30,12 @@ def attractors(
     every: int = 25,
     at_once: int = 500,
 ) -> Findings:
-    """Run chunks of the validation text from their beginning and from another state: do the states converge?
+    """Run chunks of the validation text from their beginning and from a restart: do the two runs meet?
 
     Args:
         runs: runs on a `Text` task.
         sequences: number of chunks, evenly spaced over the text.
-        warm: symbols before the second start.
+        warm: symbols before the restart.
         listened: symbols after it.
         every: symbols between two comparisons; bits are measured over the last quarter.
         at_once: chunks per batch.
@@ -48,7 +48,7 @@ def attractors(
     tables = []
     for need, models in by_need_and_model(runs).items():
         own = {name: [data[need][name][str(run.seed)] for run in group] for name, group in models.items()}
-        tables.append(table(f"{need}, {sequences} starts of each model, {listened} symbols later", own))
+        tables.append(table(f"{need}, {sequences} texts, two runs of each, {listened} symbols after the restart", own))
     return Findings(data, tables)
 
 
@@ -66,7 +66,7 @@ def texts(run: Trained, count: int, length: int) -> Tensor:
 
 
 def from_start(model: SequenceModel, chunks: Tensor, start: str, warm: int, every: int, at_once: int) -> dict[str, Any]:
-    """Run all chunks from one initial state."""
+    """Run all chunks from their beginning, and again from a restart; "locked" are those whose runs never meet."""
     parts = torch.split(chunks, at_once, 1)
     parts = parts if len(parts) < 2 or parts[-1].shape[1] > 1 else (*parts[:-2], torch.cat(parts[-2:], 1))
     found = [analysis.attractors(model, part[:-1], warm=warm, start=start, every=every) for part in parts]  # type: ignore[arg-type]
@@ -104,8 +104,8 @@ def bits_of(model: SequenceModel, chunks: Tensor) -> Tensor:
 def table(title: str, found: dict[str, list[dict[str, Any]]]) -> Table:
     """One row per model."""
 
-    def share(own: list[dict[str, Any]], start: str) -> str:
-        return mean_and_std([100 * one[start]["locked"] / one[start]["sequences"] for one in own], 2)
+    def shares(own: list[dict[str, Any]], start: str) -> list[float]:
+        return [100 * one[start]["locked"] / one[start]["sequences"] for one in own]
 
     def bits(own: list[dict[str, Any]], name: str) -> str:
         there = [one["zeros"][name] for one in own if one["zeros"][name] is not None]
@@ -115,11 +115,13 @@ def table(title: str, found: dict[str, list[dict[str, Any]]]) -> Table:
         (
             name,
             str(len(own)),
-            *(share(own, start) for start in STARTS),
+            *(mean_and_std(shares(own, start), 2) for start in STARTS),
+            "  ".join(f"{share:.2f}" for share in shares(own, "zeros")),
             bits(own, "bits_of_locked"),
             bits(own, "bits_of_others"),
         )
         for name, own in found.items()
     ]
-    lost = [f"never recovered from {words}, %" for words in STARTS.values()]
-    return Table(title, ("model", "seeds", *lost, "bits of these (zeros)", "bits of the others"), rows)
+    apart = [f"never meet after a restart from {words}, %" for words in STARTS.values()]
+    bits_of = ("bits of these restarts (zeros)", "bits of the others")
+    return Table(title, ("model", "seeds", *apart, "single runs (zeros)", *bits_of), rows)

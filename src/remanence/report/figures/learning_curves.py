@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from ..figure import Axis, Figure, Panel
 from ..files import ResultFiles, RunFiles
 from ..look import MARKERS
-from .shared import guessing, in_sight, spread, titled, with_mean
+from .shared import SEEDS, guessing, in_sight, spread, titled, with_mean
 
 LOGARITHMIC = ("loss", "perplexity")
 """Scores whose ratios matter."""
 TIMED = "-time"
 """Suffix of the names of models that get time as an input."""
-SEEDS = "Thick: mean over seeds. Thin: single seeds."
 ENDED = "In a mean, a run that ended earlier counts with its last value."
 NUMBERED = re.compile(r"(.*)-\d+(?:\.\d+)?")
 """Names of models for a value of a quantity."""

@@ -11,6 +11,8 @@ from ..figure import Figure, Numbers, Panel, Reference, Series
 from ..files import ResultFiles, RunFiles
 
 Rows = Sequence[Sequence[float | None]]
+SEEDS = "Thick: mean over seeds. Thin: single seeds."
+"""Note on the lines of `with_mean`."""
 
 
 def figure(
