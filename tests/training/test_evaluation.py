@@ -13,7 +13,7 @@ import remanence
 from remanence.models import SequenceModel
 from remanence.tasks.text import Text
 from remanence.training import Training
-from remanence.training.evaluation import evaluate, index_batches, warmed
+from remanence.training.evaluation import WORST_LANE, evaluate, index_batches, warmed
 from remanence.training.forward import Forward
 
 CPU = torch.device("cpu")
@@ -66,6 +66,34 @@ def test_one_lane_is_read_from_its_beginning_whatever_comes_before_it(replicas):
         assert one == pytest.approx(other)
     lanes = evaluate(replicas, task, [source] * 2, forward, batch=4, stateful=True, warm=1)
     assert [one["bits"] for one in lanes] == pytest.approx([one["bits"] for one in cold], rel=0.05)
+
+
+def test_the_worst_lane_is_told(replicas):
+    source, task = Made().source("validation", 1, CPU), Text(corpus="ptb-char")
+    count, width = source.size, 4
+    found = evaluate(replicas, task, [source] * 2, Forward(Training(), CPU), batch=width, stateful=True)
+    steps, longer = divmod(count, width)
+    assert longer  # the last lanes end before the others
+    for replica, scores in zip(replicas, found, strict=True):
+        means, first = [], 0
+        for lane in range(width):
+            numbers = torch.arange(first, first := first + steps + (lane < longer))
+            batch = source.pick(numbers)  # chunks of one lane, one after another
+            inputs, targets = (part.T.reshape(-1, 1) for part in (batch.inputs, batch.targets))
+            with torch.no_grad():
+                outputs, _ = replica.model(inputs)
+            losses = torch.nn.functional.cross_entropy(outputs[:, 0], targets[:, 0].long(), reduction="none")
+            counts = None if batch.counts is None else batch.counts.T.reshape(-1)
+            means.append(float((losses if counts is None else losses[counts]).mean()))
+        assert first == count
+        assert scores[WORST_LANE] == pytest.approx(max(means))
+        assert scores[WORST_LANE] > scores["loss"]
+
+
+def test_only_a_stream_has_lanes(replicas):
+    source, task = Made().source("test", 1, CPU), Text(corpus="ptb-char")
+    found = evaluate(replicas, task, [source] * 2, Forward(Training(), CPU), batch=4)
+    assert all(WORST_LANE not in scores for scores in found)
 
 
 def test_the_number_of_chunks_is_checked():

@@ -127,6 +127,10 @@ class Task(ABC):
     def scores(self, outputs: Tensor, batch: Batch) -> dict[str, Score]:
         """Sums for every replica: "loss", the goal, and other scores."""
 
+    def by_sequence(self, outputs: Tensor, batch: Batch) -> Score | None:
+        """Sum and number of the losses of every sequence, `(R, B)` each; None for tasks that are not read in lanes."""
+        return None
+
     def derived(self, scores: dict[str, float]) -> dict[str, float]:
         """Scores computed from the means of the others, such as perplexity from the loss."""
         return {}

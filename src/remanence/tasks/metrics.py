@@ -48,6 +48,13 @@ def score(values: Tensor, counts: Tensor | None = None) -> Score:
     )
 
 
+def score_by_sequence(values: Tensor, counts: Tensor | None = None) -> Score:
+    """Sum and count for every sequence, `(R, B)`, of values and counts as for `score`, `(R, T, B)`."""
+    kept = values if counts is None else torch.where(counts, values, 0)
+    number = torch.ones_like(values, dtype=torch.bool) if counts is None else counts
+    return Score(kept.sum(1, dtype=torch.float64), number.sum(1, dtype=torch.float64))
+
+
 def right(outputs: Tensor, targets: Tensor) -> Tensor:
     """Whether the class with the largest logit is the target: `(R, ..., O)` and `(R, ...)` to `(R, ...)` booleans."""
     return outputs.argmax(-1) == targets

@@ -104,6 +104,9 @@ class Text(Classification):
             "accuracy": metrics.score(metrics.right(outputs, batch.targets), batch.counts),
         }
 
+    def by_sequence(self, outputs: Tensor, batch: Batch) -> Score:
+        return metrics.score_by_sequence(metrics.cross_entropy(outputs, batch.targets), batch.counts)
+
     @property
     def references(self) -> dict[str, float]:
         """Scores of a uniform prediction over all symbols."""

@@ -8,16 +8,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from .. import timescales
 from ..models import LanguageModel
 from ..models.states import each, narrowed, width
-from ..tasks.base import Batch, Source, Task, side_by_side
+from ..tasks.base import Batch, Score, Source, Task, side_by_side
 from ..tasks.sources import FixedSet, together
 from .config import Run, Training
 from .forward import Forward
 from .population import Replica
 from .schedule import Line, updates_to
+
+WORST_LANE = "worst_lane_loss"
+"""Name of the largest mean loss of a lane: far above the others if a state is lost for good."""
 
 
 @torch.no_grad()
@@ -32,7 +36,9 @@ def evaluate(
     stateful: bool = False,
     warm: int = 0,
 ) -> list[dict[str, float]]:
-    """The mean of every score for every replica. Accumulates on the device and synchronises once at the end.
+    """The mean of every score for every replica, and of a stream in lanes also the loss of the worst one.
+
+    Accumulates on the device and synchronises once at the end.
 
     Args:
         replicas: Models to score.
@@ -51,6 +57,7 @@ def evaluate(
         )
     count = available if size is None else min(size, available)
     totals: dict[str, list[Tensor]] = {}
+    lanes: Score | None = None
     states: list[Any] | None = None
     for replica in replicas:
         replica.model.eval()
@@ -66,12 +73,24 @@ def evaluate(
             for name, score in task.scores(outputs, data).items():
                 pair = [score.total.double(), score.count.double()]
                 totals[name] = [a + b for a, b in zip(totals[name], pair, strict=True)] if name in totals else pair
+            if stateful:
+                lanes = added(lanes, task.by_sequence(outputs, data))
     finally:
         for replica in replicas:
             replica.model.train()
-    means = torch.stack([(total / number).expand(len(replicas)) for total, number in totals.values()])
-    found = [dict(zip(totals, row, strict=True)) for row in means.T.tolist()]
+    means = {name: (total / number).expand(len(replicas)) for name, (total, number) in totals.items()}
+    if lanes is not None:
+        means[WORST_LANE] = (lanes.total / lanes.count).amax(1)
+    found = [dict(zip(means, row, strict=True)) for row in torch.stack([*means.values()]).T.tolist()]
     return [scores | task.derived(scores) for scores in found]
+
+
+def added(lanes: Score | None, more: Score | None) -> Score | None:
+    """Sums for every lane, `(R, B)`, with those of the next batch, in which the last lanes may have ended."""
+    if lanes is None or more is None:
+        return more
+    missing = lanes.total.shape[1] - more.total.shape[1]
+    return Score(*(before + functional.pad(part, (0, missing)) for before, part in zip(lanes, more, strict=True)))
 
 
 def evaluate_split(
