@@ -157,9 +157,8 @@ def overview(found: list[Row]) -> str:
 def section(each: Row, folder: Path) -> str:
     """Section of a figure: published claims, verdicts, commands, plots, and tables of analyses."""
     experiment = each.experiment
-    source, whose = f". {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.", "Published"
-    if experiment.is_own:
-        source, whose = "", "Expected"
+    paper = registry.paper_of(experiment)
+    source, whose = (f". {experiment.reproduces} of {paper}.", "Published") if paper else ("", "Expected")
     parts = [
         f"## {experiment.id}\n",
         f"{experiment.title}{source}\n",

@@ -363,7 +363,7 @@ def test_what_was_found_here_has_a_section_of_its_own(script, docs_script, tmp_p
     assert "They never come back." in own
     assert "* **holds**: One start in ten is lost." in own
     assert "| [own/attractors]" not in page.split("## How to read")[0]  # not an experiment of the papers
-    (row,) = [one for one in docs_script("figures").rows(tmp_path) if one.experiment.paper == "own"]
+    (row,) = [one for one in docs_script("figures").rows(tmp_path) if one.experiment.is_own]
     assert f"]({next(iter(row.pictures))})" in own
     section = docs_script("figures").section(row, tmp_path)
     assert "](figures.md#ownattractors)" in own

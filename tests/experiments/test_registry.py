@@ -80,7 +80,7 @@ def test_an_experiment_is_valid_in_every_preset(id, preset):
     assert (experiment.id, experiment.preset) == (id, preset)
     assert experiment.title
     assert experiment.reproduces
-    assert experiment.claims or experiment.paper == "own"
+    assert experiment.claims or experiment.is_own
     check(experiment)
     assert set(experiment.cost) == set(PRESETS)
 

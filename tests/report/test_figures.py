@@ -11,7 +11,7 @@ from remanence.experiments import IDS, find
 from remanence.experiments.figures import figures_of, latest, statement_of, with_results
 from remanence.report.figure import Series
 from remanence.report.figures import KNOWN
-from remanence.report.figures.learning_curves import ENDED, SEEDS, shades_of
+from remanence.report.figures.learning_curves import ENDED, SEEDS, WITHOUT, shades_of
 from remanence.report.figures.shared import few, in_sight, mean, mean_and_band, mean_curve, short
 from remanence.report.files import NotYetRun, ResultFiles
 
@@ -148,6 +148,7 @@ def test_the_thick_line_is_the_mean_of_the_runs_in_the_files():
     assert figure.panels[1].y.log
     drawn = dict.fromkeys(one.like or one.name for one in figure.panels[0].series)
     assert list(drawn) == ["softsign", "sigmoid", "refine", "fast", "chrono", "janet", "nru", "nru-clip"]
+    assert figure.note.endswith("Runs without an evaluation are left out.")  # one of NRU
 
 
 def test_models_with_time_as_an_input_have_panels_of_their_own_and_the_same_names():
@@ -171,7 +172,7 @@ def test_half_finished_runs_are_drawn_as_far_as_they_are(tmp_path):
     (thick,) = (one for one in panel.series if not one.faint)
     assert (list(thick.x), thick.y) == ([10, 20, 30], pytest.approx([15, 25, 35]))
     assert panel.references == []
-    assert figure.note == f"{SEEDS} {ENDED}"
+    assert figure.note == f"{SEEDS} {ENDED} {WITHOUT}"
 
 
 def test_what_means_of_runs_are_is_said_where_it_matters(tmp_path):

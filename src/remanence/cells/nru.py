@@ -24,7 +24,8 @@ class NRUCell(Cell):
         m_t = m_{t-1} + mean over heads of (alpha_j V_a[j] - beta_j V_b[j])
 
     Chandar et al., "Towards non-saturating recurrent units for modelling long-term dependencies" (AAAI 2019), in the
-    form of the authors' code, with one bias per linear map. It has no forget gate, hence no timescale.
+    form of the authors' code, with one bias per linear map. It has no forget gate, hence no timescale. The norm is
+    computed without overflow; in their code it overflows in float32 from about 5e7 on, where a write becomes zero.
 
     Args:
         memory_size: Length M of the memory.

@@ -43,15 +43,15 @@ def command(
 
 def show(experiment: Experiment, described: dict[str, Any], id: str) -> None:
     """Print a readable description of an experiment and the command that runs it."""
-    from ..experiments import PAPERS, PRESETS
+    from ..experiments import PRESETS
     from ..experiments.configuration import in_words, models_table, published_table
+    from ..experiments.registry import paper_of
     from .tables import print_text, show_table
 
     print_text(f"{experiment.id}: {experiment.title}")
     echo()
     if experiment.reproduces:
-        known = experiment.paper in PAPERS and not experiment.is_own
-        source = f" ({PAPERS[experiment.paper]})" if known else ""
+        source = f" ({paper})" if (paper := paper_of(experiment)) else ""
         print_text(f"reproduces  {experiment.reproduces}{source}", hang=12)
     others = ", ".join(name for name in PRESETS if name != experiment.preset)
     print_text(f"preset      {experiment.preset} (others: {others})")

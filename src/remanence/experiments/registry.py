@@ -53,6 +53,11 @@ OWN = ("id", "title", "reproduces", "claims", "published", "extends")
 """Fields that an experiment never inherits from the one it extends."""
 
 
+def paper_of(experiment: Experiment) -> str:
+    """Title of the paper that it reproduces; empty for our own experiments and those of users."""
+    return "" if experiment.is_own else PAPERS.get(experiment.paper, "")
+
+
 def find(id: str, preset: str = "short", overrides: Iterable[str] = ()) -> Experiment:
     """Find an experiment by its id, or read it from a YAML file, with a preset and `path=value` overrides applied.
 

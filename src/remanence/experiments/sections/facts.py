@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..configuration import in_words
 from ..judgements import Judgement
-from ..registry import PAPERS
+from ..registry import paper_of
 from ..schema import Experiment
 from .run_folders import RunFolder, busy
 
@@ -53,9 +53,8 @@ def facts(
 
 def source(experiment: Experiment) -> str:
     """The figure or table of the paper that is reproduced."""
-    if experiment.is_own or experiment.paper not in PAPERS:
-        return ""
-    return f"Reproduces {experiment.reproduces} of {PAPERS[experiment.paper]}."
+    paper = paper_of(experiment)
+    return f"Reproduces {experiment.reproduces} of {paper}." if paper else ""
 
 
 def shared(runs: Iterable[RunFolder], form: str) -> str:

@@ -15,6 +15,7 @@ LOGARITHMIC = ("loss", "perplexity")
 TIMED = "-time"
 """Suffix of the names of models that get time as an input."""
 ENDED = "In a mean, a run that ended earlier counts with its last value."
+WITHOUT = "Runs without an evaluation are left out."
 NUMBERED = re.compile(r"(.*)-\d+(?:\.\d+)?")
 """Names of models for a value of a quantity."""
 Groups = Mapping[str, Sequence[RunFiles]]
@@ -49,6 +50,9 @@ def figure(files: ResultFiles, statement: str, panels: Sequence[Panel]) -> Figur
     """The figure with these panels; raises NotYetRun if they are empty."""
     if not panels or not any(one.series for one in panels):
         raise files.nothing()
+    notes = [about_seeds(panels)]
+    if not all(run.metrics for runs in files.runs.values() for run in runs):
+        notes.append(WITHOUT)
     return Figure(
         id=files.id,
         title=f"{files.title} ({files.place})",
@@ -56,7 +60,7 @@ def figure(files: ResultFiles, statement: str, panels: Sequence[Panel]) -> Figur
         statement=statement,
         made_from=(files.place,),
         columns=2,
-        note=about_seeds(panels),
+        note=" ".join(filter(None, notes)),
     )
 
 
