@@ -193,8 +193,8 @@ def verdict_of(id: str, preset: str, judged: dict[tuple[str, str], Judgement]) -
 
 
 def claims_of(verdict: Judgement) -> str:
-    """The claims that a person has judged, as a list."""
-    return "".join(f"* **{claim.verdict}**: {claim.text}\n" for claim in verdict.claims)
+    """The claims that a person has judged, as a list, with reasons if there are some."""
+    return "".join(f"* **{claim.verdict}**: {claim.text} {claim.because}".rstrip() + "\n" for claim in verdict.claims)
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -379,6 +379,7 @@ def written(section: Section, verdict: Judgement, folder: Path) -> str:
         f"{experiment.title}. Reproduces {experiment.reproduces} of {registry.PAPERS[experiment.paper]}.\n",
         "Published:\n\n" + "".join(f"* {claim}\n" for claim in experiment.claims),
         f"**Verdict.** {verdict.because}\n",
+        claims_of(verdict),
         scores(section) + (f"\nNot run: {left_out}.\n" if left_out else ""),
         tested(section),
         f"![Learning curves of {experiment.id}]({section.picture})\n",

@@ -119,6 +119,15 @@ def test_every_result_has_a_section_a_verdict_and_a_picture():
         assert (ROOT / "docs" / picture).stat().st_size < 80_000
 
 
+def test_every_claim_of_a_section_has_its_verdict_and_why():
+    written = yaml.safe_load((ROOT / "results/verdicts.yaml").read_text("utf-8"))
+    for id, preset in map(identity, SUMMARIES):
+        told = section(ROOT / "results" / id / preset / "summary.json").splitlines()
+        for claim in written[id][preset]["claims"]:
+            line = f"* **{claim['verdict']}**: {claim['claim']} {claim.get('because', '')}".rstrip()
+            assert line in told
+
+
 def test_links_lead_to_sections(script):
     pages = PAGES | {"figures.md": (ROOT / "docs/figures.md").read_text("utf-8")}
     anchors = {
