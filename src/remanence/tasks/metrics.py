@@ -38,21 +38,15 @@ def mean(values: Tensor, counts: Tensor | None = None) -> Tensor:
 
 def score(values: Tensor, counts: Tensor | None = None) -> Score:
     """Sum and count for every replica, `(R,)`, whose ratio is `mean`. Same arguments as `mean`."""
-    if counts is None:
-        number = torch.full(values.shape[:1], values[0].numel(), dtype=torch.float64, device=values.device)
-        return Score(values.flatten(1).sum(1, dtype=torch.float64), number)
-    kept = torch.where(counts, values, 0)
-    return Score(
-        kept.flatten(1).sum(1, dtype=torch.float64),
-        counts.flatten(1).sum(1, dtype=torch.float64),
-    )
+    return score_by_sequence(values.flatten(1), None if counts is None else counts.flatten(1))
 
 
 def score_by_sequence(values: Tensor, counts: Tensor | None = None) -> Score:
-    """Sum and count for every sequence, `(R, B)`, of values and counts as for `score`, `(R, T, B)`."""
-    kept = values if counts is None else torch.where(counts, values, 0)
-    number = torch.ones_like(values, dtype=torch.bool) if counts is None else counts
-    return Score(kept.sum(1, dtype=torch.float64), number.sum(1, dtype=torch.float64))
+    """Sum and count over the steps for every sequence, `(R, B)`, of values and counts `(R, T, B)`."""
+    if counts is None:
+        total = values.sum(1, dtype=torch.float64)
+        return Score(total, torch.full_like(total, values.shape[1]))
+    return Score(torch.where(counts, values, 0).sum(1, dtype=torch.float64), counts.sum(1, dtype=torch.float64))
 
 
 def right(outputs: Tensor, targets: Tensor) -> Tensor:
